@@ -1,0 +1,1 @@
+"""The commands, one file per noun, and how they print."""

@@ -1,0 +1,1 @@
+"""What is this machine or cluster? Answers with graphs and subsystems."""

@@ -1,0 +1,1 @@
+"""Plugin point: where cluster graphs live and how requests are matched against them."""

@@ -1,0 +1,1 @@
+"""Dialects: pure text in, one Request out."""

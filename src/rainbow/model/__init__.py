@@ -1,0 +1,1 @@
+"""Nouns: frozen values without I/O that every other room speaks in."""

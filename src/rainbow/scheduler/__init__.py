@@ -1,0 +1,1 @@
+"""Verbs: a snapshot goes in, a decision comes out; no I/O, no clock."""

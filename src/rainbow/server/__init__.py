@@ -1,0 +1,1 @@
+"""The edge inward: gRPC services, authentication, errors to statuses; thin."""

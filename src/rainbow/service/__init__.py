@@ -1,0 +1,1 @@
+"""Use cases: the only room that joins scheduler, store, graphs and clock."""

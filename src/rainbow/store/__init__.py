@@ -1,0 +1,1 @@
+"""Truth: one store interface, SQLite and PostgreSQL behind it, migrations."""
