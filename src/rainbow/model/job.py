@@ -1,0 +1,192 @@
+"""A job, its states, and every arrow between them.
+
+Rule: what may follow what stands in `TRANSITIONS` and nowhere else. `service/lifecycle.py`
+is the one door through which a stored job moves; the picture in `docs/protocol.md` is
+drawn from this table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rainbow.model.errors import Conflict, Invalid
+
+MAX_NAME = 256
+MAX_LABELS = 64
+MAX_PRIORITY = 1_000_000
+
+
+class JobState(enum.StrEnum):
+    """Where a job is in its life."""
+
+    HELD = "held"  # waits for something: a hold, a dependency, a time, or a cluster that fits
+    QUEUED = "queued"  # ready to be decided
+    BOUND = "bound"  # a cluster was chosen and an attempt is live
+    CANCELLING = "cancelling"  # is to end; the cluster has not confirmed it yet
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INFEASIBLE = "infeasible"  # no cluster could ever run it, and its owner asked to fail fast
+    EXPIRED = "expired"  # its deadline passed
+    HANDED_OFF = "handed_off"  # a prototype receiver accepted it: the cluster owns it, its end is unknown
+
+    @property
+    def terminal(self) -> bool:
+        """Nothing follows."""
+        return self in TERMINAL
+
+
+TERMINAL = frozenset(
+    {
+        JobState.SUCCEEDED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.INFEASIBLE,
+        JobState.EXPIRED,
+        JobState.HANDED_OFF,
+    }
+)
+
+
+class JobEvent(enum.StrEnum):
+    """What can happen to a job. `UPDATED` events carry news of an attempt and leave the state as it is."""
+
+    SUBMITTED = "submitted"
+    HELD = "held"
+    RELEASED = "released"
+    BOUND = "bound"
+    UNBOUND = "unbound"  # the attempt ended without a result; the job is to be decided again
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCEL_ASKED = "cancel_asked"
+    CANCELLED = "cancelled"
+    INFEASIBLE = "infeasible"
+    EXPIRED = "expired"
+    HANDED_OFF = "handed_off"
+    UPDATED = "updated"
+
+
+S, E = JobState, JobEvent
+TRANSITIONS: Mapping[tuple[JobState, JobEvent], JobState] = {  # an absent pair is illegal
+    (S.HELD, E.RELEASED): S.QUEUED,
+    (S.HELD, E.CANCELLED): S.CANCELLED,
+    (S.HELD, E.EXPIRED): S.EXPIRED,
+    (S.HELD, E.INFEASIBLE): S.INFEASIBLE,
+    (S.HELD, E.FAILED): S.FAILED,  # a dependency that can no longer come true
+    (S.QUEUED, E.HELD): S.HELD,
+    (S.QUEUED, E.BOUND): S.BOUND,
+    (S.QUEUED, E.CANCELLED): S.CANCELLED,
+    (S.QUEUED, E.EXPIRED): S.EXPIRED,
+    (S.QUEUED, E.INFEASIBLE): S.INFEASIBLE,
+    (S.QUEUED, E.FAILED): S.FAILED,  # its retry budget is spent
+    (S.BOUND, E.UNBOUND): S.QUEUED,
+    (S.BOUND, E.SUCCEEDED): S.SUCCEEDED,
+    (S.BOUND, E.FAILED): S.FAILED,
+    (S.BOUND, E.CANCEL_ASKED): S.CANCELLING,
+    (S.BOUND, E.HANDED_OFF): S.HANDED_OFF,
+    (S.CANCELLING, E.SUCCEEDED): S.SUCCEEDED,  # it finished first
+    (S.CANCELLING, E.FAILED): S.FAILED,
+    (S.CANCELLING, E.CANCELLED): S.CANCELLED,
+    (S.CANCELLING, E.EXPIRED): S.EXPIRED,
+    (S.CANCELLING, E.HANDED_OFF): S.HANDED_OFF,
+}
+del S, E
+
+
+def after(state: JobState, event: JobEvent) -> JobState:
+    """The state that `event` leads to; raise Conflict if no arrow allows it."""
+    if event is JobEvent.UPDATED and not state.terminal:
+        return state
+    following = TRANSITIONS.get((state, event))
+    if following is None:
+        raise Conflict(f"a job that is {state} cannot be {event}")
+    return following
+
+
+class Delivery(enum.StrEnum):
+    """How often a job may be launched."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+class Hold(enum.StrEnum):
+    """What a held job waits for."""
+
+    USER = "user"  # `rainbow release`
+    DEPENDENCY = "dependency"
+    TIME = "time"  # start-after
+    NOTHING_FITS = "nothing-fits"  # no cluster fits now; decided again when one changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The conditions under which a job is to run: everything a submitter may say beside the request itself."""
+
+    priority: int = 0
+    delivery: Delivery = Delivery.AT_MOST_ONCE
+    retries: int = 0  # reruns allowed after a failure that costs budget
+    hold: bool = False
+    start_after: float | None = None
+    deadline: float | None = None
+    fail_fast: bool = False  # no cluster fits: INFEASIBLE or refused at once, instead of waiting
+    policy: str = ""  # empty: the server's default
+    policy_options: Mapping[str, str] = field(default_factory=dict)
+    only_clusters: tuple[str, ...] = ()
+    not_clusters: tuple[str, ...] = ()
+    max_cost: float | None = None
+    prefer: str = ""  # start | cost
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if abs(self.priority) > MAX_PRIORITY:
+            raise Invalid(f"a priority lies between -{MAX_PRIORITY} and {MAX_PRIORITY}")
+        if not 0 <= self.retries <= 100:
+            raise Invalid("retries lie between 0 and 100")
+        if self.prefer not in ("", "start", "cost"):
+            raise Invalid(f"prefer is start or cost, not {self.prefer!r}")
+        if len(self.labels) > MAX_LABELS:
+            raise Invalid(f"a job has at most {MAX_LABELS} labels")
+        if self.max_cost is not None and not self.max_cost >= 0:
+            raise Invalid("max_cost is a number from 0 up")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One stored job as the rest of the program sees it. Never mutated; the store hands out the next one."""
+
+    id: int
+    owner: str
+    name: str
+    state: JobState
+    spec: str  # the request as canonical JSON
+    source: str = ""  # the text as it was submitted, byte for byte, when it was not canonical JSON
+    terms: Terms = field(default_factory=Terms)
+    hold: Hold | None = None
+    cluster: str = ""  # of the live or last attempt
+    attempt: int = 0  # number of the live or last attempt
+    failures: int = 0  # attempts that cost retry budget
+    evaluations: int = 0  # how often it was decided
+    evaluated_at: float | None = None
+    exit_code: int | None = None
+    reason: str = ""  # why it is where it is, one sentence
+    client_token: str = ""
+    submitted_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    version: int = 0  # the store's compare-and-set guard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened to a job; replaying a job's events gives its state."""
+
+    seq: int  # gapless and increasing over the whole server
+    job: int
+    at: float
+    kind: JobEvent
+    state: JobState  # after the event
+    attempt: int = 0
+    detail: Mapping[str, object] = field(default_factory=dict)
