@@ -113,7 +113,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subsystem:
-    """A named graph beside the dominant one. Parents come first; each vertex hangs on a parent, on dominant ids, or both."""
+    """A named graph beside the dominant one. Parents come first; each vertex hangs on a parent, dominant ids, or both."""
 
     name: str
     vertices: tuple[Vertex, ...]

@@ -1,0 +1,1 @@
+"""Generated; see the folder above."""

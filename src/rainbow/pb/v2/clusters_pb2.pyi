@@ -1,0 +1,193 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GraphUpload(_message.Message):
+    __slots__ = ("header", "data")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    header: GraphHeader
+    data: bytes
+    def __init__(self, header: _Optional[_Union[GraphHeader, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class GraphHeader(_message.Message):
+    __slots__ = ("cluster", "subsystem", "manager", "size")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SUBSYSTEM_FIELD_NUMBER: _ClassVar[int]
+    MANAGER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    subsystem: str
+    manager: str
+    size: int
+    def __init__(self, cluster: _Optional[str] = ..., subsystem: _Optional[str] = ..., manager: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
+
+class RegisterResponse(_message.Message):
+    __slots__ = ("cluster", "exists", "token", "secret")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    EXISTS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    exists: bool
+    token: str
+    secret: str
+    def __init__(self, cluster: _Optional[str] = ..., exists: _Optional[bool] = ..., token: _Optional[str] = ..., secret: _Optional[str] = ...) -> None: ...
+
+class PutGraphResponse(_message.Message):
+    __slots__ = ("vertices",)
+    VERTICES_FIELD_NUMBER: _ClassVar[int]
+    vertices: int
+    def __init__(self, vertices: _Optional[int] = ...) -> None: ...
+
+class DeleteSubsystemRequest(_message.Message):
+    __slots__ = ("cluster", "subsystem")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SUBSYSTEM_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    subsystem: str
+    def __init__(self, cluster: _Optional[str] = ..., subsystem: _Optional[str] = ...) -> None: ...
+
+class DeleteSubsystemResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteClusterRequest(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+
+class DeleteClusterResponse(_message.Message):
+    __slots__ = ("jobs_moved",)
+    JOBS_MOVED_FIELD_NUMBER: _ClassVar[int]
+    jobs_moved: int
+    def __init__(self, jobs_moved: _Optional[int] = ...) -> None: ...
+
+class UpdateStateRequest(_message.Message):
+    __slots__ = ("cluster", "values")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    values: str
+    def __init__(self, cluster: _Optional[str] = ..., values: _Optional[str] = ...) -> None: ...
+
+class UpdateStateResponse(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: str
+    def __init__(self, values: _Optional[str] = ...) -> None: ...
+
+class PatchGraphRequest(_message.Message):
+    __slots__ = ("cluster", "marks", "used", "has_used")
+    class MarksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class UsedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    HAS_USED_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    marks: _containers.ScalarMap[str, str]
+    used: _containers.ScalarMap[str, int]
+    has_used: bool
+    def __init__(self, cluster: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ...) -> None: ...
+
+class PatchGraphResponse(_message.Message):
+    __slots__ = ("changed",)
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    changed: int
+    def __init__(self, changed: _Optional[int] = ...) -> None: ...
+
+class ListClustersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListClustersResponse(_message.Message):
+    __slots__ = ("clusters",)
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    clusters: _containers.RepeatedCompositeFieldContainer[Cluster]
+    def __init__(self, clusters: _Optional[_Iterable[_Union[Cluster, _Mapping]]] = ...) -> None: ...
+
+class GetClusterRequest(_message.Message):
+    __slots__ = ("cluster", "tree")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    tree: bool
+    def __init__(self, cluster: _Optional[str] = ..., tree: _Optional[bool] = ...) -> None: ...
+
+class Total(_message.Message):
+    __slots__ = ("type", "unit", "vertices", "all", "free")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    VERTICES_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    unit: str
+    vertices: int
+    all: int
+    free: int
+    def __init__(self, type: _Optional[str] = ..., unit: _Optional[str] = ..., vertices: _Optional[int] = ..., all: _Optional[int] = ..., free: _Optional[int] = ...) -> None: ...
+
+class Cluster(_message.Message):
+    __slots__ = ("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals", "subsystems", "queued", "running", "record", "reason", "tree")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    MANAGER_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
+    SEEN_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STATE_AT_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    SUBSYSTEMS_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    standing: str
+    manager: str
+    registered_at: float
+    seen_at: float
+    state: str
+    state_at: float
+    totals: _containers.RepeatedCompositeFieldContainer[Total]
+    subsystems: _containers.RepeatedScalarFieldContainer[str]
+    queued: int
+    running: int
+    record: str
+    reason: str
+    tree: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., standing: _Optional[str] = ..., manager: _Optional[str] = ..., registered_at: _Optional[float] = ..., seen_at: _Optional[float] = ..., state: _Optional[str] = ..., state_at: _Optional[float] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ..., subsystems: _Optional[_Iterable[str]] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., record: _Optional[str] = ..., reason: _Optional[str] = ..., tree: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("cluster", "reason")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    reason: str
+    def __init__(self, cluster: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UndrainRequest(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
