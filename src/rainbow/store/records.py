@@ -1,0 +1,100 @@
+"""The small values that only the store hands out or takes in: drafts, filters, accounts, commands, audit lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rainbow.model.job import Hold, JobState, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """One job that another waits for."""
+
+    kind: str  # after, afterok, afternotok, afterany
+    job: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A job on its way into the store, with its first attempt and decision when it was bound at once.
+
+    `state` is QUEUED, HELD, BOUND or INFEASIBLE. BOUND needs `cluster` and `token`.
+    """
+
+    owner: str
+    name: str
+    spec: str
+    source: str = ""
+    terms: Terms = field(default_factory=Terms)
+    state: JobState = JobState.QUEUED
+    hold: Hold | None = None
+    reason: str = ""
+    client_token: str = ""
+    submitted_at: float = 0.0
+    cluster: str = ""
+    token: str = ""
+    decision: str | None = None  # JSON; kept under attempt 1 when bound, else under attempt 0
+    evaluations: int = 0
+    evaluated_at: float | None = None
+    waits_for: tuple[Dependency, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs are meant; an empty field means all."""
+
+    states: frozenset[JobState] = frozenset()
+    owners: frozenset[str] = frozenset()
+    cluster: str = ""
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ids: frozenset[int] | None = None  # None: all; empty: none
+    since: float | None = None  # submitted at this time or later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Something an agent is to do to one attempt; it is told again until acknowledged."""
+
+    id: int
+    job: int
+    n: int
+    token: str  # the attempt's
+    kind: str  # cancel, withdraw, kill
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A user as the server knows one."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    disabled: bool = False
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGroup:
+    """A name for several clusters, so that one credential can open them all."""
+
+    name: str
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """One line of the audit log, chained to the line before it by `digest`."""
+
+    seq: int
+    at: float
+    actor: str
+    credential: str
+    address: str
+    verb: str
+    object: str
+    outcome: str
+    detail: str
+    digest: bytes
