@@ -139,6 +139,7 @@ class Terms:
     max_cost: float | None = None
     prefer: str = ""  # start | cost
     labels: Mapping[str, str] = field(default_factory=dict)
+    opened: tuple[str, ...] = ()  # patterns of the clusters that the submitter's credential opened; empty: all
 
     def __post_init__(self) -> None:
         if abs(self.priority) > MAX_PRIORITY:

@@ -1,0 +1,87 @@
+"""What every use case stands on: the store, the fleet, the clock, and the one way to write.
+
+`Core.write` runs a use case inside one transaction and carries out what follows from it
+(changes of the fleet in memory, wake-ups) only after the commit is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rainbow.jobspecs.canonical import from_json
+from rainbow.model.request import Request
+from rainbow.service.access import Recogniser
+from rainbow.service.clock import Clock
+from rainbow.service.effects import Effects
+from rainbow.service.fleet import Fleet
+from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
+from rainbow.service.ids import Ids
+from rainbow.service.settings import Settings
+from rainbow.service.shelf import Shelf
+from rainbow.store.base import Store, Tx
+
+T = TypeVar("T")
+REQUESTS_KEPT = 4_096
+
+
+@dataclass(slots=True)
+class Core:
+    """The parts of one running service."""
+
+    store: Store
+    fleet: Fleet
+    clock: Clock
+    ids: Ids
+    settings: Settings
+    recogniser: Recogniser
+    hub: Hub = field(default_factory=Hub)
+    shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
+    started_at: float = 0.0
+    _requests: dict[str, Request] = field(default_factory=dict)
+
+    async def write(self, work: Callable[[Tx, Effects], T]) -> T:
+        """Run `work` in one transaction; when it is durable, carry out its effects and answer.
+
+        A caller that goes away does not stop it half way: the write and its effects belong together.
+        """
+        return await asyncio.shield(self._write(work))
+
+    async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
+        def once(tx: Tx) -> tuple[T, Effects]:
+            effects = Effects()
+            return work(tx, effects), effects
+
+        answer, effects = await self.store.write(once)
+        self.carry_out(effects)
+        return answer
+
+    def carry_out(self, effects: Effects) -> None:
+        """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
+        for cluster in effects.clusters.values():
+            self.fleet.update(cluster)
+        for name, job in effects.released:
+            self.fleet.release(name, job)
+        for name in effects.removed:
+            self.fleet.remove(name)
+        self.shelf.remove(effects.gone)
+        self.shelf.add_queued(effects.queued)
+        if effects.clusters or effects.released or effects.removed:
+            self.shelf.changed()
+        for name in effects.wake:
+            self.hub.ring(cluster_bell(name))
+        if effects.events:
+            self.hub.ring(EVENTS)
+        if effects.output:
+            self.hub.ring(OUTPUT)
+
+    def request_of(self, spec: str) -> Request:
+        """The request that a stored canonical text stands for; equal texts are read once."""
+        request = self._requests.get(spec)
+        if request is None:
+            if len(self._requests) >= REQUESTS_KEPT:
+                self._requests.clear()
+            request = self._requests[spec] = from_json(spec)
+        return request

@@ -1,0 +1,143 @@
+"""From a request to a decision: match the fleet, gather what policies look at, choose.
+
+Nothing here writes. The same functions serve `plan`, `submit`, the prototype's calls and
+jobs that wait to be decided again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from rainbow.graphs.backend import GraphBackend
+from rainbow.model.bid import Bid, TrackRecord
+from rainbow.model.candidate import Candidate, Demand, Limits
+from rainbow.model.decision import Decision
+from rainbow.model.job import Terms
+from rainbow.model.match import Fit, Matches
+from rainbow.model.request import Request
+from rainbow.scheduler.decide import Question, decide
+from rainbow.service.fleet import Fleet, Member
+from rainbow.service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One question to the fleet."""
+
+    request: Request
+    spec: str  # its canonical JSON
+    terms: Terms = field(default_factory=Terms)
+    excluded: Mapping[str, str] = field(default_factory=dict)  # clusters that are out, with the reason
+    later: bool = False  # a cluster where it fits only later will do
+    seed: int = 0
+    bids: Mapping[str, Bid] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)  # clusters asked for a bid that gave none: why
+
+
+def choose(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Decision:
+    """Match the whole fleet and choose; the decision holds everything it was made from."""
+    return decide(question(fleet, settings, ask, now))
+
+
+def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question:
+    """All that one decision depends on, as it is at this moment."""
+    closed = dict(fleet.closed())
+    closed.update((name, why) for name, why in ask.excluded.items() if fleet.get(name) is not None)
+    if ask.terms.opened:
+        closed.update(
+            (name, "is not opened by your credential")
+            for name in fleet.names()
+            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ask.terms.opened)
+        )
+    matches = _matches(fleet.graphs, fleet, ask.request, closed)
+    candidates = [
+        _candidate(name, matches, fleet.member(name), ask, now) for name in matches.ever if name not in closed
+    ]
+    misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}
+    fitting = set(matches.ever)
+    for name in matches.names:
+        if name not in fitting and name not in closed:
+            misfits[name] = (matches.fit(name), "")
+    policy, options = policy_of(settings, ask.terms)
+    return Question(
+        candidates=candidates,
+        demand=Demand.of(ask.request),
+        policy=policy,
+        options=options,
+        limits=limits_of(ask.terms, later=ask.later),
+        misfits=misfits,
+        request_hash=hashlib.sha256(ask.spec.encode()).hexdigest(),
+        seed=ask.seed,
+        snapshot=fleet.version,
+        now=now,
+        stale_after=settings.stale_after,
+    )
+
+
+def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Collection[str]) -> Matches:
+    if not closed:
+        return graphs.match(request)
+    return graphs.match(request, [name for name in fleet.names() if name not in closed])
+
+
+def _candidate(name: str, matches: Matches, member: Member, ask: Ask, now: float) -> Candidate:
+    verdict = matches.verdict(name)
+    cluster = member.cluster
+    return Candidate(
+        name=name,
+        fit=verdict.fit,
+        slots_now=verdict.slots_now,
+        slots_ever=verdict.slots_ever,
+        state=cluster.state,
+        state_age=None if cluster.state_at is None else max(0.0, now - cluster.state_at),
+        placed=member.placed_since,
+        bid=ask.bids.get(name),
+        no_bid=ask.silent.get(name, ""),
+        record=TrackRecord.from_mapping(cluster.record),
+    )
+
+
+def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:
+    """The policy that a job names, with its own options; else the server's."""
+    if terms.policy:
+        same = terms.policy == settings.policy and not terms.policy_options
+        return terms.policy, settings.policy_options if same else terms.policy_options
+    return settings.policy, settings.policy_options
+
+
+def limits_of(terms: Terms, *, later: bool) -> Limits:
+    """What the job's owner allows, as the decision takes it."""
+    prefer = terms.prefer
+    return Limits(
+        deadline=terms.deadline,
+        max_cost=terms.max_cost,
+        only=frozenset(terms.only_clusters),
+        never=frozenset(terms.not_clusters),
+        prefer="start" if prefer == "start" else "cost" if prefer == "cost" else "",
+        later=later,
+        otherwise="refuse" if terms.fail_fast else "wait",
+    )
+
+
+def with_bids(ask: Ask, bids: Mapping[str, Bid], silent: Mapping[str, str]) -> Ask:
+    """The same question, with the clusters' answers."""
+    return replace(ask, bids=bids, silent=silent)
+
+
+def shape_of(spec: str, terms: Terms) -> str:
+    """Jobs with equal shapes get equal decisions: what one cannot have, the others cannot have either."""
+    parts = (
+        spec,
+        terms.policy,
+        sorted(terms.policy_options.items()),
+        terms.only_clusters,
+        terms.not_clusters,
+        terms.max_cost,
+        terms.prefer,
+        terms.opened,
+        terms.deadline,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

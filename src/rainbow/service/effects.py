@@ -1,0 +1,30 @@
+"""What follows a commit: changes of the in-memory fleet and wake-ups, collected while the transaction runs.
+
+A transaction that is rolled back or run again must not leave traces in memory, so use
+cases write into an `Effects` and the core carries it out when the commit is durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rainbow.model.cluster import Cluster
+
+
+@dataclass(slots=True)
+class Effects:
+    """Filled inside one transaction, carried out once after it."""
+
+    clusters: dict[str, Cluster] = field(default_factory=dict)  # changed rows, by name
+    removed: list[str] = field(default_factory=list)
+    released: list[tuple[str, int]] = field(default_factory=list)  # (cluster, job): its resources are free again
+    wake: set[str] = field(default_factory=set)  # clusters whose agents have something to fetch
+    queued: list[int] = field(default_factory=list)  # jobs to be decided again
+    waiting: list[int] = field(default_factory=list)  # jobs that now wait for a cluster that fits
+    gone: list[int] = field(default_factory=list)  # jobs that wait no more
+    events: bool = False
+    output: bool = False
+
+    def changed(self, cluster: Cluster) -> None:
+        """Remember the row of a cluster as it is now."""
+        self.clusters[cluster.name] = cluster

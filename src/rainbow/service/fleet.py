@@ -1,0 +1,170 @@
+"""The fleet in memory: a cache of the store's clusters and graphs, rebuilt at start, changed only after commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rainbow.graphs.backend import GraphBackend
+from rainbow.model.candidate import Placed
+from rainbow.model.cluster import Cluster, Standing
+from rainbow.model.errors import NotFound
+from rainbow.model.graph import Graph, Mark, Subsystem
+from rainbow.model.request import Request
+
+_OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
+
+
+@dataclass(slots=True)
+class Member:
+    """One cluster with what has been placed on it since it last told its state."""
+
+    cluster: Cluster
+    subsystems: list[str] = field(default_factory=list)
+    placed_since: Placed = field(default_factory=Placed)
+    broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
+    placements: dict[str, Request] = field(default_factory=dict)  # live jobs given to it, by key
+    bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
+
+
+class Fleet:
+    """Every registered cluster by name, and the graph backend that holds their graphs."""
+
+    def __init__(self, graphs: GraphBackend) -> None:
+        self.graphs = graphs
+        self.version = 0  # grows with every change; decisions name it
+        self._members: dict[str, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._members)
+
+    def member(self, name: str) -> Member:
+        """One cluster; raise NotFound."""
+        member = self._members.get(name)
+        if member is None:
+            raise NotFound(f"there is no cluster {name!r}; `rainbow clusters` lists those you may see")
+        return member
+
+    def get(self, name: str) -> Member | None:
+        """One cluster, or None."""
+        return self._members.get(name)
+
+    def open_names(self) -> list[str]:
+        """Clusters that take work now."""
+        return [
+            name for name, member in self._members.items() if member.cluster.standing in _OPEN and not member.broken
+        ]
+
+    def closed(self) -> Mapping[str, str]:
+        """Clusters that take no work now, with the reason."""
+        reasons = {}
+        for name, member in self._members.items():
+            if member.broken:
+                reasons[name] = f"its stored graph is damaged: {member.broken}"
+            elif member.cluster.standing not in _OPEN:
+                why = f" ({member.cluster.drain_reason})" if member.cluster.drain_reason else ""
+                reasons[name] = f"is {member.cluster.standing.value}{why}"
+        return reasons
+
+    def add(self, cluster: Cluster, graph: Graph, subsystems: Iterable[Subsystem]) -> None:
+        """Take a cluster in, or take it in anew with another graph."""
+        kept = self._members.get(cluster.name)
+        self.graphs.put(cluster.name, graph)
+        member = Member(cluster) if kept is None else kept
+        member.cluster, member.broken = cluster, ""
+        member.subsystems = []
+        for subsystem in subsystems:
+            self.graphs.put_subsystem(cluster.name, subsystem)
+            member.subsystems.append(subsystem.name)
+        self._members[cluster.name] = member
+        self._load_marks(cluster)
+        for key, request in member.placements.items():
+            self.graphs.place(cluster.name, key, request)
+        self.version += 1
+
+    def add_broken(self, cluster: Cluster, reason: str) -> None:
+        """Take a cluster in whose graph cannot be used: it is listed, but takes no work."""
+        self._members[cluster.name] = Member(cluster, broken=reason)
+        self.version += 1
+
+    def put_subsystem(self, name: str, subsystem: Subsystem) -> None:
+        """Add or replace one subsystem."""
+        self.graphs.put_subsystem(name, subsystem)
+        member = self.member(name)
+        if subsystem.name not in member.subsystems:
+            member.subsystems.append(subsystem.name)
+        self.version += 1
+
+    def drop_subsystem(self, name: str, subsystem: str) -> None:
+        """Remove all of one subsystem."""
+        self.graphs.drop_subsystem(name, subsystem)
+        member = self.member(name)
+        member.subsystems = [kept for kept in member.subsystems if kept != subsystem]
+        self.version += 1
+
+    def update(self, cluster: Cluster) -> None:
+        """Take over a changed row."""
+        member = self._members.get(cluster.name)
+        if member is None:
+            return
+        before, member.cluster = member.cluster, cluster
+        if cluster.state_at != before.state_at:
+            member.placed_since = Placed()
+        if not member.broken and (cluster.marks != before.marks or cluster.used != before.used):
+            gone = {vertex: Mark.UP for vertex in before.marks if vertex not in cluster.marks}
+            self.graphs.mark(cluster.name, gone | {v: Mark(m) for v, m in cluster.marks.items()})
+            self.graphs.use(cluster.name, cluster.used)
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        """Forget a cluster."""
+        if self._members.pop(name, None) is not None:
+            self.graphs.remove(name)
+            self.version += 1
+
+    def place(self, name: str, job: int | str, request: Request, size: Placed) -> None:
+        """Count a job that was given to a cluster against what is free there."""
+        member = self._members.get(name)
+        if member is None or member.broken:
+            return
+        self.graphs.place(name, str(job), request)
+        member.placements[str(job)] = request
+        since = member.placed_since
+        member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
+        self.version += 1
+
+    def release(self, name: str, job: int | str) -> None:
+        """A job has left a cluster: what it took is free again."""
+        member = self._members.get(name)
+        if member is None or member.broken:
+            return
+        self.graphs.release(name, str(job))
+        member.placements.pop(str(job), None)
+        self.version += 1
+
+    def _load_marks(self, cluster: Cluster) -> None:
+        if cluster.marks:
+            self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items()})
+        if cluster.used:
+            self.graphs.use(cluster.name, cluster.used)
+
+
+def without_unknown(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
+    """The marks whose vertices still exist after a graph was replaced."""
+    known = set(ids)
+    return {vertex: mark for vertex, mark in marks.items() if vertex in known}
+
+
+def with_marks(cluster: Cluster, changes: Mapping[str, Mark]) -> Cluster:
+    """The cluster after vertices were marked."""
+    marks = dict(cluster.marks)
+    for vertex, mark in changes.items():
+        if mark is Mark.UP:
+            marks.pop(vertex, None)
+        else:
+            marks[vertex] = mark.value
+    return replace(cluster, marks=marks)

@@ -1,0 +1,65 @@
+"""Random names and secrets, from one source that a test can seed."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Protocol
+
+from rainbow.model.credential import Credential, Kind, compose, digest
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+class Source(Protocol):
+    """What `random.Random` and `random.SystemRandom` have in common that is needed here."""
+
+    def choice(self, seq: str, /) -> str:
+        """One letter of `seq`."""
+        ...
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number of `k` bits."""
+        ...
+
+
+class Ids:
+    """Makes fencing tokens, credentials and seeds."""
+
+    def __init__(self, source: Source | None = None) -> None:
+        self._source: Source = source or secrets.SystemRandom()
+
+    def fence(self) -> str:
+        """A fencing token for one attempt."""
+        return f"{self._source.getrandbits(96):024x}"
+
+    def seed(self) -> int:
+        """A seed for one decision."""
+        return self._source.getrandbits(32)
+
+    def credential(
+        self,
+        kind: Kind,
+        owner: str,
+        scopes: tuple[str, ...],
+        now: float,
+        *,
+        expires_at: float | None = None,
+        uses_left: int | None = None,
+        note: str = "",
+    ) -> tuple[str, Credential]:
+        """A new credential: its text, to be shown once, and what is stored of it."""
+        id = "".join(self._source.choice(_LETTERS) for _ in range(12))
+        text = compose(kind, id, "".join(self._source.choice(_URL_SAFE) for _ in range(43)))
+        stored = Credential(
+            id=id,
+            kind=kind,
+            digest=digest(text),
+            owner=owner,
+            scopes=scopes,
+            created_at=now,
+            expires_at=expires_at,
+            uses_left=uses_left,
+            note=note,
+        )
+        return text, stored

@@ -1,0 +1,234 @@
+"""The one door through which a stored job and its attempts move; each move is an event in the same transaction.
+
+Every function takes the open transaction, the job as it was read, and the time. Which
+moves are legal stands in `model/job.py` and `model/attempt.py`; what a move means for the
+rest of the system (whose agent to wake, what becomes free) is written into `Effects`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
+from rainbow.model.errors import Conflict, NotFound
+from rainbow.model.job import Delivery, Hold, Job, JobEvent, JobState
+from rainbow.service.effects import Effects
+from rainbow.store.base import Tx
+
+CANCEL = "cancel"
+KILL = "kill"
+_COSTS_NOTHING = frozenset({AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.WITHDRAWN, AttemptState.PREEMPTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an attempt ended."""
+
+    state: AttemptState
+    exit_code: int | None = None
+    failure: Failure | None = None
+    reason: str = ""
+    ended_at: float | None = None
+    started_at: float | None = None
+
+
+def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: str, now: float) -> Job:
+    """Give a queued job to the cluster that was decided on."""
+    attempt = tx.add_attempt(job, cluster, token, now)
+    tx.put_decision(job.id, attempt.n, now, record)
+    fx.wake.add(cluster)
+    fx.gone.append(job.id)
+    fx.events = True
+    return tx.update_job(
+        job,
+        JobEvent.BOUND,
+        now,
+        detail={"cluster": cluster},
+        cluster=cluster,
+        attempt=attempt.n,
+        hold=None,
+        reason=f"given to {cluster}",
+        evaluations=job.evaluations + 1,
+        evaluated_at=now,
+    )
+
+
+def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> Job:
+    """Let a queued job wait for something."""
+    fx.events = True
+    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason)
+
+
+def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:
+    """What a held job waited for has come."""
+    fx.events = True
+    fx.queued.append(job.id)
+    return tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": reason}, hold=None, reason=reason)
+
+
+def give_up(tx: Tx, fx: Effects, job: Job, event: JobEvent, reason: str, now: float) -> Job:
+    """End a job that has no live attempt: INFEASIBLE, EXPIRED, CANCELLED or FAILED."""
+    fx.events = True
+    fx.gone.append(job.id)
+    ended = tx.update_job(job, event, now, detail={"reason": reason}, hold=None, reason=reason, ended_at=now)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def progress(
+    tx: Tx, fx: Effects, job: Job, attempt: Attempt, to: AttemptState, now: float, **changes: object
+) -> Attempt:
+    """A live attempt goes forward; the job is told, its state stays."""
+    moved = tx.update_attempt(attempt, to, now, suspect=False, **changes)
+    fx.events = True
+    started = moved.started_at if to is AttemptState.RUNNING else job.started_at
+    tx.update_job(
+        job,
+        JobEvent.UPDATED,
+        now,
+        detail={"attempt": to.value, "cluster": attempt.cluster},
+        started_at=started,
+        reason=f"{to.value} on {attempt.cluster}",
+    )
+    return moved
+
+
+def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: float) -> Job:
+    """A live attempt ended: close it, and move the job to where that leads."""
+    changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
+    if how.ended_at is not None:
+        changes["ended_at"] = how.ended_at
+    if how.started_at is not None and attempt.started_at is None:
+        changes["started_at"] = how.started_at
+    tx.update_attempt(attempt, how.state, now, suspect=False, **changes)
+    fx.events = True
+    fx.released.append((attempt.cluster, job.id))
+    if job.state is JobState.CANCELLING and how.state not in (AttemptState.SUCCEEDED, AttemptState.FAILED):
+        return _cancelled(tx, fx, job, now)
+    if how.state is AttemptState.SUCCEEDED:
+        return _finished(tx, fx, job, JobEvent.SUCCEEDED, how, now)
+    if how.state is AttemptState.CANCELLED:
+        lost = Ending(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
+        return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
+    if how.state in _COSTS_NOTHING:
+        return _again(tx, fx, job, how, now, failures=job.failures)
+    if job.state is JobState.CANCELLING or not _may_rerun(job, how):
+        return _finished(tx, fx, job, JobEvent.FAILED, how, now)
+    return _again(tx, fx, job, how, now, failures=job.failures + 1)
+
+
+def _may_rerun(job: Job, how: Ending) -> bool:
+    """A rerun needs the owner's word and budget; an attempt that never ran may be tried again within the budget."""
+    if job.failures >= job.terms.retries:
+        return False
+    never_ran = how.failure in (Failure.LAUNCH, Failure.REFUSED)
+    return never_ran or job.terms.delivery is Delivery.AT_LEAST_ONCE
+
+
+def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, *, failures: int) -> Job:
+    fx.queued.append(job.id)
+    reason = (
+        f"{how.state.value} by {job.cluster}: {how.reason}" if how.reason else f"{how.state.value} by {job.cluster}"
+    )
+    return tx.update_job(
+        job,
+        JobEvent.UNBOUND,
+        now,
+        detail={"why": how.state.value, "reason": how.reason},
+        failures=failures,
+        reason=reason,
+    )
+
+
+def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: Ending, now: float) -> Job:
+    changes: dict[str, object] = {"exit_code": how.exit_code, "reason": how.reason, "ended_at": how.ended_at or now}
+    if how.started_at is not None and job.started_at is None:
+        changes["started_at"] = how.started_at
+    detail = {"exit_code": how.exit_code, "failure": how.failure.value if how.failure else "", "reason": how.reason}
+    ended = tx.update_job(job, event, now, detail=detail, **changes)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def _cancelled(tx: Tx, fx: Effects, job: Job, now: float) -> Job:
+    """The attempt of a job that is to end is over: CANCELLED, or EXPIRED if its deadline ended it."""
+    expired = job.terms.deadline is not None and now >= job.terms.deadline and job.reason.startswith("its deadline")
+    event = JobEvent.EXPIRED if expired else JobEvent.CANCELLED
+    ended = tx.update_job(job, event, now, detail={"reason": job.reason}, ended_at=now)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: bool = False) -> Job:
+    """End a job as soon as that can be done safely; what has finished first, has finished."""
+    if job.state.terminal or job.state is JobState.CANCELLING:
+        return job
+    if job.state is not JobState.BOUND:
+        return give_up(tx, fx, job, JobEvent.EXPIRED if expired else JobEvent.CANCELLED, reason, now)
+    attempt = live_attempt(tx, job)
+    asked = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
+    fx.events = True
+    if attempt.state in BEFORE_CONFIRM:
+        return end_attempt(tx, fx, asked, attempt, Ending(state=AttemptState.WITHDRAWN, reason=reason), now)
+    tx.add_command(attempt, CANCEL, now)
+    fx.wake.add(attempt.cluster)
+    return asked
+
+
+def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:
+    """A receiver took the job over for good; Rainbow keeps it in its history and follows it no more."""
+    tx.update_attempt(attempt, AttemptState.HANDED_OFF, now)
+    fx.events = True
+    fx.released.append((attempt.cluster, job.id))
+    reason = f"handed over to {attempt.cluster}; its end is not known to Rainbow"
+    ended = tx.update_job(
+        job, JobEvent.HANDED_OFF, now, detail={"cluster": attempt.cluster}, reason=reason, ended_at=now
+    )
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def live_attempt(tx: Tx, job: Job) -> Attempt:
+    """The attempt of a bound job."""
+    attempt = tx.attempt(job.id, job.attempt)
+    if attempt is None or not attempt.state.live:
+        raise Conflict(f"job {job.id} has no live attempt")
+    return attempt
+
+
+def need_job(tx: Tx, id: int) -> Job:
+    """A job that must be there."""
+    job = tx.job(id)
+    if job is None:
+        raise NotFound(f"there is no job {id}")
+    return job
+
+
+def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
+    """Release the jobs that waited for this one to end, and end those whose condition can no longer come true."""
+    for id, _ in tx.dependents(job.id):
+        waiter = tx.job(id)
+        if waiter is None or waiter.state is not JobState.HELD or waiter.hold is not Hold.DEPENDENCY:
+            continue
+        verdict, reason = dependency_verdict(tx, waiter)
+        if verdict is False:
+            give_up(tx, fx, waiter, JobEvent.FAILED, reason, now)
+        elif verdict is True:
+            release(tx, fx, waiter, "its dependencies have come true", now)
+
+
+def dependency_verdict(tx: Tx, job: Job) -> tuple[bool | None, str]:
+    """True: all dependencies hold. False: one never can, with the reason. None: not yet."""
+    pending = False
+    for dependency in tx.dependencies(job.id):
+        on = tx.job(dependency.job)
+        if on is None:
+            return False, f"job {dependency.job}, which it waits for, does not exist"
+        good = on.state in (JobState.SUCCEEDED, JobState.HANDED_OFF)
+        if dependency.kind == "after":
+            pending = pending or not (on.state.terminal or on.started_at is not None)
+        elif not on.state.terminal:
+            pending = True
+        elif (dependency.kind == "afterok" and not good) or (dependency.kind == "afternotok" and good):
+            return False, f"{dependency.kind}:{on.id} can no longer come true: job {on.id} is {on.state.value}"
+    return (None, "") if pending else (True, "")

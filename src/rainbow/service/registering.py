@@ -1,0 +1,201 @@
+"""Clusters come, change their graphs, and go."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from rainbow.graphs.packed import pack, pack_subsystem, unpack, unpack_subsystem
+from rainbow.graphs.reading import read_any, read_any_subsystem
+from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState, Failure
+from rainbow.model.cluster import Cluster, Standing, cluster_name
+from rainbow.model.credential import Kind
+from rainbow.model.errors import AlreadyExists, Invalid, NotFound
+from rainbow.model.graph import Graph, Subsystem
+from rainbow.service import lifecycle
+from rainbow.service.access import cluster_scopes, revoke_cluster
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.service.fleet import without_unknown
+from rainbow.store.base import Tx
+
+DOMINANT = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A new cluster's credentials; they are shown once and stored nowhere."""
+
+    token: str
+    secret: str
+
+
+async def register(core: Core, name: str, text: bytes, manager: str = "") -> Registered | None:
+    """Take a new cluster in with its graph, all or nothing; None if the name is taken."""
+    cluster_name(name)
+    if core.fleet.get(name) is not None:
+        return None
+    graph, packed = await _read(text)
+    now = core.clock.now()
+    scopes = cluster_scopes(name)
+    token, submit = core.ids.credential(Kind.SUBMIT, f"submitter:{name}", scopes[Kind.SUBMIT], now)
+    secret, agent = core.ids.credential(Kind.AGENT, f"cluster:{name}", scopes[Kind.AGENT], now)
+
+    def work(tx: Tx) -> Cluster:
+        cluster = tx.add_cluster(name, now)
+        if manager:
+            cluster = tx.update_cluster(cluster.id, manager=manager)
+        tx.put_graph(cluster.id, DOMINANT, packed, now)
+        tx.add_credential(submit)
+        tx.add_credential(agent)
+        return cluster
+
+    async def take_in() -> None:
+        cluster = await core.store.write(work)
+        core.fleet.add(cluster, graph, ())
+        core.shelf.changed()
+
+    try:
+        await asyncio.shield(take_in())
+    except AlreadyExists:
+        return None
+    return Registered(token, secret)
+
+
+async def replace_graph(core: Core, name: str, text: bytes) -> int:
+    """Put another dominant graph in place; subsystems must still hang on it. Answers with the number of vertices."""
+    graph, packed = await _read(text)
+    member = core.fleet.member(name)
+    now = core.clock.now()
+    kept = await core.store.read(lambda tx: tx.graphs(member.cluster.id))
+    ids = graph.positions()
+    subsystems = [_hung_again(unpack_subsystem(data), ids) for sub, data in kept.items() if sub != DOMINANT]
+
+    def work(tx: Tx) -> Cluster:
+        cluster = _live(tx, name)
+        tx.put_graph(cluster.id, DOMINANT, packed, now)
+        return tx.update_cluster(cluster.id, marks=without_unknown(cluster.marks, ids), used={})
+
+    async def take_in() -> None:
+        cluster = await core.store.write(work)
+        core.fleet.add(cluster, graph, subsystems)
+        core.shelf.changed()
+
+    await asyncio.shield(take_in())
+    return len(graph)
+
+
+async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, replace: bool = True) -> int:
+    """Add a subsystem, or replace it; every vertex must hang on the cluster's graph or on another of its own."""
+    cluster_name(subsystem)
+    if subsystem in ("cluster", "containment"):
+        raise Invalid(f"{subsystem!r} is the name of the cluster's own graph; give the subsystem another name")
+    member = core.fleet.member(name)
+    now = core.clock.now()
+    packed_graph = await core.store.read(lambda tx: tx.graph(member.cluster.id, DOMINANT))
+    if packed_graph is None:
+        raise NotFound(f"there is no cluster {name!r}")
+
+    def parse() -> tuple[Subsystem, bytes]:
+        parsed = read_any_subsystem(subsystem, unpack(packed_graph), text)
+        return parsed, pack_subsystem(parsed)
+
+    made, packed = await asyncio.to_thread(parse)
+
+    def work(tx: Tx) -> None:
+        cluster = _live(tx, name)
+        if not replace and subsystem in tx.subsystems(cluster.id):
+            raise AlreadyExists(f"cluster {name!r} has a subsystem {subsystem!r}; delete it first, or replace it")
+        tx.put_graph(cluster.id, subsystem, packed, now)
+
+    async def take_in() -> None:
+        await core.store.write(work)
+        core.fleet.put_subsystem(name, made)
+        core.shelf.changed()
+
+    await asyncio.shield(take_in())
+    return len(made.vertices)
+
+
+async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
+    """Remove all of one subsystem; the cluster's own graph cannot be removed so."""
+    if subsystem in (DOMINANT, "cluster", "containment"):
+        raise Invalid("the cluster's own graph cannot be deleted by itself; delete the cluster, or replace the graph")
+
+    def work(tx: Tx) -> None:
+        cluster = _live(tx, name)
+        if not tx.drop_graph(cluster.id, subsystem):
+            raise NotFound(f"cluster {name!r} has no subsystem {subsystem!r}")
+
+    async def take_out() -> None:
+        await core.store.write(work)
+        core.fleet.drop_subsystem(name, subsystem)
+        core.shelf.changed()
+
+    await asyncio.shield(take_out())
+
+
+async def delete(core: Core, name: str) -> int:
+    """Remove a cluster: what it has not begun goes elsewhere, what it runs is lost to us and said so."""
+    now = core.clock.now()
+
+    def work(tx: Tx, fx: Effects) -> int:
+        cluster = _live(tx, name)
+        moved = 0
+        for attempt in tx.live_attempts(name):
+            job = lifecycle.need_job(tx, attempt.job)
+            if attempt.state in BEFORE_CONFIRM:
+                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason="its cluster was removed")
+                moved += 1
+            else:
+                how = lifecycle.Ending(
+                    state=AttemptState.LOST, failure=Failure.LOST, reason=f"cluster {name} was removed while it ran"
+                )
+            lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+        revoke_cluster(tx, name, now)
+        tx.remove_cluster(cluster.id, now)
+        fx.removed.append(name)
+        return moved
+
+    moved = await core.write(work)
+    core.recogniser.forget()
+    return moved
+
+
+async def set_standing(core: Core, name: str, standing: Standing, reason: str) -> Cluster:
+    """Drain a cluster, or open it again."""
+
+    def work(tx: Tx, fx: Effects) -> Cluster:
+        cluster = tx.update_cluster(_live(tx, name).id, standing=standing, drain_reason=reason)
+        fx.changed(cluster)
+        return cluster
+
+    core.fleet.member(name)
+    return await core.write(work)
+
+
+async def _read(text: bytes) -> tuple[Graph, bytes]:
+    """Read and pack a graph in a thread: other calls go on meanwhile."""
+
+    def parse() -> tuple[Graph, bytes]:
+        graph = read_any(text)
+        return graph, pack(graph)
+
+    return await asyncio.to_thread(parse)
+
+
+def _hung_again(subsystem: Subsystem, ids: dict[str, int]) -> Subsystem:
+    """The subsystem on another graph; refused if a vertex it hangs on is gone."""
+    edges = []
+    for vertex, parent, hung in subsystem.items():
+        if parent >= 0:
+            edges.append((subsystem.vertices[parent].id, vertex.id))
+        edges.extend((above, vertex.id) for above in hung)
+    return Subsystem.build(subsystem.name, ids, subsystem.vertices, edges)
+
+
+def _live(tx: Tx, name: str) -> Cluster:
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    return cluster

@@ -1,0 +1,81 @@
+"""Jobs that wait for a decision, kept in order, so that a change of the fleet finds them without a poll of every job.
+
+Waiting jobs of one shape (equal requests under equal terms) share one pile: if the first
+of a pile does not fit, the others do not either, and none of them is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Pile:
+    """Jobs of one shape, highest priority first, then oldest."""
+
+    heap: list[tuple[int, int]] = field(default_factory=list)  # (-priority, job id)
+    tried_at: int = -1  # the fleet's version when its first job was last tried
+
+
+class Shelf:
+    """Which jobs wait, and whether anything has changed that they should be tried again for."""
+
+    def __init__(self) -> None:
+        self.piles: dict[str, Pile] = {}
+        self.queued: list[int] = []  # to be decided at once
+        self._where: dict[int, str] = {}
+        self._stirred = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def put(self, job: int, priority: int, shape: str) -> None:
+        """Let a job wait on the pile of its shape."""
+        self._where[job] = shape
+        heapq.heappush(self.piles.setdefault(shape, Pile()).heap, (-priority, job))
+
+    def add_queued(self, jobs: Iterable[int]) -> None:
+        """Jobs to be decided as soon as possible."""
+        before = len(self.queued)
+        self.queued.extend(jobs)
+        if len(self.queued) > before:
+            self._stirred.set()
+
+    def take_queued(self) -> list[int]:
+        """All jobs to be decided at once; they are no longer on the list."""
+        taken, self.queued = self.queued, []
+        return taken
+
+    def remove(self, jobs: Iterable[int]) -> None:
+        """Jobs that wait no more; their places on the piles are skipped when they come up."""
+        for job in jobs:
+            self._where.pop(job, None)
+
+    def first(self, shape: str) -> int | None:
+        """The job of a pile that is next, or None if the pile is empty (and gone)."""
+        pile = self.piles.get(shape)
+        while pile is not None and pile.heap:
+            job = pile.heap[0][1]
+            if self._where.get(job) == shape:
+                return job
+            heapq.heappop(pile.heap)
+        self.piles.pop(shape, None)
+        return None
+
+    def order(self) -> list[str]:
+        """The shapes that have jobs, the one with the most urgent job first."""
+        alive = [(self.piles[shape].heap[0], shape) for shape in list(self.piles) if self.first(shape) is not None]
+        return [shape for _, shape in sorted(alive)]
+
+    def changed(self) -> None:
+        """Something in the fleet changed: whoever waits for it should be tried again."""
+        if self._where or self.queued:
+            self._stirred.set()
+
+    async def stirred(self) -> None:
+        """Return when there is something to decide."""
+        await self._stirred.wait()
+        self._stirred.clear()
