@@ -62,8 +62,8 @@ class Core:
         """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
         for cluster in effects.clusters.values():
             self.fleet.update(cluster)
-        for name, job in effects.released:
-            self.fleet.release(name, job)
+        for name, fence in effects.released:
+            self.fleet.release(name, fence)
         for name in effects.removed:
             self.fleet.remove(name)
         self.shelf.remove(effects.gone)

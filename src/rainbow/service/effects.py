@@ -17,10 +17,9 @@ class Effects:
 
     clusters: dict[str, Cluster] = field(default_factory=dict)  # changed rows, by name
     removed: list[str] = field(default_factory=list)
-    released: list[tuple[str, int]] = field(default_factory=list)  # (cluster, job): its resources are free again
+    released: list[tuple[str, str]] = field(default_factory=list)  # (cluster, fence): what it took is free again
     wake: set[str] = field(default_factory=set)  # clusters whose agents have something to fetch
     queued: list[int] = field(default_factory=list)  # jobs to be decided again
-    waiting: list[int] = field(default_factory=list)  # jobs that now wait for a cluster that fits
     gone: list[int] = field(default_factory=list)  # jobs that wait no more
     events: bool = False
     output: bool = False

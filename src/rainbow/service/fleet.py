@@ -23,7 +23,7 @@ class Member:
     subsystems: list[str] = field(default_factory=list)
     placed_since: Placed = field(default_factory=Placed)
     broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
-    placements: dict[str, Request] = field(default_factory=dict)  # live jobs given to it, by key
+    placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
@@ -82,8 +82,8 @@ class Fleet:
             member.subsystems.append(subsystem.name)
         self._members[cluster.name] = member
         self._load_marks(cluster)
-        for key, request in member.placements.items():
-            self.graphs.place(cluster.name, key, request)
+        for fence, request in member.placements.items():
+            self.graphs.place(cluster.name, fence, request)
         self.version += 1
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
@@ -126,24 +126,24 @@ class Fleet:
             self.graphs.remove(name)
             self.version += 1
 
-    def place(self, name: str, job: int | str, request: Request, size: Placed) -> None:
-        """Count a job that was given to a cluster against what is free there."""
+    def place(self, name: str, fence: str, request: Request, size: Placed) -> None:
+        """Count an attempt that was given to a cluster against what is free there."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        self.graphs.place(name, str(job), request)
-        member.placements[str(job)] = request
+        self.graphs.place(name, fence, request)
+        member.placements[fence] = request
         since = member.placed_since
         member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
         self.version += 1
 
-    def release(self, name: str, job: int | str) -> None:
-        """A job has left a cluster: what it took is free again."""
+    def release(self, name: str, fence: str) -> None:
+        """An attempt has left a cluster: what it took is free again."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        self.graphs.release(name, str(job))
-        member.placements.pop(str(job), None)
+        self.graphs.release(name, fence)
+        member.placements.pop(fence, None)
         self.version += 1
 
     def _load_marks(self, cluster: Cluster) -> None:

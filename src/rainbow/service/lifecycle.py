@@ -102,7 +102,7 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, no
         changes["started_at"] = how.started_at
     tx.update_attempt(attempt, how.state, now, suspect=False, **changes)
     fx.events = True
-    fx.released.append((attempt.cluster, job.id))
+    fx.released.append((attempt.cluster, attempt.token))
     if job.state is JobState.CANCELLING and how.state not in (AttemptState.SUCCEEDED, AttemptState.FAILED):
         return _cancelled(tx, fx, job, now)
     if how.state is AttemptState.SUCCEEDED:
@@ -179,7 +179,7 @@ def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job
     """A receiver took the job over for good; Rainbow keeps it in its history and follows it no more."""
     tx.update_attempt(attempt, AttemptState.HANDED_OFF, now)
     fx.events = True
-    fx.released.append((attempt.cluster, job.id))
+    fx.released.append((attempt.cluster, attempt.token))
     reason = f"handed over to {attempt.cluster}; its end is not known to Rainbow"
     ended = tx.update_job(
         job, JobEvent.HANDED_OFF, now, detail={"cluster": attempt.cluster}, reason=reason, ended_at=now

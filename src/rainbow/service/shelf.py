@@ -18,6 +18,8 @@ class Pile:
 
     heap: list[tuple[int, int]] = field(default_factory=list)  # (-priority, job id)
     tried_at: int = -1  # the fleet's version when its first job was last tried
+    tries: int = 0
+    tried_time: float | None = None
 
 
 class Shelf:
@@ -64,6 +66,11 @@ class Shelf:
             heapq.heappop(pile.heap)
         self.piles.pop(shape, None)
         return None
+
+    def pile_of(self, job: int) -> Pile | None:
+        """The pile on which a job waits."""
+        shape = self._where.get(job)
+        return None if shape is None else self.piles.get(shape)
 
     def order(self) -> list[str]:
         """The shapes that have jobs, the one with the most urgent job first."""

@@ -1,0 +1,151 @@
+"""What clusters report about themselves, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow.graphs.backend import Summary
+from rainbow.graphs.packed import unpack
+from rainbow.graphs.tree import draw
+from rainbow.model.attempt import LIVE, AttemptState
+from rainbow.model.cluster import Cluster, checked_state
+from rainbow.model.errors import Corrupt, Invalid, NotFound
+from rainbow.model.graph import Graph, Mark
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.service.fleet import with_marks
+from rainbow.service.registering import DOMINANT
+from rainbow.store.base import Tx
+
+MAX_STATE_BYTES = 256 * 1024
+_RUNNING = frozenset({AttemptState.RUNNING, AttemptState.FINISHING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One cluster as people see it."""
+
+    cluster: Cluster
+    summary: Summary | None  # None: its graph is damaged
+    subsystems: tuple[str, ...] = ()
+    queued: int = 0
+    running: int = 0
+    broken: str = ""
+
+
+def parse_state(text: str) -> dict[str, object]:
+    """A report of state: a JSON object, or (as the prototype's client sends files) a JSON string that holds one."""
+    if len(text) > MAX_STATE_BYTES:
+        raise Invalid(f"a state report has at most {MAX_STATE_BYTES} bytes")
+    value: object = text
+    for _ in range(2):
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                raise Invalid('a state report is a JSON object such as {"nodes_free": 12}') from None
+    if not isinstance(value, dict):
+        raise Invalid(f'a state report is a JSON object such as {{"nodes_free": 12}}, not {type(value).__name__}')
+    return checked_state(value)
+
+
+async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:
+    """Merge what a cluster reports into its state."""
+    now = core.clock.now()
+    return await core.write(lambda tx, fx: merge_state(tx, fx, name, values, now))
+
+
+def merge_state(tx: Tx, fx: Effects, name: str, values: Mapping[str, object], now: float) -> Cluster:
+    """The same inside an open transaction."""
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    merged = checked_state({**cluster.state, **values})
+    cluster = tx.update_cluster(cluster.id, state=merged, state_at=now, seen_at=now)
+    fx.changed(cluster)
+    return cluster
+
+
+async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[str, int] | None) -> int:
+    """Mark vertices by id or name, and take over what the manager says is in use."""
+    core.fleet.member(name)
+    graph = await dominant(core, name)
+    changes = resolve_marks(graph, marks)
+    checked = None if used is None else resolve_used(graph, used)
+    await core.write(lambda tx, fx: apply_patch(tx, fx, name, changes, checked))
+    return len(changes) + len(checked or ())
+
+
+def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used: Mapping[str, int] | None) -> None:
+    """The same inside an open transaction, with vertex ids already looked up."""
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    changes: dict[str, object] = {"marks": with_marks(cluster, marks).marks}
+    if used is not None:
+        changes["used"] = dict(used)
+    fx.changed(tx.update_cluster(cluster.id, **changes))
+
+
+def resolve_marks(graph: Graph, marks: Mapping[str, str]) -> dict[str, Mark]:
+    """Vertex ids for ids or names (a name may mean several vertices); what is unknown is refused by name."""
+    if not marks:
+        return {}
+    ids = graph.positions()
+    named: dict[str, list[str]] = {}
+    for id, name in zip(graph.ids, graph.names, strict=True):
+        if name in marks:
+            named.setdefault(name, []).append(id)
+    found: dict[str, Mark] = {}
+    for key, mark in marks.items():
+        if mark not in tuple(Mark):
+            raise Invalid(f"a mark is up, down or drained, not {mark!r}", where=f"vertex {key!r}")
+        targets = [key] if key in ids else named.get(key, [])
+        if not targets:
+            raise NotFound(f"the graph has no vertex with the id or name {key!r}")
+        found.update((id, Mark(mark)) for id in targets)
+    return found
+
+
+def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
+    """Units in use by vertex id; what is unknown or more than there is, is refused by name."""
+    ids = graph.positions()
+    for key, units in used.items():
+        if key not in ids:
+            raise NotFound(f"the graph has no vertex with the id {key!r}")
+        if not 0 <= units <= graph.sizes[ids[key]]:
+            raise Invalid(f"{units} units are in use of {graph.sizes[ids[key]]}", where=f"vertex {key!r}")
+    return {key: units for key, units in used.items() if units}
+
+
+async def dominant(core: Core, name: str) -> Graph:
+    """A cluster's own graph, read from the store."""
+    id = core.fleet.member(name).cluster.id
+    packed = await core.store.read(lambda tx: tx.graph(id, DOMINANT))
+    if packed is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    return unpack(packed)
+
+
+async def view(core: Core, name: str) -> ClusterView:
+    """One cluster for people."""
+    member = core.fleet.member(name)
+    attempts = await core.store.read(lambda tx: tx.live_attempts(name))
+    running = sum(attempt.state in _RUNNING for attempt in attempts)
+    return ClusterView(
+        cluster=member.cluster,
+        summary=None if member.broken else core.fleet.graphs.summary(name),
+        subsystems=tuple(sorted(member.subsystems)),
+        queued=sum(attempt.state in LIVE for attempt in attempts) - running,
+        running=running,
+        broken=member.broken,
+    )
+
+
+async def tree(core: Core, name: str) -> list[str]:
+    """The containment tree in lines, equal siblings folded into one."""
+    if core.fleet.member(name).broken:
+        raise Corrupt(f"the stored graph of {name!r} is damaged; register it again")
+    return draw(await dominant(core, name))

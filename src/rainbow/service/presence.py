@@ -1,0 +1,52 @@
+"""Which clusters' agents are there: who is in a Sync now, who spoke last when, and when silence begins to count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Presence:
+    """Seen from this process, on its own clock; after a start everybody has fresh grace."""
+
+    heartbeat: float
+    grace: float
+    started_at: float
+    _spoke: dict[str, float] = field(default_factory=dict)
+    _inside: Counter[str] = field(default_factory=Counter)
+
+    def enters(self, cluster: str, now: float) -> None:
+        """An agent's Sync begins."""
+        self._spoke[cluster] = now
+        self._inside[cluster] += 1
+
+    def leaves(self, cluster: str, now: float) -> None:
+        """An agent's Sync was answered or cut."""
+        self._spoke[cluster] = max(now, self._spoke.get(cluster, 0.0))
+        self._inside[cluster] -= 1
+        if self._inside[cluster] <= 0:
+            del self._inside[cluster]
+
+    def listening(self) -> set[str]:
+        """Clusters that can be asked something now."""
+        return set(self._inside)
+
+    def spoke_at(self, cluster: str) -> float | None:
+        """When the agent last spoke to this process."""
+        return self._spoke.get(cluster)
+
+    def interval(self) -> float:
+        """How often each agent should speak: the more agents, the less often."""
+        return self.heartbeat * max(1.0, len(self._spoke) / 1_000)
+
+    def silent(self, cluster: str, now: float) -> bool:
+        """True if an agent that must be there has been silent for too long, this process's own downtime not counted."""
+        if self._inside[cluster] > 0:
+            return False
+        since = max(self._spoke.get(cluster, self.started_at), self.started_at)
+        return now - since > self.interval() + self.grace
+
+    def forget(self, cluster: str) -> None:
+        """The cluster is gone."""
+        self._spoke.pop(cluster, None)

@@ -1,0 +1,199 @@
+"""Decide jobs that were not decided when they came: bids were wanted, nothing fitted, or an attempt came back.
+
+One task works through the shelf whenever something has changed. Jobs of one shape that do
+not fit are passed over after the first of them was tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rainbow.model.attempt import AttemptState
+from rainbow.model.bid import Bid
+from rainbow.model.decision import Chosen, Decision, Refuse
+from rainbow.model.errors import Conflict, RainbowError
+from rainbow.model.job import Hold, Job, JobEvent, JobState
+from rainbow.scheduler.policies import build as build_policy
+from rainbow.service import lifecycle
+from rainbow.service.bidding import Bidding
+from rainbow.service.core import Core
+from rainbow.service.deciding import Ask, choose, policy_of, question, shape_of, with_bids
+from rainbow.service.effects import Effects
+from rainbow.service.presence import Presence
+from rainbow.service.submitting import size_of
+from rainbow.store.base import Tx
+
+log = logging.getLogger(__name__)
+RETURNED_COUNTS = 60.0  # seconds for which a cluster that handed a job back is not asked again for it
+BIDS_AT_ONCE = 64
+
+
+@dataclass(slots=True)
+class Decider:
+    """Works through the jobs on the shelf."""
+
+    core: Core
+    bidding: Bidding
+    presence: Presence
+
+    async def run(self) -> None:
+        """Decide for ever; an error of one job is logged and does not stop the others."""
+        while True:
+            await self.core.shelf.stirred()
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Decide everything that can be decided now."""
+        await self._queued()
+        for shape in self.core.shelf.order():
+            await self._pile(shape)
+
+    async def _queued(self) -> None:
+        limit = asyncio.Semaphore(BIDS_AT_ONCE)
+
+        async def one(id: int) -> None:
+            async with limit:
+                try:
+                    await self.decide(id)
+                except RainbowError as error:
+                    log.warning("job %d could not be decided: %s", id, error)
+
+        while ids := self.core.shelf.take_queued():
+            await asyncio.gather(*(one(id) for id in ids))
+
+    async def _pile(self, shape: str) -> None:
+        """Try the first job of a pile; go on while jobs leave it."""
+        pile = self.core.shelf.piles.get(shape)
+        while pile is not None and pile.tried_at != self.core.fleet.version:
+            id = self.core.shelf.first(shape)
+            if id is None:
+                return
+            pile.tried_at = self.core.fleet.version
+            pile.tries += 1
+            pile.tried_time = self.core.clock.now()
+            await self.decide(id)
+
+    async def decide(self, id: int) -> bool:
+        """Decide one job and store the outcome; True if it left the shelf."""
+        job = await self.core.store.read(lambda tx: tx.job(id))
+        if job is None or not _undecided(job):
+            self.core.shelf.remove([id])
+            return True
+        excluded = await self._excluded(job)
+        ask = Ask(
+            request=self.core.request_of(job.spec),
+            spec=job.spec,
+            terms=job.terms,
+            excluded=excluded,
+            seed=self.core.ids.seed(),
+        )
+        try:
+            decision = await self._choose(ask)
+        except RainbowError:
+            await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, str(error)))
+            return True
+        return await self._store(job, ask, decision)
+
+    async def _choose(self, ask: Ask) -> Decision:
+        policy, options = policy_of(self.core.settings, ask.terms)
+        now = self.core.clock.now()
+        if ask.terms.prefer or build_policy(policy, options).wants_bids:
+            ask = await self.with_bids(ask)
+            now = self.core.clock.now()
+        return choose(self.core.fleet, self.core.settings, ask, now)
+
+    async def with_bids(self, ask: Ask) -> Ask:
+        """The question with the answers of the clusters that match."""
+        asked = question(self.core.fleet, self.core.settings, ask, self.core.clock.now())
+        names = [candidate.name for candidate in asked.candidates if _allowed(candidate.name, ask)]
+        answers = await self.bidding.ask(ask.spec, names, self.presence.listening())
+        return with_bids(ask, answers.bids, answers.silent)
+
+    async def _excluded(self, job: Job) -> Mapping[str, str]:
+        """Clusters that handed this job back a moment ago."""
+        if not job.attempt:
+            return {}
+        attempts = await self.core.store.read(lambda tx: tx.attempts(job.id))
+        since = self.core.clock.now() - RETURNED_COUNTS
+        return {
+            a.cluster: f"handed it back: {a.reason}" if a.reason else "handed it back"
+            for a in attempts
+            if a.state in (AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.FAILED)
+            and (a.ended_at or 0) > since
+        }
+
+    async def _store(self, job: Job, ask: Ask, decision: Decision) -> bool:
+        """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
+        outcome, record, fence = decision.outcome, decision.to_json(), self.core.ids.fence()
+        if isinstance(outcome, Chosen):
+            self.core.fleet.place(outcome.cluster, fence, ask.request, size_of(ask.request))
+
+        def work(tx: Tx, fx: Effects) -> bool:
+            now = self.core.clock.now()
+            current = lifecycle.need_job(tx, job.id)
+            if current.version != job.version:
+                raise Conflict(f"job {job.id} has moved on")
+            if isinstance(outcome, Chosen):
+                ready = current if current.state is JobState.QUEUED else _released(tx, current, now)
+                lifecycle.bind(tx, fx, ready, outcome.cluster, fence, record, now)
+                return True
+            tx.put_decision(job.id, 0, now, record)
+            reason = "; ".join(outcome.reasons)
+            if isinstance(outcome, Refuse):
+                lifecycle.give_up(tx, fx, current, JobEvent.INFEASIBLE, reason, now)
+                return True
+            if current.state is JobState.QUEUED:
+                counted = replace(current, evaluations=current.evaluations + 1, evaluated_at=now)
+                lifecycle.hold(tx, fx, counted, Hold.NOTHING_FITS, reason, now)
+            return False
+
+        try:
+            gone = await self.core.write(work)
+        except RainbowError as error:
+            if isinstance(outcome, Chosen):
+                self.core.fleet.release(outcome.cluster, fence)
+            if isinstance(error, Conflict):
+                return False
+            raise
+        if not gone and job.state is JobState.QUEUED:
+            self.core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms))
+        return gone
+
+    def _refuse(self, tx: Tx, fx: Effects, id: int, reason: str) -> None:
+        job = lifecycle.need_job(tx, id)
+        if _undecided(job):
+            lifecycle.give_up(tx, fx, job, JobEvent.INFEASIBLE, reason, self.core.clock.now())
+
+
+def _undecided(job: Job) -> bool:
+    return job.state is JobState.QUEUED or (job.state is JobState.HELD and job.hold is Hold.NOTHING_FITS)
+
+
+def _released(tx: Tx, job: Job, now: float) -> Job:
+    return tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "a cluster fits now"}, hold=None)
+
+
+def _allowed(name: str, ask: Ask) -> bool:
+    terms = ask.terms
+    return (not terms.only_clusters or name in terms.only_clusters) and name not in terms.not_clusters
+
+
+def bid_of(
+    cluster: str, asked_at: float, now: float, values: Mapping[str, float | None], yes: bool, reason: str
+) -> Bid:
+    """An agent's answer as a bid; numbers that make no sense are refused by `Bid` itself."""
+    p50, p90 = values.get("start_p50"), values.get("start_p90")
+    return Bid(
+        cluster=cluster,
+        yes=yes,
+        reason=reason[:1024],
+        asked_at=asked_at,
+        valid_until=now + min(max(values.get("valid_for") or 0.0, 0.0), 3600.0),
+        start_p50=p50,
+        start_p90=p90 if p90 is not None else p50,
+        runtime_factor=values.get("runtime_factor") or 1.0,
+        cost=values.get("cost"),
+    )
