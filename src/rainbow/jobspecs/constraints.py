@@ -1,0 +1,120 @@
+"""Constraints by RFC 31 (properties, hostlist, and, or, not) as far as a request can say them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rainbow.jobspecs.hostlists import expand
+from rainbow.jobspecs.reading import At
+from rainbow.model.errors import RainbowError
+
+OPERATORS = ("properties", "hostlist", "ranks", "and", "or", "not")
+_MORE = "this combination cannot be said in a request"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What every host must carry, and which hosts may (None: any) and may not be used."""
+
+    properties: tuple[str, ...] = ()
+    hosts: tuple[str, ...] | None = None
+    not_hosts: tuple[str, ...] = ()
+
+    def both(self, other: Constraint) -> Constraint:
+        """All of this and all of the other."""
+        hosts = self.hosts if other.hosts is None else other.hosts
+        if self.hosts is not None and other.hosts is not None:
+            wanted = frozenset(other.hosts)
+            hosts = tuple(host for host in self.hosts if host in wanted)
+        return Constraint(_once(self.properties + other.properties), hosts, _once(self.not_hosts + other.not_hosts))
+
+
+def parse_constraint(at: At) -> Constraint:
+    """Read a constraint; raise `Invalid` naming the part that a request cannot express."""
+    found = Constraint()
+    for operator, values in at.keys(OPERATORS).items():
+        found = found.both(_READERS[operator](values))
+    if found.hosts is not None and not set(found.hosts) - set(found.not_hosts):
+        raise at.refuse("no host is left by this constraint")
+    return found
+
+
+def _properties(at: At) -> Constraint:
+    names = tuple(item.text() for item in at.items())
+    if any(name == "^" for name in names):
+        raise at.refuse("a property's name is missing after ^")
+    return Constraint(properties=_once(names))
+
+
+def _hostlist(at: At) -> Constraint:
+    hosts: list[str] = []
+    for item in at.items():
+        try:
+            hosts.extend(expand(item.text()))
+        except RainbowError as error:
+            raise item.refuse(str(error)) from None
+    return Constraint(hosts=_once(hosts))
+
+
+def _ranks(at: At) -> Constraint:
+    raise at.refuse("ranks belong to one Flux instance; name hosts with hostlist instead")
+
+
+def _and(at: At) -> Constraint:
+    found = Constraint()
+    for item in at.items():
+        found = found.both(parse_constraint(item))
+    return found
+
+
+def _or(at: At) -> Constraint:
+    """Alternatives: only hostlists add up, and one alternative is no choice."""
+    parts = [parse_constraint(item) for item in at.items()]
+    if len(parts) <= 1:
+        return parts[0] if parts else Constraint()
+    if all(part == Constraint(hosts=part.hosts) and part.hosts is not None for part in parts):
+        return Constraint(hosts=_once(host for part in parts for host in part.hosts or ()))
+    raise at.refuse(f"{_MORE}: alternatives are possible between hostlists only")
+
+
+def _not(at: At) -> Constraint:
+    """Negation of a hostlist or of one property; `not` of nothing matches nothing."""
+    items = at.items()
+    if len(items) != 1:
+        raise at.refuse("'not' takes one constraint")
+    part = parse_constraint(items[0])
+    if part == Constraint(hosts=part.hosts) and part.hosts is not None:
+        return Constraint(not_hosts=part.hosts)
+    if part == Constraint(not_hosts=part.not_hosts) and part.not_hosts:
+        return Constraint(hosts=part.not_hosts)
+    if part == Constraint(properties=part.properties) and len(part.properties) == 1:
+        name = part.properties[0]
+        return Constraint(properties=(name[1:] if name.startswith("^") else f"^{name}",))
+    raise at.refuse(f"{_MORE}: 'not' takes a hostlist or one property")
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+_READERS = {
+    "properties": _properties,
+    "hostlist": _hostlist,
+    "ranks": _ranks,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+}
+
+
+def as_constraint(properties: Iterable[str], hosts: Iterable[str], not_hosts: Iterable[str]) -> dict[str, object]:
+    """The RFC 31 object that says the same; empty if there is nothing to say."""
+    parts: list[dict[str, object]] = []
+    if listed := list(properties):
+        parts.append({"properties": listed})
+    if listed := list(hosts):
+        parts.append({"hostlist": [",".join(listed)]})
+    if listed := list(not_hosts):
+        parts.append({"not": [{"hostlist": [",".join(listed)]}]})
+    return parts[0] if len(parts) == 1 else {"and": parts} if parts else {}

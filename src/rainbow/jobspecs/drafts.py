@@ -1,0 +1,110 @@
+"""A request while a dialect is still reading: what was said so far, and what will not be honoured."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+
+from rainbow.jobspecs.durations import parse_duration
+from rainbow.jobspecs.reading import At
+from rainbow.model.errors import Invalid
+from rainbow.model.request import Group, Request, Requirement, Scalar, Task
+
+
+@dataclass(slots=True)
+class Draft:
+    """Collects the parts of one `Request`; `finish` makes it."""
+
+    groups: list[Group] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    requires: tuple[Requirement, ...] = ()
+    hosts: tuple[str, ...] = ()
+    not_hosts: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    duration: float | None = None
+    name: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    image: str = ""
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, at: At, sentence: str) -> None:
+        """Report something that was read and is not honoured."""
+        self.notes.append(f"{at.path}: {sentence}" if at.path else sentence)
+
+    def finish(self) -> Request:
+        """The request, checked by its own constructor."""
+        return Request(
+            groups=tuple(self.groups),
+            tasks=tuple(self.tasks),
+            requires=self.requires,
+            hosts=self.hosts,
+            not_hosts=self.not_hosts,
+            properties=self.properties,
+            duration=self.duration,
+            name=self.name,
+            environment=self.environment,
+            cwd=self.cwd,
+            image=self.image,
+            parameters=self.parameters,
+            options=self.options,
+            ignored=tuple(self.notes),
+        )
+
+    def read_environment(self, at: At) -> None:
+        """Variables to set; unsetting one (a null value) is reported."""
+        for name, value in at.keys().items():
+            if not name or "=" in name:
+                raise value.refuse("a variable's name is text without '='")
+            if value.value is None:
+                self.note(value, "unsetting a variable is not honoured")
+            else:
+                self.environment[name] = _as_text(value.scalar())
+
+    def read_duration(self, at: At) -> None:
+        """Seconds, or text such as `30m`; zero means no limit."""
+        if isinstance(at.value, str):
+            try:
+                self.duration = parse_duration(at.value)
+            except Invalid as error:
+                raise at.refuse(error.what) from None
+        else:
+            seconds = at.number()
+            if seconds >= 10**9:
+                raise at.refuse(f"{seconds:g} seconds are too long for a duration")
+            self.duration = seconds or None
+
+    def read_parameters(self, at: At) -> None:
+        """Variables for selection policies."""
+        for name, value in at.keys().items():
+            self.parameters[name] = value.scalar()
+
+
+def read_command(at: At) -> Task:
+    """A list is an argv; text is split like a shell would, or is a script if it begins with `#!`."""
+    if isinstance(at.value, str):
+        text = at.text()
+        if text.startswith("#!"):
+            return Task(script=text)
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise at.refuse(f"the command cannot be split into words: {error}") from None
+    else:
+        words = [_word(item) for item in at.one_or_more()]
+    if not words or not words[0]:
+        raise at.refuse("the command is empty")
+    return Task(command=tuple(words))
+
+
+def _word(at: At) -> str:
+    """One argument; an empty one is fine."""
+    return "" if at.value == "" else at.text()
+
+
+def _as_text(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

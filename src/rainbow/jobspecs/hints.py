@@ -1,0 +1,15 @@
+"""A hint for a name that is not known: the nearest one that is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'resources'?` if something is near, else the known names."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name[:64], names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known are {', '.join(names)}" if names else ""
