@@ -1,0 +1,82 @@
+"""Choose one of the clusters that fit, and write down why: candidates in, a decision out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from rainbow.model.decision import Chosen, Decision, Outcome, Refuse, Wait
+from rainbow.model.match import Fit
+from rainbow.scheduler.eligible import Field, prepare
+from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
+from rainbow.scheduler.question import STALE_AFTER, Question
+from rainbow.scheduler.record import request_hash, write_record
+
+__all__ = ["MAX_ASKED", "STALE_AFTER", "Question", "decide", "request_hash", "wants_bids", "whom_to_ask"]
+
+MAX_ASKED = 8
+MAX_REASONS = 20
+LARGEST = 1.7976931348623157e308
+
+
+def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
+    """Rank the clusters that are eligible and choose the first; the same question gives the same decision."""
+    name, options = question.chosen_policy()
+    policy = policies.build(name, options)
+    field = prepare(question, bids=policy.wants_bids)
+    ranking = _rank(name, policy, field, question)
+    return Decision(write_record(question, (name, options), field, ranking, _outcome(question, field, ranking)))
+
+
+def wants_bids(question: Question, policies: PolicyTable = BUILT_IN) -> bool:
+    """True if the clusters should be asked before this is decided."""
+    name, options = question.chosen_policy()
+    limits = question.limits
+    return policies.build(name, options).wants_bids or limits.deadline is not None or limits.max_cost is not None
+
+
+def whom_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_ASKED) -> list[str]:
+    """The clusters whose bids could matter most: as they rank without one, where the job fits now first.
+
+    Clusters that have a live bid already, say why they cannot bid, or are excluded are not asked.
+    """
+    candidates = [c for c in question.candidates if c.bid is None and not c.no_bid]
+    open_question = replace(question, candidates=candidates, limits=replace(question.limits, later=True))
+    name, options = open_question.chosen_policy()
+    policy = policies.build(name, options)
+    field = prepare(open_question, bids=False, limited=False)
+    ranking = _rank(name, policy, field, open_question)
+    later = {c.name for c in field.kept if c.fit is not Fit.NOW}
+    return sorted((entry.name for entry in ranking.ranked), key=later.__contains__)[:at_most]
+
+
+def _rank(name: str, policy: Policy, field: Field, question: Question) -> Ranking:
+    if not field.kept:
+        return Ranking([], {})
+    ranking = policy.rank(field.kept, question.demand, Random(question.seed))
+    given = {candidate.name for candidate in field.kept}
+    seen = {entry.name for entry in ranking.ranked}
+    if len(seen) != len(ranking.ranked) or seen & ranking.dropped.keys() or seen | ranking.dropped.keys() != given:
+        raise PolicyFault(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
+    for entry in ranking.ranked:
+        if entry.score is not None and not -LARGEST <= entry.score <= LARGEST:
+            raise PolicyFault(
+                f"policy {name!r} gave {entry.name} the score {entry.score}, which is not a finite number"
+            )
+    return ranking
+
+
+def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
+    if ranking.ranked:
+        return Chosen(ranking.ranked[0].name)
+    reasons = [f"{name}: {why}" for name, why in {**field.dropped, **ranking.dropped}.items()]
+    if len(reasons) > MAX_REASONS:
+        reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
+    never = sum(1 for fit, _ in question.misfits.values() if fit is Fit.NEVER)
+    if never:
+        reasons.append(f"{never} cluster{'s' if never > 1 else ''} could never run it")
+    if not reasons:
+        reasons.append("no cluster is registered")
+    ever = any(candidate.fit is not Fit.NEVER for candidate in question.candidates)
+    kind = Wait if question.limits.otherwise == "wait" else Refuse
+    return kind(tuple(reasons), ever)

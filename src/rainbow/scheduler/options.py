@@ -1,0 +1,69 @@
+"""Read a policy's options: unknown names are refused with a hint, YAML text is read without its traps."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from rainbow.model.errors import Invalid, TooLarge
+
+MAX_YAML = 16 * 1_024
+MAX_YAML_DEPTH = 8
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the C one where libyaml is there; the same result
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to add to "there is no ...": the nearest known name, or all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; there are {', '.join(names)}" if names else ""
+
+
+def take(policy: str, options: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """The options with defaults for the ones not given; raise Invalid for a name that `policy` does not have."""
+    for name, value in options.items():
+        if name not in defaults:
+            known = did_you_mean(name, defaults) if defaults else "; it takes none"
+            raise Invalid(f"policy {policy!r} has no option {name!r}{known}")
+        if not isinstance(value, str):
+            raise Invalid(f"option {name!r} of policy {policy!r} is a text, not {type(value).__name__}")
+    return {**defaults, **options}
+
+
+def read_yaml(text: str, where: str) -> Any:
+    """Lists, maps and texts from YAML; every scalar stays text, so that nothing changes its meaning.
+
+    Anchors, aliases, tags and deep nesting are refused before anything is built: a few
+    hundred bytes of aliases can stand for gigabytes.
+    """
+    if len(text) > MAX_YAML:
+        raise TooLarge(f"at most {MAX_YAML} characters, not {len(text)}", where=where)
+    try:
+        _refuse_traps(text, where)
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise Invalid(f"this is not YAML: {problem}", where=f"{where}{line}") from None
+
+
+def _refuse_traps(text: str, where: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        at = f"{where} line {event.start_mark.line + 1}"
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise Invalid("anchors and aliases are not taken; write the text out", where=at)
+        if getattr(event, "tag", None):
+            raise Invalid(f"tags such as {event.tag} are not taken", where=at)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_YAML_DEPTH:
+                raise Invalid(f"nested more than {MAX_YAML_DEPTH} deep", where=at)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1

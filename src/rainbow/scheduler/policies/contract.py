@@ -1,0 +1,56 @@
+"""What a policy is: candidates go in, a ranking with reasons comes out; anyone can add one.
+
+A policy is built for one decision from its own options and keeps nothing afterwards. It
+must be pure: the same candidates, demand and random numbers give the same ranking, or a
+stored decision could not be replayed. The contract suite is `tests/contract/policies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NamedTuple, Protocol
+
+from rainbow.model.candidate import Candidate, Demand
+from rainbow.model.errors import RainbowError
+
+
+class UnknownPolicy(RainbowError):
+    """There is no policy of this name here, or its plugin failed to load."""
+
+
+class PolicyFault(RainbowError):
+    """A policy broke its contract: it lost a cluster, made one up or gave a score that is no number."""
+
+
+class Ranked(NamedTuple):
+    """One cluster in its place: the number it was ranked by, why, and the numbers behind that one."""
+
+    name: str
+    score: float | None  # None: what it ranks by is not known here
+    reason: str
+    terms: Mapping[str, float] | None = None
+
+
+class Ranking(NamedTuple):
+    """The clusters in order, best first, and the ones that this policy leaves out, each with its reason."""
+
+    ranked: list[Ranked]
+    dropped: Mapping[str, str]
+
+
+class Policy(Protocol):
+    """How to choose among the clusters that fit."""
+
+    @property
+    def wants_bids(self) -> bool:
+        """True if the clusters should be asked before this policy chooses."""
+
+    def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
+        """Order `candidates` (sorted by name); each is either ranked or dropped, with a reason."""
+
+
+class PolicyFactory(Protocol):
+    """Builds a policy from its options; raises `Invalid` for an option it does not know."""
+
+    def __call__(self, options: Mapping[str, str]) -> Policy: ...
