@@ -60,6 +60,8 @@ class FluxTree:
         """The levels that one vertex stands for."""
         entries = at.keys(RESOURCE)
         kind = need(entries, "type", at).text()
+        if kind == "gpu" and entries.get("count", at).value == 0 and "with" not in entries:
+            return ()  # Flux's own tools write "no gpu" so
         count = self._count(need(entries, "count", at))
         below = in_node or kind in WITHIN_A_NODE
         inside = tuple(
@@ -170,5 +172,5 @@ def _dependencies(at: At, draft: Draft) -> None:
     for item in at.items():
         entries = item.keys()
         need(entries, "scheme", item).text()
-        need(entries, "value", item)
+        need(entries, "value", item).text()
         draft.note(item, "dependencies between jobs are not honoured")

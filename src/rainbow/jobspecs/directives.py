@@ -1,0 +1,142 @@
+"""A batch script with `#SBATCH`, `# flux:` or `#RAINBOW` lines into a Request that runs the script once.
+
+Names that mean something at one site only (partition, account ...) go to `Request.options`;
+every other option that is not honoured is reported with its line.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from rainbow.jobspecs.documents import MAX_BYTES
+from rainbow.jobspecs.hints import did_you_mean
+from rainbow.jobspecs.options import Grammar, Option, read_options
+from rainbow.jobspecs.script_options import Collected
+from rainbow.model.errors import Invalid, TooLarge
+from rainbow.model.request import Request
+
+_SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")
+_RAINBOW = re.compile(r"#\s?RAINBOW:?(?:\s|$)(.*)")
+_FLUX = re.compile(r"([^\w]*)(?:flux|FLUX):(.*)")
+_ANY = re.compile(r"^(?:#SBATCH\s|#\s?RAINBOW:?\s|[^\w\n]*[^\w\s][^\w\n]*(?:flux|FLUX):\s)", re.MULTILINE)
+
+_SWITCHES = frozenset({"exclusive", "overcommit", "requeue", "no-requeue", "hold", "wait", "verbose", "parsable"})
+_COMMON = ("nodes", "ntasks", "job-name", "output", "error", "input", "exclusive")
+
+SBATCH = Grammar(
+    letters={
+        **{"N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "J": "job-name", "o": "output"},
+        **{"e": "error", "i": "input", "p": "partition", "A": "account", "q": "qos", "C": "constraint"},
+        **{"G": "gpus", "a": "array", "D": "chdir", "w": "nodelist", "x": "exclude", "d": "dependency"},
+        **{"M": "clusters", "H": "hold", "b": "begin", "L": "licenses"},
+    },
+    switches=_SWITCHES,
+    names=frozenset(
+        {
+            *(*_COMMON, "partition", "cpus-per-task", "time", "mem", "gres", "account", "ntasks-per-node"),
+            *("mail-type", "mail-user", "mem-per-cpu", "array", "qos", "constraint", "gpus", "export"),
+            *("reservation", "nodelist", "exclude", "chdir", "gpus-per-node", "gpus-per-task", "dependency"),
+            *("clusters", "hold", "begin", "licenses", "requeue", "no-requeue"),
+        }
+    ),
+)
+FLUX = Grammar(
+    letters={
+        **{"N": "nodes", "n": "ntasks", "c": "cores-per-task", "g": "gpus-per-task", "t": "time-limit"},
+        **{"q": "queue", "B": "bank", "x": "exclusive", "o": "setopt"},
+    },
+    switches=_SWITCHES,
+    names=frozenset(
+        {
+            *(*_COMMON, "nslots", "cores-per-task", "cores-per-slot", "gpus-per-task", "gpus-per-slot"),
+            *("time-limit", "queue", "bank", "project", "cwd", "env", "setopt", "setattr", "requires", "dependency"),
+        }
+    ),
+)
+RAINBOW = Grammar(
+    letters={**FLUX.letters, "J": "job-name"},
+    switches=_SWITCHES,
+    names=frozenset({*FLUX.names, "time", "mem", "mem-per-cpu", "gpus-per-node"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    grammar: Grammar
+    text: str
+    number: int
+
+
+def is_script(text: str) -> bool:
+    """True if this is a script rather than a document: an interpreter line or a directive."""
+    return text.startswith("#!") or _ANY.search(text) is not None
+
+
+def from_script(text: str, *, max_bytes: int = MAX_BYTES) -> Request:
+    """Read a script's directives; the script itself becomes the task."""
+    if len(text) > max_bytes:
+        raise TooLarge(f"the script has {len(text)} characters; at most {max_bytes} are read")
+    if "\0" in text:
+        raise Invalid("the script holds a NUL character; it is not text")
+    found = Collected(script=text)
+    for line in _directives(text, found):
+        where = f"line {line.number}"
+        try:
+            words = shlex.split(line.text, comments=True)
+        except ValueError as error:
+            raise Invalid(f"the directive cannot be split into words: {error}", where=where) from None
+        for option in read_options(words, line.grammar, where):
+            _take(option, line, found, where)
+    return found.request()
+
+
+def _take(option: Option, line: _Line, found: Collected, where: str) -> None:
+    if not option.known:
+        if line.grammar is RAINBOW:
+            raise Invalid(f"unknown option {option}{did_you_mean(option.name, RAINBOW.names)}", where=where)
+        found.note(where, f"{option} is not known and not honoured")
+    elif line.grammar is SBATCH:
+        found.take_sbatch(option, where)
+    else:
+        found.take_flux(option, where)
+
+
+def _directives(text: str, found: Collected) -> list[_Line]:
+    """The directive lines before the first command; those after it are reported, or refused as RFC 36 says."""
+    lines: list[_Line] = []
+    stopped = False
+    prefix: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if number == 1 and line.startswith("#!"):
+            continue
+        directive, sentinel = _directive(line, number)
+        if directive is None:
+            stripped = line.strip()
+            stopped = stopped or bool(stripped and not stripped.startswith(("#", prefix.strip() if prefix else "#")))
+            continue
+        if sentinel is not None:
+            if stopped and prefix is not None:
+                raise Invalid("a flux directive stands after the first command; move it up", where=f"line {number}")
+            if prefix not in (None, sentinel):
+                raise Invalid("all flux directives begin with the same characters", where=f"line {number}")
+            if prefix is None:
+                prefix, stopped = sentinel, False
+        elif stopped:
+            found.note(f"line {number}", "a directive after the first command is not read")
+            continue
+        lines.append(directive)
+    return lines
+
+
+def _directive(line: str, number: int) -> tuple[_Line | None, str | None]:
+    """The directive on a line, and the characters before `flux:` if it is Flux's."""
+    if match := _SBATCH.fullmatch(line):
+        return _Line(SBATCH, match[1], number), None
+    if match := _RAINBOW.fullmatch(line):
+        return _Line(RAINBOW, match[1], number), None
+    match = _FLUX.fullmatch(line)
+    if match and (match[2].startswith((" ", "\t")) or not match[2]):
+        return _Line(FLUX, match[2], number), match[1]
+    return None, None
