@@ -1,0 +1,42 @@
+"""Drivers for what runs jobs: one table of built-in ones, and others by entry point."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from rainbow.agent.backends.base import BackendSettings, MakeBackend
+from rainbow.model.errors import Invalid, NotFound
+
+GROUP = "rainbow.backends"
+BACKENDS: Mapping[str, str] = {  # name -> module:function, loaded when chosen
+    "local": "rainbow.agent.backends.local:make",
+}
+
+
+def backend_names() -> list[str]:
+    """Every backend that can be chosen."""
+    return sorted({*BACKENDS, *(point.name for point in entry_points(group=GROUP))})
+
+
+def load_backend(name: str) -> MakeBackend:
+    """The function that builds backend `name`; raise NotFound with the nearest names."""
+    if name in BACKENDS:
+        module, _, attribute = BACKENDS[name].partition(":")
+        made: MakeBackend = getattr(import_module(module), attribute)
+        return made
+    for point in entry_points(group=GROUP, name=name):
+        loaded = point.load()
+        if not callable(loaded):
+            raise Invalid(f"backend {name!r} of {point.value} is not a function that builds a backend")
+        made = loaded
+        return made
+    known = backend_names()
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
+    raise NotFound(f"there is no backend {name!r}{hint}")
+
+
+__all__ = ["BACKENDS", "BackendSettings", "MakeBackend", "backend_names", "load_backend"]

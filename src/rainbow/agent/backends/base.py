@@ -1,0 +1,98 @@
+"""PLUGIN POINT: what an agent asks of a driver for a manager (local, slurm, flux ...).
+
+A driver is built once per process, keeps no global state, and passes the suite in
+`tests/contract/backends`. It answers truthfully: a question that it cannot answer now is
+`Unknown` or an `Unavailable` error, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Unknown, Update
+from rainbow.model.graph import Graph
+from rainbow.model.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One attempt, ready to be handed to the manager."""
+
+    tag: str  # rb-<job>-<n>: the name under which the manager must know it
+    job: int
+    attempt: int
+    cluster: str
+    request: Request
+    owner: str = ""
+    name: str = ""
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What an hour costs here."""
+
+    core_hour: float = 0.0
+    node_hour: float = 0.0
+    gpu_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """What every driver is built from."""
+
+    cluster: str
+    directory: Path  # its own place in the agent's state directory
+    graph: Graph | None = None  # None: find out
+    prices: Prices = Prices()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """The manager's side of the agent."""
+
+    async def start(self) -> None:
+        """Find out what runs already; called once, before anything else."""
+
+    async def submit(self, launch: Launch) -> str:
+        """Hand over a job and return the manager's id for it.
+
+        The same tag again returns the same id and starts nothing. `Invalid` and `Unsupported` say that the manager
+        certainly did not take it and would not; any other error leaves that open, and the tag is looked up.
+        """
+
+    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """What the manager knows of a tag."""
+
+    async def poll(self) -> tuple[Update, ...]:
+        """All of Rainbow's jobs the manager knows, in one query; raise Unavailable if it cannot be asked."""
+
+    async def changed(self) -> None:
+        """Return when `poll` may have news: an interval for managers that must be asked, at once for others."""
+
+    async def cancel(self, tag: str, native: str) -> None:
+        """End a job that waits or runs; nothing to end is fine. Its end shows in `poll`."""
+
+    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes of stdout or stderr from `offset`; empty if there are none."""
+
+    async def check(self, request: Request) -> str | None:
+        """Why this request can never run here, or None."""
+
+    async def bid(self, request: Request) -> BidAnswer:
+        """When it would start, and what it would cost."""
+
+    async def facts(self) -> Facts:
+        """The manager's name and what is free."""
+
+    async def forget(self, tag: str) -> None:
+        """The server has all there is to know: traces may go."""
+
+    async def close(self) -> None:
+        """Stop watching; jobs go on."""
+
+
+MakeBackend: TypeAlias = Callable[[BackendSettings], Backend]

@@ -1,0 +1,236 @@
+"""What an agent says in its next message, and what it makes of the server's answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rainbow.agent.events import (
+    AskBid,
+    Cancel,
+    Judge,
+    Lookup,
+    Report,
+    SendSync,
+    ServerCommand,
+    SyncAnswer,
+    SyncMessage,
+    WriteJournal,
+)
+from rainbow.agent.records import intent_record
+from rainbow.agent.state import Draft, active
+from rainbow.agent.values import STREAMS, UNCONFIRMED, WITH_MANAGER, Held, Offer, Past, Phase, Ref, Result, Step, Wish
+from rainbow.model.attempt import AttemptState
+
+QUICK = 0.05  # an answer sooner than this did not wait
+ASK_AGAIN = 5.0  # seconds until a failed question or an unanswered cancel is repeated
+PACE = 1.0  # seconds between messages that say nothing new
+_SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
+
+
+def compose(d: Draft) -> SyncMessage:
+    """The next message: everything that is to be said now."""
+    reports = [report for held in d.held.values() if (report := _report(d, held)) is not None]
+    taken = sum(active(held) for held in d.held.values()) + len(d.judging)
+    return SyncMessage(
+        seq=d.seq + 1,
+        held=tuple((ref, held.state.value) for ref, held in d.held.items() if held.phase is not Phase.OFFERED),
+        reports=tuple(reports),
+        accepts=tuple(ref for ref, held in d.held.items() if held.phase is Phase.ACCEPTED),
+        rejects=tuple(d.rejects.items()),
+        acks=d.acks,
+        bids=d.bids,
+        output=tuple(d.chunks.values()),
+        want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
+        facts=d.facts if d.facts != d.facts_told else None,
+    )
+
+
+def _report(d: Draft, held: Held) -> Report | None:
+    if held.phase is Phase.FINISHED:
+        if held.acked or not _output_said(d, held):
+            return None
+    elif held.phase not in (Phase.SUBMITTED, Phase.RUNNING) or held.told == held.state:
+        return None
+    return Report(
+        ref=held.ref, state=held.state.value, native=held.native, started_at=held.started_at, result=held.result
+    )
+
+
+def _output_said(d: Draft, held: Held) -> bool:
+    """True if all output is with the server or in this very message, or has kept the report waiting too long."""
+    if d.now >= held.ended_clock + d.limits.output_grace:
+        return True
+    for size, sent, stream in zip(held.sizes, held.sent, STREAMS, strict=True):
+        chunk = d.chunks.get((held.ref, stream))
+        if sent + (len(chunk.data) if chunk else 0) < size:
+            return False
+    return True
+
+
+def adds(message: SyncMessage, earlier: SyncMessage | None) -> bool:
+    """True if `message` says something that `earlier` did not."""
+    if earlier is None:
+        return message.news
+    return any(item not in getattr(earlier, part) for part in _SAID for item in getattr(message, part))
+
+
+def send_what_is_due(d: Draft) -> None:
+    """At most one message is on its way. One that waits is asked for its answer at once when there is news."""
+    if d.flight is not None:
+        if d.resend_at is not None:
+            if d.now < d.resend_at:
+                return
+            d.resend_at = None
+        elif not (d.flight.wait > 0 and (d.stopping or adds(compose(d), d.flight))):
+            return
+        d.flight = d.flight.at_once()
+        d.do(SendSync(d.flight))
+        return
+    if d.now < d.send_at:
+        return
+    message = compose(d)
+    new = adds(message, d.answered)
+    if not new and d.now < d.quiet_until:
+        return
+    wait = 0.0 if new or message.news or d.stopping else min(d.limits.max_wait, d.heartbeat)
+    d.seq = message.seq
+    d.flight, d.flight_at = replace(message, wait=wait), d.now
+    d.do(SendSync(d.flight))
+
+
+def take_answer(d: Draft, answer: SyncAnswer) -> None:
+    """Act upon an answer to the message on its way; any other answer is old and changes nothing."""
+    if d.flight is None or answer.ack != d.flight.seq:
+        return
+    said, d.flight, d.resend_at = d.flight, None, None
+    d.contact_at = d.flight_at
+    d.heartbeat = answer.heartbeat
+    d.send_at, d.quiet_until = d.now, d.now
+    if answer.resync:
+        _say_all_again(d, answer)
+    else:
+        _settle(d, said)
+        idle = answer.empty and d.now - d.flight_at < QUICK and not (said.wait == 0 and not said.news)
+        if idle:
+            d.quiet_until = d.now + PACE if said.wait > 0 or _repeats(d, said) else d.now
+    d.resynced = answer.resync
+    for ref in answer.acked:
+        held = d.held.get(ref)
+        if held is not None and held.phase is Phase.FINISHED:
+            d.held[ref] = replace(held, acked=True)
+    for ref, stream, offset in answer.output_acks:
+        _output_stored(d, ref, stream, offset)
+    for ref in answer.confirms:
+        _confirm(d, ref)
+    for command in answer.commands:
+        _obey(d, command)
+    for offer in answer.offers:
+        _consider(d, offer)
+    for request in answer.bid_requests:
+        d.do(AskBid(request))
+
+
+def _repeats(d: Draft, said: SyncMessage) -> bool:
+    """True if the next message would only repeat what was said: the server has not stored it, do not hammer."""
+    message = compose(d)
+    return message.news and not adds(message, said)
+
+
+def _say_all_again(d: Draft, answer: SyncAnswer) -> None:
+    if d.resynced:
+        d.send_at = d.now + PACE
+    d.answered, d.facts_told = None, None
+    for ref, held in d.held.items():
+        d.held[ref] = replace(held, told="")
+    for ref in answer.expected:
+        _account_for(d, ref)
+
+
+def _account_for(d: Draft, ref: Ref) -> None:
+    """The server believes that the agent holds `ref`."""
+    if ref in d.held or ref in d.judging or ref in d.rejects or ref in d.expected:
+        return
+    past = d.past.get(ref)
+    if past is None:
+        d.expected[ref] = None
+        d.do(Lookup(ref))
+    elif past.result is None:
+        d.rejects[ref] = past.reason
+    else:
+        d.held[ref] = Held(offer=Offer(ref=ref), phase=Phase.FINISHED, result=past.result, ended_clock=d.now)
+
+
+def _settle(d: Draft, said: SyncMessage) -> None:
+    """The message arrived: what needs no other receipt is done."""
+    d.answered = said
+    for report in said.reports:
+        held = d.held.get(report.ref)
+        if held is not None:
+            d.held[report.ref] = replace(held, told=report.state)
+    for ref, _ in said.rejects:
+        d.rejects.pop(ref, None)
+    d.acks = tuple(id for id in d.acks if id not in said.acks)
+    d.bids = tuple(bid for bid in d.bids if bid not in said.bids)
+    if said.facts is not None:
+        d.facts_told = said.facts
+
+
+def _output_stored(d: Draft, ref: Ref, stream: str, offset: int) -> None:
+    held = d.held.get(ref)
+    if held is None or stream not in STREAMS:
+        return
+    i = STREAMS.index(stream)
+    sent = tuple(offset if j == i else old for j, old in enumerate(held.sent))
+    d.held[ref] = replace(held, sent=(sent[0], sent[1]))
+    d.chunks.pop((ref, stream), None)
+
+
+def _confirm(d: Draft, ref: Ref) -> None:
+    """Only an accepted attempt is moved by its confirm; a late or doubled one launches nothing."""
+    held = d.held.get(ref)
+    if held is not None and d.step(held, Step.CONFIRM) is not None:
+        d.do(WriteJournal(ref, "intent", intent_record(ref)))
+
+
+def _obey(d: Draft, command: ServerCommand) -> None:
+    if command.id in d.acks or any(command.id == id for id, _ in d.acks_waiting):
+        return
+    ref, held = command.ref, d.held.get(command.ref)
+    if held is None:
+        d.acks += (command.id,)
+        if d.judging.pop(ref, None) is not None:
+            d.rejects[ref] = command.reason or "cancelled before it was accepted"
+        elif command.kind == "kill":
+            d.do(Cancel(ref, ""))  # it may run all the same, if a journal was lost
+        return
+    kill = command.kind == "kill"
+    if held.phase in WITH_MANAGER:
+        d.acks_waiting += ((command.id, ref),)
+        d.wish(held, Wish.KILL if kill else Wish.CANCEL)
+        if held.phase is not Phase.INTENT:
+            d.held[ref] = replace(d.held[ref], act_at=d.now + ASK_AGAIN)
+            d.do(Cancel(ref, held.native))
+        return
+    d.acks += (command.id,)
+    if kill:
+        d.forget(ref, Past(result=held.result, reason=command.reason or "withdrawn"))
+    elif held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:
+        reason = command.reason or "cancelled before it was submitted"
+        d.end(held, Result(state=AttemptState.CANCELLED, reason=reason))
+
+
+def _consider(d: Draft, offer: Offer) -> None:
+    ref = offer.ref
+    if ref in d.held or ref in d.judging or ref in d.expected:
+        return
+    past = d.past.get(ref)
+    if past is not None:
+        d.rejects[ref] = past.reason or "it was here before and is over"
+    elif any(other.tag == ref.tag for other in d.held):
+        d.rejects[ref] = f"{ref.tag} is here already under another token"
+    elif d.stopping:
+        d.rejects[ref] = "the agent is stopping"
+    else:
+        d.rejects.pop(ref, None)
+        d.judging[ref] = offer
+        d.do(Judge(offer))

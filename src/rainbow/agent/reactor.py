@@ -1,0 +1,342 @@
+"""The agent's mind: `react(state, event, now)` gives the next state and what is to be done, and touches nothing.
+
+It reads no clock, draws no random number and does no input or output, so that the same
+code runs beside a cluster and in the simulator. The states of a held attempt and the
+arrows between them are the table `STEPS` in `values.py`.
+
+What it keeps: nothing is submitted before the server confirmed and the intent is on disk;
+nothing is submitted twice; a question that fails means "ask again"; an end is written
+down, then reported until the server has stored it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rainbow.agent import events as e
+from rainbow.agent.mailbox import ASK_AGAIN, send_what_is_due, take_answer
+from rainbow.agent.records import native_record, offer_record
+from rainbow.agent.state import Draft, State
+from rainbow.agent.values import (
+    STREAMS,
+    WITH_MANAGER,
+    Absent,
+    Found,
+    Held,
+    Offer,
+    Past,
+    Phase,
+    Result,
+    Step,
+    Unknown,
+    Update,
+    Wish,
+)
+from rainbow.model.attempt import AttemptState, Failure
+
+OUTCOME_UNKNOWN = Result(
+    state=AttemptState.FAILED,
+    failure=Failure.UNKNOWN,
+    reason="the manager has no record of it, so how it ended is unknown; it was not started again",
+)
+
+
+def react(state: State, event: e.Event, now: float) -> tuple[State, tuple[e.Command, ...]]:
+    """The next state and the commands that `event` leads to."""
+    draft = Draft(state, now)
+    _HANDLERS[type(event)](draft, event)
+    _read_output(draft)
+    _let_go(draft)
+    send_what_is_due(draft)
+    return draft.done(), tuple(draft.commands)
+
+
+def due(state: State, now: float) -> float | None:
+    """When the next `Tick` is needed at the latest; None if only an event can lead on."""
+    times = [held.act_at for held in state.held.values() if held.act_at is not None]
+    times += [at for at in state.expected.values() if at is not None]
+    later = [
+        held.ended_clock + grace
+        for held in state.held.values()
+        if held.phase is Phase.FINISHED
+        for grace in (state.limits.output_grace, state.limits.output_give_up)
+    ]
+    if state.contact_at is not None:
+        later.append(state.contact_at + state.limits.run_guard)
+    times += [at for at in later if at > now]
+    if state.flight is None:
+        times.append(max(state.send_at, state.quiet_until))
+    elif state.resend_at is not None:
+        times.append(state.resend_at)
+    return min(times, default=None)
+
+
+def idle(state: State) -> bool:
+    """True if nothing is held, asked or left to say."""
+    return not (state.held or state.judging or state.expected or state.rejects or state.acks or state.acks_waiting)
+
+
+def _started(d: Draft, event: e.Started) -> None:
+    d.contact_at = event.contact_at
+    for ref, held in list(d.held.items()):
+        held = d.held[ref] = replace(held, ended_clock=d.now)
+        if held.phase is Phase.INTENT:
+            _look_up(d, held)
+        elif held.phase is Phase.ACCEPTED:
+            d.held[ref] = replace(held, act_at=d.now + 2 * held.offer.lease)
+        elif held.wish and held.phase in WITH_MANAGER:
+            _cancel(d, held)
+
+
+def _answered(d: Draft, event: e.SyncAnswered) -> None:
+    take_answer(d, event.answer)
+
+
+def _sync_failed(d: Draft, event: e.SyncFailed) -> None:
+    if d.flight is not None and event.seq == d.flight.seq:
+        d.resend_at = d.now + event.retry_in
+
+
+def _judged(d: Draft, event: e.Judged) -> None:
+    offer = d.judging.pop(event.offer.ref, None)
+    if offer is None:
+        return
+    if event.reason is not None:
+        d.rejects[offer.ref] = event.reason
+    else:
+        d.held[offer.ref] = Held(offer=offer)
+        d.do(e.WriteJournal(offer.ref, "offer", offer_record(offer)))
+
+
+def _stored(d: Draft, event: e.Stored) -> None:
+    if event.kind == "cancel":
+        d.acks += tuple(id for id, ref in d.acks_waiting if ref == event.ref)
+        d.acks_waiting = tuple((id, ref) for id, ref in d.acks_waiting if ref != event.ref)
+        return
+    if event.kind == "absent":
+        d.rejects[event.ref] = d.past[event.ref].reason if event.ref in d.past else "absent"
+        return
+    held = d.held.get(event.ref)
+    if held is None:
+        return
+    if event.kind == "offer":
+        accepted = d.step(held, Step.OFFER_STORED)
+        if accepted is not None:
+            d.held[event.ref] = replace(accepted, act_at=d.now + 2 * held.offer.lease)
+    elif event.kind == "intent":
+        intent = d.step(held, Step.INTENT_STORED)
+        if intent is not None:
+            _submit(d, intent)
+    elif event.kind == "end":
+        d.step(held, Step.END_STORED)
+
+
+def _submit(d: Draft, held: Held) -> None:
+    d.held[held.ref] = replace(held, busy="submit", act_at=None)
+    d.do(e.Submit(held.offer))
+
+
+def _submitted(d: Draft, event: e.SubmitAnswered) -> None:
+    held = d.held.get(event.ref)
+    if held is not None and held.busy == "submit":
+        _has_it(d, replace(held, busy=""), event.native)
+
+
+def _has_it(d: Draft, held: Held, native: str) -> Held:
+    """The manager has it: note its id; end it at once if that was wished meanwhile."""
+    held = d.held[held.ref] = replace(held, native=native or held.native)
+    moved = d.step(held, Step.SUBMIT)
+    if moved is None:
+        return held
+    d.do(e.WriteJournal(held.ref, "native", native_record(held.ref, moved.native)))
+    return _cancel(d, moved) if moved.wish else moved
+
+
+def _refused(d: Draft, event: e.SubmitRefused) -> None:
+    held = d.held.get(event.ref)
+    if held is not None and held.busy == "submit":
+        d.end(replace(held, busy=""), event.result)
+
+
+def _unclear(d: Draft, event: e.SubmitUnclear) -> None:
+    held = d.held.get(event.ref)
+    if held is not None and held.busy == "submit":
+        _look_up(d, replace(held, busy=""))
+
+
+def _look_up(d: Draft, held: Held) -> None:
+    """One question at a time: a late answer to an older one must not be taken for news."""
+    if not held.busy:
+        d.held[held.ref] = replace(held, busy="lookup", act_at=None)
+        d.do(e.Lookup(held.ref))
+
+
+def _looked_up(d: Draft, event: e.LookedUp) -> None:
+    if event.ref in d.expected:
+        _found_expected(d, event)
+        return
+    held = d.held.get(event.ref)
+    if held is None or held.busy != "lookup":
+        return
+    held = d.held[event.ref] = replace(held, busy="")
+    match event.answer:
+        case Found(update):
+            _update(d, held, update)
+        case Unknown():
+            d.held[event.ref] = replace(held, act_at=d.now + ASK_AGAIN)
+        case Absent(never) if held.phase is Phase.INTENT and never:
+            if held.wish:
+                d.end(held, Result(state=AttemptState.CANCELLED, reason="cancelled before it was submitted"))
+            else:
+                _submit(d, held)
+        case Absent() if held.phase in WITH_MANAGER:
+            d.end(held, OUTCOME_UNKNOWN)
+
+
+def _found_expected(d: Draft, event: e.LookedUp) -> None:
+    """The server expected an attempt that the journal does not know; the manager was asked for its tag."""
+    ref = event.ref
+    match event.answer:
+        case Unknown():
+            d.expected[ref] = d.now + ASK_AGAIN
+        case Found(update):
+            del d.expected[ref]
+            held = d.held[ref] = Held(offer=Offer(ref=ref), phase=Phase.SUBMITTED, native=update.native)
+            d.do(e.WriteJournal(ref, "adopt", offer_record(held.offer, kind="adopt", native=update.native)))
+            _update(d, held, update)
+        case Absent():
+            del d.expected[ref]
+            if d.before.fresh:  # accepted by an agent whose journal is lost: it may have run
+                d.held[ref] = held = Held(offer=Offer(ref=ref), phase=Phase.SUBMITTED)
+                d.do(e.WriteJournal(ref, "adopt", offer_record(held.offer, kind="adopt")))
+                d.end(held, OUTCOME_UNKNOWN)
+            else:
+                d.remember(ref, Past(reason="absent: this agent never took it"), "absent")
+
+
+def _backend(d: Draft, event: e.BackendUpdated) -> None:
+    d.facts = event.facts or d.facts
+    by_tag = {update.tag: update for update in event.updates}
+    for ref, held in list(d.held.items()):
+        update = by_tag.get(ref.tag)
+        if update is not None:
+            _update(d, held, update)
+        elif held.phase in (Phase.SUBMITTED, Phase.RUNNING) and held.act_at is None:
+            _look_up(d, held)
+
+
+def _update(d: Draft, held: Held, update: Update) -> None:
+    """The manager says where it is. Only forward: an older answer changes nothing."""
+    sizes = (max(held.sizes[0], update.sizes[0]), max(held.sizes[1], update.sizes[1]))
+    held = d.held[held.ref] = replace(held, sizes=sizes)
+    if held.phase not in WITH_MANAGER:
+        return
+    if held.phase is Phase.INTENT:
+        held = _has_it(d, held, update.native)
+    if update.phase is Phase.RUNNING:
+        running = d.step(held, Step.RUN)
+        if running is not None:
+            d.held[held.ref] = replace(running, started_at=update.started_at)
+    elif update.phase is Phase.ENDED and update.result is not None:
+        d.end(replace(held, started_at=update.result.started_at), update.result)
+
+
+def _cancel(d: Draft, held: Held) -> Held:
+    asked = d.held[held.ref] = replace(held, act_at=d.now + ASK_AGAIN)
+    d.do(e.Cancel(held.ref, held.native))
+    return asked
+
+
+def _output(d: Draft, event: e.OutputRead) -> None:
+    chunk = event.chunk
+    key, held = (chunk.ref, chunk.stream), d.held.get(chunk.ref)
+    d.reading.discard(key)
+    if held is None:
+        return
+    i = STREAMS.index(chunk.stream)
+    if chunk.data and chunk.offset == held.sent[i]:
+        d.chunks[key] = chunk
+    elif not chunk.data:  # it is gone: there is no more than what was sent
+        sizes = tuple(held.sent[j] if j == i else size for j, size in enumerate(held.sizes))
+        d.held[chunk.ref] = replace(held, sizes=(sizes[0], sizes[1]))
+
+
+def _bid(d: Draft, event: e.BidReady) -> None:
+    d.bids += ((event.id, event.answer),)
+
+
+def _tick(d: Draft, event: e.Tick) -> None:
+    for held in list(d.held.values()):
+        if held.act_at is not None and d.now >= held.act_at:
+            _act_again(d, held)
+        elif not held.wish and held.phase in WITH_MANAGER and held.offer.rerun_allowed and _out_of_touch(d):
+            _cancel(d, d.wish(held, Wish.GUARD))
+    for ref, at in list(d.expected.items()):
+        if at is not None and d.now >= at:
+            d.expected[ref] = None
+            d.do(e.Lookup(ref))
+
+
+def _act_again(d: Draft, held: Held) -> None:
+    if held.phase is Phase.ACCEPTED:
+        reason = "the server did not confirm it in time"
+        d.forget(held.ref, Past(reason=reason))
+        d.rejects[held.ref] = reason
+    elif held.phase is Phase.INTENT:
+        _look_up(d, held)
+    elif held.wish and held.phase in WITH_MANAGER:
+        _cancel(d, held)
+    elif held.phase in WITH_MANAGER:
+        _look_up(d, held)
+
+
+def _out_of_touch(d: Draft) -> bool:
+    return d.contact_at is not None and d.now > d.contact_at + d.limits.run_guard
+
+
+def _stop(d: Draft, event: e.StopAsked) -> None:
+    d.stopping = True
+
+
+def _read_output(d: Draft) -> None:
+    """Ask for the next pieces of output, a bounded number at a time."""
+    for ref, held in d.held.items():
+        for i, stream in enumerate(STREAMS):
+            if len(d.reading) + len(d.chunks) >= d.limits.chunks:
+                return
+            key = (ref, stream)
+            if held.sizes[i] > held.sent[i] and key not in d.chunks and key not in d.reading:
+                d.reading.add(key)
+                d.do(e.ReadOutput(ref, stream, held.sent[i], d.limits.chunk))
+
+
+def _let_go(d: Draft) -> None:
+    """Forget what is over and told."""
+    for ref, held in list(d.held.items()):
+        if held.phase is not Phase.FINISHED:
+            continue
+        sent = all(size <= done for size, done in zip(held.sizes, held.sent, strict=True))
+        given_up = d.now >= held.ended_clock + d.limits.output_give_up
+        killed = held.wish is Wish.KILL and held.told == held.state
+        if killed or (held.acked and (sent or given_up)):
+            d.forget(ref, Past(result=held.result))
+
+
+_HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
+    e.Started: _started,
+    e.SyncAnswered: _answered,
+    e.SyncFailed: _sync_failed,
+    e.Judged: _judged,
+    e.Stored: _stored,
+    e.SubmitAnswered: _submitted,
+    e.SubmitRefused: _refused,
+    e.SubmitUnclear: _unclear,
+    e.LookedUp: _looked_up,
+    e.BackendUpdated: _backend,
+    e.OutputRead: _output,
+    e.BidReady: _bid,
+    e.Tick: _tick,
+    e.StopAsked: _stop,
+}

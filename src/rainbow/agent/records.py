@@ -1,0 +1,127 @@
+"""The journal's records: how a held attempt is written down, and what a restarted agent makes of the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+
+from rainbow.agent.values import Held, Offer, Past, Phase, Ref, Result, Wish
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.errors import Corrupt
+
+Record = Mapping[str, object]
+
+
+def _named(ref: Ref, kind: str) -> dict[str, object]:
+    return {"kind": kind, "job": ref.job, "n": ref.n, "token": ref.token}
+
+
+def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict[str, object]:
+    """An offer that will be accepted; as `adopt`, an attempt found in the manager by its tag."""
+    body = {key: value for key, value in asdict(offer).items() if key != "ref"}
+    return {**_named(offer.ref, kind), "offer": body, "native": native}
+
+
+def intent_record(ref: Ref) -> dict[str, object]:
+    """From this line on the manager may have it."""
+    return _named(ref, "intent")
+
+
+def native_record(ref: Ref, native: str) -> dict[str, object]:
+    """The manager took it under this id."""
+    return {**_named(ref, "native"), "native": native}
+
+
+def cancelled_record(ref: Ref, wish: Wish) -> dict[str, object]:
+    """It is to end."""
+    return {**_named(ref, "cancel"), "wish": wish.value}
+
+
+def ended_record(held: Held) -> dict[str, object]:
+    """How it ended."""
+    return {**_named(held.ref, "end"), "result": result_json(held.result), "sizes": list(held.sizes)}
+
+
+def forgotten_record(ref: Ref, past: Past) -> dict[str, object]:
+    """It is over and the server knows, or it was never taken."""
+    return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason}
+
+
+def result_json(result: Result | None) -> dict[str, object] | None:
+    """A result as JSON values."""
+    return None if result is None else asdict(result)
+
+
+def _result(value: object) -> Result | None:
+    if not isinstance(value, dict):
+        return None
+    failure = value["failure"]
+    return Result(**{**value, "state": AttemptState(value["state"]), "failure": Failure(failure) if failure else None})
+
+
+def compacted(held: Iterable[Held], past: Mapping[Ref, Past]) -> list[dict[str, object]]:
+    """The shortest list of records that leads to the same place."""
+    out = [forgotten_record(ref, memory) for ref, memory in past.items()]
+    for one in held:
+        if one.phase is Phase.OFFERED:
+            continue  # its own line is on the way
+        out.append(offer_record(one.offer))
+        if one.phase not in (Phase.ACCEPTED, Phase.CONFIRMED):
+            out.append(intent_record(one.ref))
+        if one.native:
+            out.append(native_record(one.ref, one.native))
+        if one.wish:
+            out.append(cancelled_record(one.ref, one.wish))
+        if one.phase is Phase.FINISHED:
+            out.append(ended_record(one))
+    return out
+
+
+def restored(records: Iterable[Record]) -> tuple[dict[Ref, Held], dict[Ref, Past]]:
+    """What a restarted agent holds and remembers, from the lines of its journal."""
+    held: dict[Ref, Held] = {}
+    past: dict[Ref, Past] = {}
+    for number, record in enumerate(records, start=1):
+        try:
+            _replay(record, held, past)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise Corrupt(f"record {number} of the agent's journal makes no sense: {problem!r}") from problem
+    return held, past
+
+
+def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> None:
+    kind = record["kind"]
+    if kind == "open":
+        return
+    ref = Ref(int(str(record["job"])), int(str(record["n"])), str(record["token"]))
+    if kind in ("offer", "adopt"):
+        body = record["offer"]
+        if not isinstance(body, dict):
+            raise ValueError("an offer without a body")
+        adopted = kind == "adopt"
+        held[ref] = Held(
+            offer=Offer(ref=ref, **body),
+            phase=Phase.SUBMITTED if adopted else Phase.ACCEPTED,
+            native=str(record.get("native", "")),
+        )
+        return
+    if kind == "forget":
+        held.pop(ref, None)
+        past[ref] = Past(result=_result(record["result"]), reason=str(record["reason"]))
+        return
+    one = held.get(ref)
+    if one is None:
+        return  # the line outlived its attempt: a compaction ran between the two
+    if kind == "intent":
+        held[ref] = replace(one, phase=Phase.INTENT)
+    elif kind == "native":
+        held[ref] = replace(one, phase=Phase.SUBMITTED, native=str(record["native"]))
+    elif kind == "cancel":
+        held[ref] = replace(one, wish=Wish(str(record["wish"])))
+    elif kind == "end":
+        sizes = record["sizes"]
+        if not isinstance(sizes, list):
+            raise ValueError("an end without sizes")
+        held[ref] = replace(one, phase=Phase.FINISHED, result=_result(record["result"]), sizes=(sizes[0], sizes[1]))
+    else:
+        raise ValueError(f"a record of kind {kind!r}")

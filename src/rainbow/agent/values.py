@@ -1,0 +1,223 @@
+"""The agent's nouns: an attempt it holds, where that attempt is, and what the manager says of it."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rainbow.model.attempt import AttemptState, Failure
+
+STREAMS = ("stdout", "stderr")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """The name of an attempt in every message: job, number and fencing token."""
+
+    job: int
+    n: int
+    token: str
+
+    @property
+    def tag(self) -> str:
+        """The name under which the cluster's manager knows it."""
+        return f"rb-{self.job}-{self.n}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An attempt as the server offers it; everything that is needed to run it."""
+
+    ref: Ref
+    name: str = ""
+    owner: str = ""
+    spec: str = ""  # the request as canonical JSON; empty for an attempt adopted from the manager by its tag
+    terms: str = "{}"  # JSON
+    lease: float = 60.0
+    priority: int = 0
+    array_index: int | None = None
+
+    @property
+    def rerun_allowed(self) -> bool:
+        """True if the owner allowed that it may be launched more than once."""
+        try:
+            terms = json.loads(self.terms)
+        except ValueError:
+            return False
+        return isinstance(terms, dict) and terms.get("delivery") == "at-least-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How an attempt ended."""
+
+    state: AttemptState  # succeeded, failed, cancelled or preempted
+    exit_code: int | None = None  # 128 + n for signal n
+    failure: Failure | None = None
+    reason: str = ""
+    started_at: float | None = None  # seconds since the epoch
+    ended_at: float | None = None
+
+
+class Phase(enum.StrEnum):
+    """Where a held attempt is. What may follow what stands in `STEPS` and nowhere else."""
+
+    OFFERED = "offered"  # judged fit; the offer is being written to the journal
+    ACCEPTED = "accepted"  # in the journal; every Sync accepts it until the server confirms
+    CONFIRMED = "confirmed"  # the server confirmed; the intent to submit is being written
+    INTENT = "intent"  # the intent is in the journal; from here on it may be with the manager
+    SUBMITTED = "submitted"  # the manager has it
+    RUNNING = "running"
+    ENDED = "ended"  # the result is known and being written
+    FINISHED = "finished"  # the result is in the journal; reported until the server has stored it
+
+
+class Step(enum.StrEnum):
+    """What moves a held attempt on."""
+
+    OFFER_STORED = "offer-stored"
+    CONFIRM = "confirm"
+    INTENT_STORED = "intent-stored"
+    SUBMIT = "submit"
+    RUN = "run"
+    END = "end"
+    END_STORED = "end-stored"
+
+
+STEPS: Mapping[tuple[Phase, Step], Phase] = {  # an absent pair changes nothing: late and doubled news are normal
+    (Phase.OFFERED, Step.OFFER_STORED): Phase.ACCEPTED,
+    (Phase.ACCEPTED, Step.CONFIRM): Phase.CONFIRMED,
+    (Phase.CONFIRMED, Step.INTENT_STORED): Phase.INTENT,
+    (Phase.INTENT, Step.SUBMIT): Phase.SUBMITTED,
+    (Phase.INTENT, Step.RUN): Phase.RUNNING,
+    (Phase.SUBMITTED, Step.RUN): Phase.RUNNING,
+    (Phase.OFFERED, Step.END): Phase.ENDED,  # cancelled before it was submitted
+    (Phase.ACCEPTED, Step.END): Phase.ENDED,
+    (Phase.CONFIRMED, Step.END): Phase.ENDED,
+    (Phase.INTENT, Step.END): Phase.ENDED,
+    (Phase.SUBMITTED, Step.END): Phase.ENDED,
+    (Phase.RUNNING, Step.END): Phase.ENDED,
+    (Phase.ENDED, Step.END_STORED): Phase.FINISHED,
+}
+WITH_MANAGER = frozenset({Phase.INTENT, Phase.SUBMITTED, Phase.RUNNING})
+UNCONFIRMED = frozenset({Phase.OFFERED, Phase.ACCEPTED})
+
+
+class Wish(enum.StrEnum):
+    """Why a held attempt is to end early."""
+
+    NONE = ""
+    CANCEL = "cancel"  # its owner or an operator asked
+    KILL = "kill"  # the server no longer counts on it: its token is stale
+    GUARD = "guard"  # no contact for so long that the server may start it elsewhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One attempt in the agent's hands. Never mutated; the reactor makes the next one."""
+
+    offer: Offer
+    phase: Phase = Phase.OFFERED
+    native: str = ""  # the manager's own id
+    result: Result | None = None
+    wish: Wish = Wish.NONE
+    told: str = ""  # the last report that the server answered
+    acked: bool = False  # the server has stored the end
+    started_at: float | None = None
+    sizes: tuple[int, int] = (0, 0)  # bytes of stdout and stderr there are
+    sent: tuple[int, int] = (0, 0)  # bytes the server has stored
+    busy: str = ""  # "submit" or "lookup": the manager was asked and has not answered
+    act_at: float | None = None  # when to look up or to cancel again
+    ended_clock: float = 0.0  # the agent's clock when the end became known
+
+    @property
+    def ref(self) -> Ref:
+        """Its name."""
+        return self.offer.ref
+
+    @property
+    def state(self) -> AttemptState:
+        """What the server is told it is."""
+        if self.result is not None:
+            return self.result.state
+        if self.phase in UNCONFIRMED:
+            return AttemptState.LEASED
+        return {Phase.SUBMITTED: AttemptState.SUBMITTED, Phase.RUNNING: AttemptState.RUNNING}.get(
+            self.phase, AttemptState.ACCEPTED
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What is remembered of an attempt that is over: how it ended, or why it was never taken."""
+
+    result: Result | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What the manager says of one job."""
+
+    tag: str
+    phase: Phase  # SUBMITTED (it waits), RUNNING, or ENDED with a result
+    native: str = ""
+    result: Result | None = None
+    started_at: float | None = None
+    sizes: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The manager knows the tag."""
+
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The manager has no record of the tag. `never`: it is certain that it never had one."""
+
+    never: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The manager could not be asked: nothing follows from that, ask again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The cluster as its manager sees it now."""
+
+    manager: str
+    state: Mapping[str, object] = field(default_factory=dict)
+    marks: Mapping[str, str] = field(default_factory=dict)  # vertex id or name -> up | down | drained
+    used: Mapping[str, int] | None = None  # vertex id -> units taken by others than Rainbow; None: not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidAnswer:
+    """Yes or no, when it would start, what it would cost."""
+
+    yes: bool
+    reason: str = ""
+    start_p50: float | None = None  # seconds from now
+    start_p90: float | None = None
+    runtime_factor: float = 1.0
+    cost: float | None = None
+    valid_for: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a job's output."""
+
+    ref: Ref
+    stream: str
+    offset: int
+    data: bytes
