@@ -1,0 +1,112 @@
+-- name: job_columns
+j.id, j.owner, j.name, j.state, j.hold, s.digest, s.body, j.spec_check, o.body, j.terms, j.cluster, j.attempt, j.failures,
+j.evaluations, j.evaluated_at, j.exit_code, j.reason, j.client_token, j.submitted_at, j.started_at, j.ended_at, j.version
+
+-- name: job_tables
+jobs j LEFT JOIN texts s ON s.id = j.spec LEFT JOIN texts o ON o.id = j.source
+
+-- name: add_jobs
+INSERT INTO jobs (id, owner, name, state, hold, spec, spec_check, source, terms, start_after, deadline, cluster, attempt,
+    failures, evaluations, evaluated_at, exit_code, reason, client_token, submitted_at, started_at, ended_at, version)
+VALUES (:id, :owner, :name, :state, :hold, :spec, :spec_check, :source, :terms, :start_after, :deadline, :cluster, :attempt,
+    0, :evaluations, :evaluated_at, NULL, :reason, :client_token, :submitted_at, NULL, :ended_at, 0);
+
+-- name: add_labels
+INSERT INTO labels (key, value, job) VALUES (:key, :value, :job);
+
+-- name: drop_labels
+DELETE FROM labels WHERE job = :job;
+
+-- name: add_dependencies
+INSERT INTO dependencies (job, kind, waits_for) VALUES (:job, :kind, :waits_for);
+
+-- name: dependencies
+SELECT kind, waits_for FROM dependencies WHERE job = :job ORDER BY waits_for, kind;
+
+-- name: dependents
+SELECT job, kind FROM dependencies WHERE waits_for = :job ORDER BY job, kind;
+
+-- name: jobs_by_ids
+SELECT {job_columns} FROM {job_tables} WHERE j.id IN (:*ids);
+
+-- name: jobs_by_tokens
+SELECT {job_columns} FROM {job_tables} WHERE j.owner = :owner AND j.client_token IN (:*tokens);
+
+-- name: jobs_waiting
+SELECT {job_columns} FROM {job_tables} WHERE j.state = 'held' AND j.hold = :hold AND j.id > :after ORDER BY j.id LIMIT :limit;
+
+-- name: jobs_queued
+SELECT {job_columns} FROM {job_tables} WHERE j.state = 'queued' AND j.id > :after ORDER BY j.id LIMIT :limit;
+
+-- name: ids_to_start
+SELECT id FROM jobs WHERE state = 'held' AND hold = 'time' AND start_after <= :now ORDER BY start_after, id LIMIT :limit;
+
+-- name: ids_past_deadline
+SELECT id FROM jobs WHERE deadline IS NOT NULL AND ended_at IS NULL AND deadline <= :now AND state <> 'cancelling'
+ORDER BY deadline, id LIMIT :limit;
+
+-- name: update_job
+UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :attempt, failures = :failures,
+    evaluations = :evaluations, evaluated_at = :evaluated_at, exit_code = :exit_code, reason = :reason,
+    started_at = :started_at, ended_at = :ended_at, version = version + 1
+WHERE id = :id AND version = :version;
+
+-- name: update_terms
+UPDATE jobs SET terms = :terms, start_after = :start_after, deadline = :deadline, name = :name WHERE id = :id;
+
+-- name: update_priority
+UPDATE attempts SET priority = :priority WHERE job = :job AND live = 1;
+
+-- Parts from which lists are put together.
+
+-- name: ids_of_jobs
+SELECT j.id FROM jobs j WHERE
+
+-- The label leads, the jobs follow: CROSS JOIN keeps SQLite from turning it round.
+-- name: ids_of_labelled
+SELECT l.job FROM labels l CROSS JOIN jobs j WHERE j.id = l.job AND l.key = :label_key AND l.value = :label_value AND
+
+-- name: newest
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: newest_labelled
+ORDER BY l.job DESC LIMIT :limit
+
+-- name: count_of_jobs
+SELECT j.state, count(*) FROM jobs j WHERE
+
+-- name: by_state
+GROUP BY j.state
+
+-- name: where_below
+j.id < :after
+
+-- name: where_label_below
+l.job < :after
+
+-- name: where_from
+j.id >= :first AND j.submitted_at >= :since
+
+-- name: where_state
+j.state = :state
+
+-- name: where_states
+j.state IN (:*states)
+
+-- name: where_owner
+j.owner = :owner
+
+-- name: where_owners
+j.owner IN (:*owners)
+
+-- name: where_cluster
+j.cluster = :cluster
+
+-- name: where_name
+j.name = :name
+
+-- name: where_ids
+j.id IN (:*ids)
+
+-- name: submitted_from
+SELECT id, submitted_at FROM jobs WHERE id >= :id ORDER BY id LIMIT 1;

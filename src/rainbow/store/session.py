@@ -1,0 +1,153 @@
+"""One connection: named queries in, rows out, and numbers without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rainbow.model.errors import Invalid
+from rainbow.store import sql
+from rainbow.store.base import ReadOnly
+
+Row = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """What both drivers' cursors share."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def execute(self, query: Any, params: Any = ..., /) -> Any: ...
+
+    def executemany(self, query: Any, params_seq: Any, /) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Where the two databases differ."""
+
+    name: str
+    placeholder: str
+    begin_write: tuple[str, ...]
+    begin_read: tuple[str, ...]
+    reconnects: bool  # True if a new connection may help
+    translate: Callable[[Exception], Exception]  # a driver's error as one of ours
+
+
+class Session:
+    """A connection used by one thread at a time."""
+
+    def __init__(self, cursor: Cursor, dialect: Dialect, *, writing: bool, close: Callable[[], None]) -> None:
+        self.dialect = dialect
+        self.close = close
+        self._cursor = cursor
+        self._writing = writing
+        self._queries = sql.load(dialect.name)
+        self._counters: dict[str, int] | None = None  # as stored, read once per transaction
+        self._taken: dict[str, int] = {}  # as they will be stored at the commit
+        self._saved: dict[str, int] = {}
+
+    def text(self, query: str) -> str:
+        """The SQL of a named query, to build a longer one from."""
+        return self._queries[query]
+
+    def rows(self, query: str, **values: sql.Value) -> list[Row]:
+        """The answer of a named query."""
+        return self.rows_of(self._queries[query], values)
+
+    def rows_of(self, text: str, values: Mapping[str, sql.Value]) -> list[Row]:
+        """The answer of a query put together from named ones."""
+        self._cursor.execute(*sql.statement(text, self.dialect.placeholder).bind(values))
+        return self._cursor.fetchall()
+
+    def row(self, query: str, **values: sql.Value) -> Row | None:
+        """The only row of an answer, or None."""
+        found = self.rows(query, **values)
+        return found[0] if found else None
+
+    def change(self, query: str, **values: sql.Value) -> int:
+        """Run a statement that writes; how many rows it touched."""
+        self._check(query, values.values())
+        self._cursor.execute(*sql.statement(self._queries[query], self.dialect.placeholder).bind(values))
+        return self._cursor.rowcount
+
+    def returning(self, query: str, **values: sql.Value) -> list[Row]:
+        """Run a statement that writes; the rows it gives back."""
+        self._check(query, values.values())
+        return self.rows(query, **values)
+
+    def change_many(self, query: str, rows: Sequence[Row]) -> None:
+        """Run one statement for each row; values in the order in which the query names them."""
+        self._check(query, ())
+        if rows:
+            self._cursor.executemany(sql.statement(self._queries[query], self.dialect.placeholder).fixed, rows)
+
+    def _check(self, query: str, values: Iterable[sql.Value]) -> None:
+        if not self._writing:
+            raise ReadOnly(f"{query} writes; use Store.write")
+        for value in values:
+            if isinstance(value, str):
+                plain(value)
+
+    def take(self, counter: str, count: int = 1) -> int:
+        """Draw `count` numbers from a counter: the first of them. A rollback gives them back."""
+        first = self.counter(counter) + 1
+        self._taken[counter] = first + count - 1
+        return first
+
+    def counter(self, counter: str) -> int:
+        """The last number drawn."""
+        if counter in self._taken:
+            return self._taken[counter]
+        if self._counters is None:
+            self._counters = dict(self.rows("counters"))
+        return self._counters.get(counter, 0)
+
+    def begin(self) -> None:
+        """Start a transaction."""
+        self._counters, self._taken = None, {}
+        for statement in self.dialect.begin_write if self._writing else self.dialect.begin_read:
+            self._cursor.execute(statement)
+
+    def save(self) -> None:
+        """Set the point that `restore` goes back to."""
+        self._saved = dict(self._taken)
+        self._cursor.execute("SAVEPOINT work")
+
+    def keep(self) -> None:
+        """Forget that point."""
+        self._cursor.execute("RELEASE SAVEPOINT work")
+
+    def restore(self) -> None:
+        """Undo everything since `save`."""
+        self._cursor.execute("ROLLBACK TO SAVEPOINT work")
+        self._cursor.execute("RELEASE SAVEPOINT work")
+        self._taken = self._saved
+
+    def flush(self) -> None:
+        """Write the counters; the last thing before a commit."""
+        for name, value in self._taken.items():
+            self.change("put_counter", name=name, value=value)
+
+    def commit(self) -> None:
+        """Make it durable."""
+        self._cursor.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo everything since `begin`."""
+        self._cursor.execute("ROLLBACK")
+
+    def run(self, statement: str) -> None:
+        """Run a statement of a migration."""
+        self._cursor.execute(statement)
+
+
+def plain(text: str) -> str:
+    """`text` if every database can keep it."""
+    if "\0" in text:
+        raise Invalid("a name or text cannot hold the character NUL", where=repr(text[:40]))
+    return text

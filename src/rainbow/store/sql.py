@@ -1,0 +1,80 @@
+"""Named SQL from the files in `queries/`, in the placeholders of one database.
+
+A query starts at a line `-- name: NAME`, or `-- name: NAME @postgresql` for a text of one
+database only. `:value` is a parameter, `:*values` a list of them, `{NAME}` the text of
+another query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+_HEAD = re.compile(r"^-- name: (\w+)(?: @(\w+))?$", re.MULTILINE)
+_PARAMETER = re.compile(r":(\*?)([a-z_]+)")
+_INSERTION = re.compile(r"\{(\w+)\}")
+
+Value = object  # what a driver takes: str, int, float, bytes, None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SQL text, cut at its parameters: piece, parameter, piece, parameter, ..., piece."""
+
+    pieces: tuple[str, ...]
+    parameters: tuple[tuple[bool, str], ...]  # (is a list, name)
+    placeholder: str
+    fixed: str  # the whole text when no parameter is a list, else ""
+
+    def bind(self, values: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]]:
+        """The text and the values in its order."""
+        if self.fixed:
+            return self.fixed, tuple([values[name] for _, name in self.parameters])
+        text, bound = [self.pieces[0]], list[Value]()
+        for (many, name), piece in zip(self.parameters, self.pieces[1:], strict=True):
+            items = values[name] if many else [values[name]]
+            assert isinstance(items, list), f"{name} is a list in this query"
+            text.append(", ".join([self.placeholder] * len(items)) + piece)
+            bound.extend(items)
+        return "".join(text), tuple(bound)
+
+
+@lru_cache(maxsize=1024)
+def statement(text: str, placeholder: str) -> Statement:
+    """`text` cut at its parameters."""
+    if placeholder == "%s":
+        text = text.replace("%", "%%")
+    parts = _PARAMETER.split(text)
+    pieces, parameters = (
+        tuple(parts[0::3]),
+        tuple((star == "*", name) for star, name in zip(parts[1::3], parts[2::3], strict=True)),
+    )
+    fixed = "" if any(many for many, _ in parameters) else placeholder.join(pieces)
+    return Statement(pieces, parameters, placeholder, fixed)
+
+
+@lru_cache(maxsize=4)
+def load(dialect: str) -> Mapping[str, str]:
+    """Every query of one database by name, insertions done."""
+    found: dict[str, str] = {}
+    for file in sorted(files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
+        parts = _HEAD.split(file.read_text("utf-8"))
+        for name, only, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            if only in (None, dialect):
+                assert name not in found, f"two queries are named {name}"
+                found[name] = _plain(body)
+    return {name: _insert(text, found) for name, text in found.items()}
+
+
+def _plain(body: str) -> str:
+    lines = (line.split("--", 1)[0].strip() for line in body.splitlines())
+    return " ".join(line for line in lines if line).rstrip(";")
+
+
+def _insert(text: str, texts: Mapping[str, str]) -> str:
+    while _INSERTION.search(text):
+        text = _INSERTION.sub(lambda m: texts[m[1]], text)
+    return text

@@ -1,0 +1,1 @@
+"""The verbs of a transaction, one module per kind of thing."""

@@ -1,0 +1,31 @@
+"""A transaction: all verbs on one session."""
+
+from __future__ import annotations
+
+from rainbow.store.tables.access import AccessTable
+from rainbow.store.tables.attempts import AttemptTable
+from rainbow.store.tables.clusters import ClusterTable
+from rainbow.store.tables.history import HistoryTable
+from rainbow.store.tables.job_lists import JobListTable
+from rainbow.store.tables.new_jobs import NewJobTable
+
+
+class SqlTx(ClusterTable, NewJobTable, JobListTable, AttemptTable, HistoryTable, AccessTable):
+    """See `base.Tx`."""
+
+    def meta(self, key: str) -> str | None:
+        row = self.db.row("meta", key=key)
+        return None if row is None else str(row[0])
+
+    def set_meta(self, key: str, value: str) -> None:
+        self.db.change("set_meta", key=key, value=value)
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "jobs": self.db.counter("job"),
+            "attempts": self.db.counter("attempt"),
+            "events": self.db.counter("event"),
+            "audit": self.db.counter("audit"),
+            "clusters": int(self.db.rows("count_clusters")[0][0]),
+            "bytes": int(self.db.rows("database_bytes")[0][0]),
+        }

@@ -1,0 +1,226 @@
+"""Group commit: one thread writes, and everything that waits shares the next commit.
+
+Each work runs in its own savepoint. While a commit is being forced to disk, the next works
+gather; so the slower the disk, the more of them share one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rainbow.model.errors import Unavailable
+from rainbow.store.base import Tx
+from rainbow.store.session import Session
+from rainbow.store.tx import SqlTx
+
+MAX_GROUP = 512
+MAX_SECONDS = 0.05  # a group takes no more works after this time, so that the first need not wait for the last
+RECONNECT_SECONDS = 15.0
+PAUSE = 0.05
+
+
+class Lost(Exception):
+    """The connection broke before the commit was asked for: nothing happened, it can be done again."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A work that somebody awaits."""
+
+    work: Callable[[Tx], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    answer: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the writer has done, for benchmarks and health."""
+
+    commits: int = 0
+    works: int = 0
+
+
+@dataclass(slots=True)
+class Writer:
+    """The thread that owns the writing connection."""
+
+    connect: Callable[[], Session]
+    session: Session
+    counts: Counts = field(default_factory=Counts)
+    _reachable: bool = True
+    _asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
+    _thread: threading.Thread | None = None
+    _closing: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread = threading.Thread(target=self._run, name="rainbow-writer", daemon=True)
+        self._thread.start()
+
+    async def write(self, work: Callable[[Tx], Any]) -> Any:
+        """Have `work` run and committed."""
+        if self._closing.is_set():
+            raise Unavailable("the store is closed")
+        loop = asyncio.get_running_loop()
+        asked = Asked(work, loop, loop.create_future())
+        self._asked.put(asked)
+        return await asked.future
+
+    def close(self) -> None:
+        """Finish what was asked, end the thread and the connection. Blocks."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._asked.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        ending = False
+        while not ending:
+            first = self._asked.get()
+            if first is None:
+                break
+            group, ending = self._commit_group(first)
+            _deliver(group)
+        self._refuse_rest()
+        self.session.close()
+
+    def _refuse_rest(self) -> None:
+        """Whoever asked between the closing and its notice is told so."""
+        rest: list[Asked] = []
+        while not self._asked.empty():
+            asked = self._asked.get()
+            if asked is not None:
+                asked.error = Unavailable("the store is closed")
+                rest.append(asked)
+        _deliver(rest)
+
+    def _commit_group(self, first: Asked) -> tuple[list[Asked], bool]:
+        group, ending = [first], False
+        # Once it was out of reach for long, each group tries only once until it is back.
+        deadline = time.monotonic() + (RECONNECT_SECONDS if self._reachable else 0.0)
+        while True:
+            try:
+                ending = self._transaction(group) or ending
+                self._reachable = True
+                return group, ending
+            except Lost as lost:
+                if not self.session.dialect.reconnects or not self._reconnect(deadline):
+                    for asked in group:
+                        asked.error = Unavailable(f"the database does not take this now: {lost}; try again later")
+                    return group, ending
+
+    def _reconnect(self, deadline: float) -> bool:
+        self.session.close()
+        while not self._closing.is_set():
+            try:
+                self.session = self.connect()
+                return self._reachable or time.monotonic() < deadline
+            except Unavailable:
+                self._reachable = time.monotonic() < deadline
+                if not self._reachable:
+                    return False
+            self._closing.wait(PAUSE)
+        return False
+
+    def _transaction(self, group: list[Asked]) -> bool:
+        """Run the group, and whoever joins while it runs; True if the end was asked for meanwhile."""
+        session, ending = self.session, False
+        _begin(session)
+        until = time.monotonic() + MAX_SECONDS
+        at = 0
+        while True:
+            while at < len(group):
+                _attempt(session, group[at])
+                at += 1
+            if ending or len(group) >= MAX_GROUP or time.monotonic() >= until:
+                break
+            try:
+                more = self._asked.get_nowait()
+            except queue.Empty:
+                break
+            if more is None:
+                ending = True
+            else:
+                group.append(more)
+        self._commit(session, group)
+        return ending
+
+    def _commit(self, session: Session, group: list[Asked]) -> None:
+        try:
+            session.flush()
+        except Exception as error:  # whatever a driver raises here, nothing was committed
+            _abandon(session)
+            raise Lost(str(session.dialect.translate(error))) from error
+        try:
+            session.commit()
+        except Exception as error:  # whatever it was, the outcome is the same for all: not known to be durable
+            _fail_all(group, error, session)
+            _abandon(session)
+            return
+        self.counts.commits += 1
+        self.counts.works += len(group)
+
+
+def _begin(session: Session) -> None:
+    try:
+        session.begin()
+    except Exception as error:
+        raise Lost(str(session.dialect.translate(error))) from error
+
+
+def _attempt(session: Session, asked: Asked) -> None:
+    """Run one work; what it raises is its own answer, unless the whole transaction broke."""
+    asked.answer, asked.error = None, None
+    try:
+        session.save()
+        asked.answer = asked.work(SqlTx(session))
+        session.keep()
+    except Exception as error:
+        asked.error = session.dialect.translate(error)
+        try:
+            session.restore()
+        except Exception as broken:
+            _abandon(session)
+            raise Lost(str(session.dialect.translate(broken))) from error
+
+
+def _fail_all(group: list[Asked], error: Exception, session: Session) -> None:
+    cause = session.dialect.translate(error)
+    for asked in group:
+        if asked.error is None:
+            asked.error = Unavailable(f"it is not known whether this was stored ({cause}); ask again")
+
+
+def _abandon(session: Session) -> None:
+    try:
+        session.rollback()
+    except Exception:
+        return  # the connection or the transaction is gone already; reconnecting settles it
+
+
+def _deliver(group: list[Asked]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Asked]] = {}
+    for asked in group:
+        by_loop.setdefault(asked.loop, []).append(asked)
+    for loop, waiting in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, waiting)
+
+
+def _resolve(group: list[Asked]) -> None:
+    for asked in group:
+        if asked.future.done():
+            continue  # its caller gave up; the work is committed all the same
+        if asked.error is not None:
+            asked.future.set_exception(asked.error)
+        else:
+            asked.future.set_result(asked.answer)
