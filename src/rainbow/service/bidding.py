@@ -1,4 +1,4 @@
-"""Ask clusters for bids: over their agents' Sync, few at a time, with a deadline; late answers serve the next decision."""
+"""Ask clusters for bids over their agents' Sync: few, with a deadline; late answers serve the next decision."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from rainbow.jobspecs.canonical import from_json
 from rainbow.model.request import Request
+from rainbow.scheduler.policies import BUILT_IN, PolicyTable
 from rainbow.service.access import Recogniser
 from rainbow.service.clock import Clock
 from rainbow.service.effects import Effects
@@ -37,6 +38,7 @@ class Core:
     ids: Ids
     settings: Settings
     recogniser: Recogniser
+    policies: PolicyTable = BUILT_IN
     hub: Hub = field(default_factory=Hub)
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
     started_at: float = 0.0
@@ -64,6 +66,8 @@ class Core:
             self.fleet.update(cluster)
         for name, fence in effects.released:
             self.fleet.release(name, fence)
+        for name, good in effects.fortunes:
+            self.fleet.note(name, good)
         for name in effects.removed:
             self.fleet.remove(name)
         self.shelf.remove(effects.gone)

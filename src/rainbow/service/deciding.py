@@ -9,16 +9,15 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rainbow.graphs.backend import GraphBackend
 from rainbow.model.bid import Bid, TrackRecord
 from rainbow.model.candidate import Candidate, Demand, Limits
-from rainbow.model.decision import Decision
 from rainbow.model.job import Terms
 from rainbow.model.match import Fit, Matches
 from rainbow.model.request import Request
-from rainbow.scheduler.decide import Question, decide
+from rainbow.scheduler.decide import Question
 from rainbow.service.fleet import Fleet, Member
 from rainbow.service.settings import Settings
 
@@ -35,11 +34,6 @@ class Ask:
     seed: int = 0
     bids: Mapping[str, Bid] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)  # clusters asked for a bid that gave none: why
-
-
-def choose(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Decision:
-    """Match the whole fleet and choose; the decision holds everything it was made from."""
-    return decide(question(fleet, settings, ask, now))
 
 
 def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question:
@@ -120,11 +114,6 @@ def limits_of(terms: Terms, *, later: bool) -> Limits:
         later=later,
         otherwise="refuse" if terms.fail_fast else "wait",
     )
-
-
-def with_bids(ask: Ask, bids: Mapping[str, Bid], silent: Mapping[str, str]) -> Ask:
-    """The same question, with the clusters' answers."""
-    return replace(ask, bids=bids, silent=silent)
 
 
 def shape_of(spec: str, terms: Terms) -> str:

@@ -21,6 +21,7 @@ class Effects:
     wake: set[str] = field(default_factory=set)  # clusters whose agents have something to fetch
     queued: list[int] = field(default_factory=list)  # jobs to be decided again
     gone: list[int] = field(default_factory=list)  # jobs that wait no more
+    fortunes: list[tuple[str, bool]] = field(default_factory=list)  # (cluster, it went well)
     events: bool = False
     output: bool = False
 

@@ -53,12 +53,6 @@ class Fleet:
         """One cluster, or None."""
         return self._members.get(name)
 
-    def open_names(self) -> list[str]:
-        """Clusters that take work now."""
-        return [
-            name for name, member in self._members.items() if member.cluster.standing in _OPEN and not member.broken
-        ]
-
     def closed(self) -> Mapping[str, str]:
         """Clusters that take no work now, with the reason."""
         reasons = {}
@@ -68,6 +62,8 @@ class Fleet:
             elif member.cluster.standing not in _OPEN:
                 why = f" ({member.cluster.drain_reason})" if member.cluster.drain_reason else ""
                 reasons[name] = f"is {member.cluster.standing.value}{why}"
+            elif member.cluster.standing is Standing.DEGRADED and member.placements:
+                reasons[name] = f"is degraded ({member.cluster.drain_reason})"
         return reasons
 
     def add(self, cluster: Cluster, graph: Graph, subsystems: Iterable[Subsystem]) -> None:
@@ -145,6 +141,12 @@ class Fleet:
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
         self.version += 1
+
+    def note(self, name: str, good: bool) -> None:
+        """Remember whether a cluster's last attempt went well, for its breaker."""
+        member = self._members.get(name)
+        if member is not None:
+            member.bad_streak = 0 if good else member.bad_streak + 1
 
     def _load_marks(self, cluster: Cluster) -> None:
         if cluster.marks:

@@ -54,9 +54,10 @@ def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: str, n
 
 
 def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> Job:
-    """Let a queued job wait for something."""
+    """Let a queued job wait for something, after it was looked at."""
     fx.events = True
-    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason)
+    counted = {"evaluations": job.evaluations + 1, "evaluated_at": now}
+    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason, **counted)
 
 
 def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:

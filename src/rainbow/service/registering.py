@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from rainbow.graphs.packed import pack, pack_subsystem, unpack, unpack_subsystem
-from rainbow.graphs.reading import read_any, read_any_subsystem
+from rainbow.graphs.reading import read, read_subsystem
 from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState, Failure
 from rainbow.model.cluster import Cluster, Standing, cluster_name
 from rainbow.model.credential import Kind
@@ -97,7 +97,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
         raise NotFound(f"there is no cluster {name!r}")
 
     def parse() -> tuple[Subsystem, bytes]:
-        parsed = read_any_subsystem(subsystem, unpack(packed_graph), text)
+        parsed = read_subsystem(subsystem, unpack(packed_graph), text)
         return parsed, pack_subsystem(parsed)
 
     made, packed = await asyncio.to_thread(parse)
@@ -178,7 +178,7 @@ async def _read(text: bytes) -> tuple[Graph, bytes]:
     """Read and pack a graph in a thread: other calls go on meanwhile."""
 
     def parse() -> tuple[Graph, bytes]:
-        graph = read_any(text)
+        graph = read(text)
         return graph, pack(graph)
 
     return await asyncio.to_thread(parse)

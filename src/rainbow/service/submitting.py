@@ -16,9 +16,9 @@ from rainbow.model.decision import Chosen, Decision, Refuse, Wait
 from rainbow.model.errors import Conflict, Exhausted, Invalid, RainbowError
 from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
 from rainbow.model.request import Request
-from rainbow.scheduler.policies import build as build_policy
+from rainbow.scheduler.decide import decide, wants_bids
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, choose, policy_of, shape_of
+from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.store.base import Dependency, Draft, JobFilter, Tx
 
@@ -186,15 +186,13 @@ def _check_quota(tx: Tx, core: Core, fresh: list[Draft]) -> None:
 def _draft(core: Core, submission: Submission) -> Draft:
     """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
     now = core.clock.now()
-    terms = submission.terms
     held = _held(submission, now)
     if held is not None:
         return _make(submission, now, state=JobState.HELD, hold=held[0], reason=held[1])
-    policy, options = policy_of(core.settings, terms)
-    if terms.prefer or build_policy(policy, options).wants_bids:
+    asked = question(core.fleet, core.settings, ask_of(submission, core.ids.seed()), now)
+    if wants_bids(asked, core.policies):
         return _make(submission, now, reason="waits for its decision")
-    decision = choose(core.fleet, core.settings, ask_of(submission, core.ids.seed()), now)
-    return _decided(core, submission, decision, now)
+    return _decided(core, submission, decide(asked, core.policies), now)
 
 
 def ask_of(submission: Submission, seed: int) -> Ask:

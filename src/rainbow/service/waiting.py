@@ -16,11 +16,11 @@ from rainbow.model.bid import Bid
 from rainbow.model.decision import Chosen, Decision, Refuse
 from rainbow.model.errors import Conflict, RainbowError
 from rainbow.model.job import Hold, Job, JobEvent, JobState
-from rainbow.scheduler.policies import build as build_policy
+from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
 from rainbow.service import lifecycle
 from rainbow.service.bidding import Bidding
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, choose, policy_of, question, shape_of, with_bids
+from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.presence import Presence
 from rainbow.service.submitting import size_of
@@ -92,25 +92,25 @@ class Decider:
         )
         try:
             decision = await self._choose(ask)
-        except RainbowError:
-            await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, str(error)))
+        except RainbowError as error:
+            reason = str(error)
+            await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, reason))
             return True
         return await self._store(job, ask, decision)
 
     async def _choose(self, ask: Ask) -> Decision:
-        policy, options = policy_of(self.core.settings, ask.terms)
-        now = self.core.clock.now()
-        if ask.terms.prefer or build_policy(policy, options).wants_bids:
-            ask = await self.with_bids(ask)
-            now = self.core.clock.now()
-        return choose(self.core.fleet, self.core.settings, ask, now)
+        return decide(await self.asked(ask), self.core.policies)
 
-    async def with_bids(self, ask: Ask) -> Ask:
-        """The question with the answers of the clusters that match."""
-        asked = question(self.core.fleet, self.core.settings, ask, self.core.clock.now())
-        names = [candidate.name for candidate in asked.candidates if _allowed(candidate.name, ask)]
+    async def asked(self, ask: Ask) -> Question:
+        """The question, with the bids of the clusters that match when they are wanted."""
+        core = self.core
+        asked = question(core.fleet, core.settings, ask, core.clock.now())
+        if not wants_bids(asked, core.policies):
+            return asked
+        names = whom_to_ask(asked, core.policies, core.settings.bidders)
         answers = await self.bidding.ask(ask.spec, names, self.presence.listening())
-        return with_bids(ask, answers.bids, answers.silent)
+        with_answers = replace(ask, bids=answers.bids, silent=answers.silent)
+        return question(core.fleet, core.settings, with_answers, core.clock.now())
 
     async def _excluded(self, job: Job) -> Mapping[str, str]:
         """Clusters that handed this job back a moment ago."""
@@ -146,8 +146,7 @@ class Decider:
                 lifecycle.give_up(tx, fx, current, JobEvent.INFEASIBLE, reason, now)
                 return True
             if current.state is JobState.QUEUED:
-                counted = replace(current, evaluations=current.evaluations + 1, evaluated_at=now)
-                lifecycle.hold(tx, fx, counted, Hold.NOTHING_FITS, reason, now)
+                lifecycle.hold(tx, fx, current, Hold.NOTHING_FITS, reason, now)
             return False
 
         try:
@@ -174,11 +173,6 @@ def _undecided(job: Job) -> bool:
 
 def _released(tx: Tx, job: Job, now: float) -> Job:
     return tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "a cluster fits now"}, hold=None)
-
-
-def _allowed(name: str, ask: Ask) -> bool:
-    terms = ask.terms
-    return (not terms.only_clusters or name in terms.only_clusters) and name not in terms.not_clusters
 
 
 def bid_of(

@@ -1,0 +1,142 @@
+"""Put a service together: open the store, bring the fleet into memory, start what runs by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+
+from rainbow.graphs.packed import unpack, unpack_subsystem
+from rainbow.graphs.registry import open_backend
+from rainbow.model.candidate import Placed
+from rainbow.model.cluster import Cluster
+from rainbow.model.credential import Kind, digest
+from rainbow.model.errors import Corrupt, Invalid
+from rainbow.model.job import Hold, Job
+from rainbow.scheduler.policies import installed
+from rainbow.service.access import REGISTRATION_META, Recogniser
+from rainbow.service.bidding import Bidding
+from rainbow.service.clock import Clock
+from rainbow.service.core import Core
+from rainbow.service.deciding import shape_of
+from rainbow.service.fleet import Fleet
+from rainbow.service.ids import Ids
+from rainbow.service.presence import Presence
+from rainbow.service.registering import DOMINANT
+from rainbow.service.settings import Settings
+from rainbow.service.submitting import Intake
+from rainbow.service.syncing import Agents
+from rainbow.service.timers import Timers
+from rainbow.service.waiting import Decider
+from rainbow.store.base import Store, Tx
+
+log = logging.getLogger(__name__)
+PAGE = 10_000
+
+
+@dataclass(slots=True)
+class Service:
+    """Everything that answers calls."""
+
+    core: Core
+    intake: Intake
+    decider: Decider
+    agents: Agents
+    timers: Timers
+    _running: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Begin deciding and watching the clock."""
+        self._running = [asyncio.create_task(self.decider.run()), asyncio.create_task(self.timers.run())]
+
+    async def stop(self) -> None:
+        """End what runs by itself, then let go of the store."""
+        for task in self._running:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.core.store.close()
+
+
+async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, registration: str) -> Service:
+    """A service over an open store, with the fleet loaded; `registration` is the secret that admits clusters."""
+    policies = installed()
+    policies.build(settings.policy, settings.policy_options)
+    now = clock.now()
+    core = Core(
+        store=store,
+        fleet=Fleet(open_backend(settings.graph_backend, settings.graph_options)),
+        clock=clock,
+        ids=ids,
+        settings=settings,
+        recogniser=Recogniser(store, digest(registration)),
+        policies=policies,
+        started_at=now,
+    )
+    await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
+    await _load_fleet(core)
+    await _load_jobs(core)
+    presence = Presence(settings.heartbeat, settings.silent_after, now)
+    bidding = Bidding(core.hub, clock, settings.bid_deadline, settings.bidders)
+    decider = Decider(core, bidding, presence)
+    return Service(core, Intake(core), decider, Agents(core, bidding, presence, {}), Timers(core, presence))
+
+
+async def _load_fleet(core: Core) -> None:
+    """Every stored cluster; one whose graph is damaged is listed as such and does not stop the others."""
+    for cluster in await core.store.read(lambda tx: tx.clusters()):
+        try:
+            graphs = await core.store.read(lambda tx, id=cluster.id: tx.graphs(id))
+            graph = unpack(graphs[DOMINANT])
+            subsystems = [unpack_subsystem(data) for name, data in graphs.items() if name != DOMINANT]
+            core.fleet.add(cluster, graph, subsystems)
+        except (Corrupt, Invalid, KeyError) as error:
+            log.error("cluster %s: its stored graph cannot be used: %s", cluster.name, error)
+            core.fleet.add_broken(cluster, str(error) or "it is missing")
+            continue
+        await _load_placements(core, cluster)
+
+
+async def _load_placements(core: Core, cluster: Cluster) -> None:
+    """Count what is already placed on a cluster."""
+
+    def live(tx: Tx) -> list[tuple[str, Job]]:
+        found = []
+        for attempt in tx.live_attempts(cluster.name):
+            job = tx.job(attempt.job)
+            if job is not None:
+                found.append((attempt.token, job))
+        return found
+
+    for token, job in await core.store.read(live):
+        core.fleet.place(cluster.name, token, core.request_of(job.spec), Placed())
+
+
+async def _load_jobs(core: Core) -> None:
+    """Jobs that wait for a decision."""
+    after = 0
+    while page := await core.store.read(lambda tx, after=after: tx.queued_jobs(PAGE, after)):
+        core.shelf.add_queued(job.id for job in page)
+        after = page[-1].id
+    after = 0
+    while page := await core.store.read(lambda tx, after=after: tx.waiting_jobs(Hold.NOTHING_FITS, PAGE, after)):
+        for job in page:
+            core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms))
+        after = page[-1].id
+    core.shelf.changed()
+
+
+async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:
+    """At the first start: make one administrator and return its token, to be filed once. Later: None."""
+    token, credential = ids.credential(
+        Kind.ADMIN, "admin", ("admin", "submit:*", "register:*"), now, note="first start"
+    )
+
+    def work(tx: Tx) -> bool:
+        if tx.credentials(kind=Kind.ADMIN):
+            return False
+        tx.add_credential(credential)
+        return True
+
+    return token if await store.write(work) else None

@@ -1,0 +1,82 @@
+"""Why: plan a job without storing it, and explain one that is stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from rainbow.model.credential import Principal
+from rainbow.model.decision import Decision
+from rainbow.model.job import Event, Job
+from rainbow.scheduler.decide import decide
+from rainbow.service.access import reach
+from rainbow.service.deciding import Ask
+from rainbow.service.jobs import JobView, visible
+from rainbow.service.waiting import Decider
+from rainbow.store.base import Tx
+
+SCHEMA = "rainbow.explanations/1"
+MOST_EVENTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would happen to a job."""
+
+    decision: Decision
+    explanations: str  # JSON
+
+
+async def plan(decider: Decider, ask: Ask, *, reasons: bool) -> Plan:
+    """Decide as submit would, with bids when the policy wants them; store nothing."""
+    asked = await decider.asked(ask)
+    decision = decide(asked, decider.core.policies)
+    return Plan(decision, explanations(decider, ask) if reasons else "")
+
+
+def explanations(decider: Decider, ask: Ask) -> str:
+    """Every cluster's reasons at this moment, as JSON; clusters that take no work say why instead."""
+    fleet = decider.core.fleet
+    closed = {name: why for name, why in fleet.closed().items() if not ask.terms.opened or _opened(name, ask)}
+    names = [name for name in fleet.names() if name not in closed and _opened(name, ask)]
+    found = [explanation.to_json() for explanation in fleet.graphs.explain(ask.request, names)]
+    return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
+
+
+def _opened(name: str, ask: Ask) -> bool:
+    return not ask.terms.opened or any(fnmatchcase(name, pattern) for pattern in ask.terms.opened)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A job with everything that explains it."""
+
+    view: JobView
+    decision: str  # JSON of the last one; empty: never decided
+    explanations: str
+    events: list[Event]
+    evaluations: int  # how often it was decided, counting the tries of its pile
+    evaluated_at: float | None
+
+
+async def explain(decider: Decider, id: int, by: Principal) -> Story:
+    """The stored decision of a job, what happened to it, and how the fleet looks to it now."""
+    core, who = decider.core, reach(by, "read")
+
+    def work(tx: Tx) -> tuple[Job, JobView, str, list[Event]]:
+        job = visible(tx, id, who)
+        view = JobView(job, tx.attempt(id, job.attempt) if job.attempt else None)
+        return job, view, tx.decision(id) or "", tx.events(0, MOST_EVENTS, job=id)
+
+    job, view, record, events = await core.store.read(work)
+    ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms)
+    pile = core.shelf.pile_of(id)
+    return Story(
+        view=view,
+        decision=record,
+        explanations=explanations(decider, ask),
+        events=events,
+        evaluations=job.evaluations + (pile.tries if pile else 0),
+        evaluated_at=pile.tried_time if pile and pile.tried_time else job.evaluated_at,
+    )

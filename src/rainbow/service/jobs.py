@@ -1,0 +1,135 @@
+"""Look at jobs, cancel and release them, within the caller's reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rainbow.model.attempt import Attempt
+from rainbow.model.credential import Principal
+from rainbow.model.errors import Conflict, Invalid, NotFound
+from rainbow.model.job import Hold, Job, JobState
+from rainbow.service import lifecycle
+from rainbow.service.access import Reach, reach
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.store.base import JobFilter, Tx
+
+MOST_LISTED = 1_000
+MOST_CANCELLED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job with its live or last attempt."""
+
+    job: Job
+    attempt: Attempt | None = None
+
+
+def visible(tx: Tx, id: int, who: Reach) -> Job:
+    """A job within reach; one that is not is answered like one that does not exist."""
+    job = tx.job(id)
+    if job is None or not who.covers(job.owner, job.cluster):
+        raise NotFound(f"there is no job {id}")
+    return job
+
+
+async def get(core: Core, id: int, by: Principal) -> JobView:
+    """One job."""
+    who = reach(by, "read")
+
+    def work(tx: Tx) -> JobView:
+        job = visible(tx, id, who)
+        return JobView(job, tx.attempt(id, job.attempt) if job.attempt else None)
+
+    return await core.store.read(work)
+
+
+async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, limit: int) -> list[JobView]:
+    """Jobs within reach, newest first."""
+    who = reach(by, "read")
+    narrowed = within(which, who)
+    if narrowed is None:
+        return []
+
+    def work(tx: Tx) -> list[JobView]:
+        jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
+        live = (JobState.BOUND, JobState.CANCELLING)
+        return [JobView(job, tx.attempt(job.id, job.attempt) if job.state in live else None) for job in jobs]
+
+    return await core.store.read(work)
+
+
+def within(which: JobFilter, who: Reach) -> JobFilter | None:
+    """A filter cut down to what may be seen; None if nothing is left."""
+    if who.everything:
+        return which
+    if who.clusters and not which.owners:
+        if which.cluster and which.cluster not in who.clusters:
+            return None
+        return _with(which, cluster=which.cluster or who.clusters[0])
+    if which.owners and who.owner not in which.owners:
+        return None
+    return _with(which, owners=frozenset({who.owner}))
+
+
+def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: str | None = None) -> JobFilter:
+    return JobFilter(
+        states=which.states,
+        owners=which.owners if owners is None else owners,
+        cluster=which.cluster if cluster is None else cluster,
+        name=which.name,
+        labels=which.labels,
+        ids=which.ids,
+        since=which.since,
+    )
+
+
+async def cancel(
+    core: Core, ids: Sequence[int], which: JobFilter | None, by: Principal, reason: str, *, dry_run: bool = False
+) -> list[JobView]:
+    """Cancel jobs by id, or all that a filter finds and that have not ended."""
+    who = reach(by, "cancel")
+    if not ids and which is None:
+        raise Invalid("say which jobs to cancel: ids, or a filter")
+    note = reason[:512] or f"cancelled by {by.name}"
+
+    def work(tx: Tx, fx: Effects) -> list[JobView]:
+        now = core.clock.now()
+        jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
+        if not dry_run:
+            jobs = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
+        return [JobView(job) for job in jobs]
+
+    return await core.write(work)
+
+
+def _found(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
+    narrowed = None if which is None else within(which, who)
+    if narrowed is None:
+        return []
+    living = narrowed.states or frozenset(state for state in JobState if not state.terminal)
+    chosen = JobFilter(
+        states=living,
+        owners=narrowed.owners,
+        cluster=narrowed.cluster,
+        name=narrowed.name,
+        labels=narrowed.labels,
+        ids=narrowed.ids,
+        since=narrowed.since,
+    )
+    return tx.list_jobs(chosen, limit=MOST_CANCELLED)
+
+
+async def release(core: Core, id: int, by: Principal) -> JobView:
+    """Let a job go on that its owner held."""
+    who = reach(by, "cancel")
+
+    def work(tx: Tx, fx: Effects) -> JobView:
+        job = visible(tx, id, who)
+        if job.state is not JobState.HELD or job.hold is not Hold.USER:
+            raise Conflict(f"job {id} is not held by its owner; it is {job.state.value}")
+        return JobView(lifecycle.release(tx, fx, job, f"released by {by.name}", core.clock.now()))
+
+    return await core.write(work)

@@ -1,0 +1,121 @@
+"""Take jobs by hand, as the prototype's receivers do: a lease for a while, then accept for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.candidate import Demand
+from rainbow.model.job import Job, JobEvent
+from rainbow.model.request import Level, Request
+from rainbow.scheduler.expressions import ExpressionError, compiled
+from rainbow.service import lifecycle
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.store.base import Tx
+
+DEFAULT_RECEIVED = 100
+MOST_RECEIVED = 1_000
+MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
+LONGEST_LEASE = 3_600.0
+
+Wanted = Callable[[Job, Request], bool]
+
+
+async def receive(
+    core: Core, cluster: str, limit: int, *, lease: float = 0.0, accept_only: str = ""
+) -> list[tuple[Attempt, Job]]:
+    """Lease jobs of a cluster: no two receivers get one job, and what is not accepted in time comes back."""
+    if limit <= 0:
+        limit = DEFAULT_RECEIVED
+    seconds = min(lease or core.settings.lease, LONGEST_LEASE)
+    wanted = filter_of(accept_only)
+    core.fleet.member(cluster)
+
+    def work(tx: Tx, fx: Effects) -> list[tuple[Attempt, Job]]:
+        now = core.clock.now()
+        return lease_offers(
+            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"receiver {now:.6f}", now + seconds, wanted
+        )
+
+    return await core.write(work)
+
+
+def lease_offers(
+    core: Core, tx: Tx, fx: Effects, cluster: str, limit: int, holder: str, until: float, wanted: Wanted
+) -> list[tuple[Attempt, Job]]:
+    """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster."""
+    now = core.clock.now()
+    taken: list[tuple[Attempt, Job]] = []
+    size = 0
+    for attempt, job in tx.lease(cluster, limit, holder, until, now=now):
+        request = core.request_of(job.spec)
+        size += len(job.source) + len(job.spec) + 256
+        if size > MOST_BYTES and taken:
+            tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
+            continue
+        if not wanted(job, request):
+            how = lifecycle.Ending(state=AttemptState.RETURNED, reason="the cluster's filter does not take it")
+            lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+            continue
+        job = tx.update_job(job, JobEvent.UPDATED, now, detail={"attempt": attempt.state.value, "cluster": cluster})
+        fx.events = True
+        taken.append((attempt, job))
+    return taken
+
+
+async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) -> list[Attempt]:
+    """Take leased jobs over for good; those that are not leased to this cluster any more are left out."""
+    asked = list(ids)
+
+    def work(tx: Tx, fx: Effects) -> list[Attempt]:
+        now = core.clock.now()
+        done = []
+        for job_id, n, token in asked:
+            job = tx.job(job_id)
+            attempt = tx.attempt(job_id, n or (job.attempt if job else 0))
+            if job is None or attempt is None or attempt.cluster != cluster or (token and token != attempt.token):
+                continue
+            if attempt.state is AttemptState.LEASED and job.attempt == attempt.n and not job.state.terminal:
+                lifecycle.hand_off(tx, fx, job, attempt, now)
+                done.append(attempt)
+        return done
+
+    return await core.write(work)
+
+
+def filter_of(expression: str) -> Wanted:
+    """What an agent's or receiver's filter means; the empty one takes everything."""
+    if not expression:
+        return lambda job, request: True
+    formula = compiled(expression)
+
+    def wanted(job: Job, request: Request) -> bool:
+        try:
+            return bool(formula(offer_facts(job, request)))
+        except ExpressionError:
+            return False  # a variable that the job does not have: it is not what the filter asks for
+
+    return wanted
+
+
+def offer_facts(job: Job, request: Request) -> dict[str, object]:
+    """The variables of a filter: nodes, cores, gpus, duration, owner, name, priority and labels.KEY."""
+    demand = Demand.of(request)
+    gpus = sum(_total(level, 1, "gpu") for group in request.groups for level in group.levels)
+    return {
+        "nodes": float(demand.nodes),
+        "cores": float(demand.cores),
+        "gpus": float(gpus),
+        "duration": float(request.duration or 0.0),
+        "owner": job.owner,
+        "name": job.name,
+        "priority": float(job.terms.priority),
+        **{f"labels.{key}": value for key, value in job.terms.labels.items()},
+    }
+
+
+def _total(level: Level, above: int, type: str) -> int:
+    count = above * level.count.min
+    inner = sum(_total(child, count, type) for child in level.inside)
+    return inner + (count if level.type == type and not level.inside else 0)

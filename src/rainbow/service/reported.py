@@ -1,0 +1,144 @@
+"""What an agent says about attempts, applied inside one transaction: accepts, rejects, reports, inventory, output."""
+
+from __future__ import annotations
+
+from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, allowed
+from rainbow.model.bid import TrackRecord
+from rainbow.model.decision import Decision
+from rainbow.model.errors import Invalid
+from rainbow.model.job import Job, JobState
+from rainbow.scheduler.record import read_candidates
+from rainbow.scheduler.scoring import after_start
+from rainbow.service import lifecycle
+from rainbow.service.effects import Effects
+from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncOut
+from rainbow.store.base import Tx
+
+STREAMS = ("stdout", "stderr")
+_BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
+
+
+def find(tx: Tx, cluster: str, ref: Ref) -> tuple[Job, Attempt] | None:
+    """The attempt that a message names, if the token is the right one and it was given to this cluster."""
+    job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
+    if job is None or attempt is None or attempt.cluster != cluster or attempt.token != ref.token:
+        return None
+    return job, attempt
+
+
+def accept(tx: Tx, fx: Effects, out: SyncOut, cluster: str, ref: Ref, now: float) -> None:
+    """An agent has journaled an offer: confirm it, again if need be, unless it was withdrawn meanwhile."""
+    found = find(tx, cluster, ref)
+    if found is None or not found[1].state.live or found[0].state is not JobState.BOUND:
+        out.kills.append(ref)
+        return
+    job, attempt = found
+    if attempt.state in BEFORE_CONFIRM:
+        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now)
+    out.confirms.append(ref)
+
+
+def reject(tx: Tx, fx: Effects, out: SyncOut, cluster: str, ref: Ref, reason: str, now: float) -> None:
+    """An agent hands an offer back: the job goes to the next best cluster."""
+    found = find(tx, cluster, ref)
+    if found is not None and found[1].state.live:
+        how = lifecycle.Ending(state=AttemptState.RETURNED, reason=reason[:1024])
+        lifecycle.end_attempt(tx, fx, *found, how, now)
+        fx.fortunes.append((cluster, False))
+    out.acked.append(ref)
+
+
+def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: float) -> None:
+    """News of an attempt. A stale token changes nothing and is answered by a kill; a repeated report by an ack."""
+    found = find(tx, cluster, told.ref)
+    ends = told.state not in LIVE
+    if found is None:
+        (out.acked if ends else out.kills).append(told.ref)
+        return
+    job, attempt = found
+    if ends:
+        out.acked.append(told.ref)
+        if allowed(attempt.state, told.state) and job.attempt == attempt.n and not job.state.terminal:
+            _end(tx, fx, job, attempt, told, now)
+        return
+    if not attempt.state.live:
+        out.kills.append(told.ref)
+        return
+    if told.native_id and told.native_id != attempt.native_id:
+        attempt = tx.update_attempt(attempt, attempt.state, now, native_id=told.native_id[:256])
+    if allowed(attempt.state, told.state):
+        changes = {} if told.started_at is None else {"started_at": min(told.started_at, now)}
+        moved = lifecycle.progress(tx, fx, job, attempt, told.state, now, **changes)
+        if told.state is AttemptState.RUNNING:
+            _score_start(tx, fx, moved, now)
+            fx.fortunes.append((cluster, True))
+
+
+def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: float) -> None:
+    how = lifecycle.Ending(
+        state=told.state,
+        exit_code=told.exit_code,
+        failure=told.failure,
+        reason=told.reason[:1024] or _plain(told),
+        ended_at=None if told.ended_at is None else min(told.ended_at, now),
+        started_at=None if told.started_at is None else min(told.started_at, now),
+    )
+    if attempt.started_at is None and how.started_at is not None:
+        _score_start(tx, fx, attempt, how.started_at)
+    lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+    fx.fortunes.append((attempt.cluster, told.failure not in _BLAMES_CLUSTER))
+
+
+def _plain(told: Report) -> str:
+    if told.state is AttemptState.SUCCEEDED:
+        return "ended well"
+    if told.exit_code is not None:
+        return f"ended with exit code {told.exit_code}"
+    return told.failure.value if told.failure else told.state.value
+
+
+def _score_start(tx: Tx, fx: Effects, attempt: Attempt, started: float) -> None:
+    """The job runs: hold the bid that won it against the wait that came."""
+    record = tx.decision(attempt.job, attempt.n)
+    cluster = tx.cluster(attempt.cluster)
+    if record is None or cluster is None:
+        return
+    decided = Decision.from_json(record).record
+    bid = None
+    if attempt.cluster in decided["bids"]:
+        bid = next(c.bid for c in read_candidates(decided) if c.name == attempt.cluster)
+    asked_at = attempt.created_at if bid is None else bid.asked_at
+    after = after_start(TrackRecord.from_mapping(cluster.record), bid, started - asked_at)
+    fx.changed(tx.update_cluster(cluster.id, record=after.to_mapping()))
+
+
+def take_inventory(
+    tx: Tx, fx: Effects, out: SyncOut, cluster: str, held: dict[tuple[int, int], Ref], now: float
+) -> None:
+    """Kill what the agent should not hold, and lift suspicion from what it does hold."""
+    live = {(attempt.job, attempt.n): attempt for attempt in tx.live_attempts(cluster)}
+    for key, ref in held.items():
+        attempt = live.get(key)
+        if attempt is None or attempt.token != ref.token:
+            known = find(tx, cluster, ref)
+            if known is None or known[1].state is not AttemptState.LOST:
+                out.kills.append(ref)
+        elif attempt.suspect:
+            tx.update_attempt(attempt, attempt.state, now, suspect=False)
+
+
+def store_output(tx: Tx, fx: Effects, out: SyncOut, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
+    """Keep a piece of output: the head and the tail of what is over the cap, the cut between them."""
+    if piece.stream not in STREAMS:
+        raise Invalid(f"output comes from stdout or stderr, not {piece.stream!r}")
+    found = find(tx, cluster, piece.ref)
+    if found is None:
+        out.output_acks.append((piece.ref, piece.stream, piece.offset + len(piece.data)))
+        return
+    job, n, stream = piece.ref.job, piece.ref.n, piece.stream
+    tx.append_output(job, n, stream, piece.offset, piece.data, now)
+    size = tx.output_size(job, n, stream)
+    if size > cap:
+        tx.cut_output(job, n, stream, cap // 2, size - cap // 2)
+    out.output_acks.append((piece.ref, stream, max(size, piece.offset + len(piece.data))))
+    fx.output = True

@@ -1,0 +1,103 @@
+"""What an agent says and is told in one Sync, as plain values; `server/wire_agents.py` puts them on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rainbow.model.attempt import Attempt, AttemptState, Failure
+from rainbow.model.job import Job
+from rainbow.store.base import Command
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An attempt by job, number and fencing token."""
+
+    job: int
+    n: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """News of one attempt."""
+
+    ref: Ref
+    state: AttemptState
+    exit_code: int | None = None
+    failure: Failure | None = None
+    reason: str = ""
+    native_id: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidAnswer:
+    """An agent's bid, before it is checked."""
+
+    id: str
+    yes: bool
+    reason: str
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPiece:
+    """A piece of a job's output."""
+
+    ref: Ref
+    stream: str
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncIn:
+    """Heartbeat, inventory and mailbox of an agent."""
+
+    cluster: str
+    epoch: str
+    seq: int
+    held: tuple[tuple[Ref, str], ...] = ()
+    reports: tuple[Report, ...] = ()
+    accepts: tuple[Ref, ...] = ()
+    rejects: tuple[tuple[Ref, str], ...] = ()
+    command_acks: tuple[int, ...] = ()
+    bids: tuple[BidAnswer, ...] = ()
+    want: int = 0
+    accept_only: str = ""
+    output: tuple[OutputPiece, ...] = ()
+    manager: str = ""
+    wait: float = 0.0
+    state: Mapping[str, object] | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
+    used: Mapping[str, int] | None = None
+
+
+@dataclass(slots=True)
+class SyncOut:
+    """What an agent is told."""
+
+    confirms: list[Ref] = field(default_factory=list)
+    offers: list[tuple[Attempt, Job]] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    kills: list[Ref] = field(default_factory=list)
+    acked: list[Ref] = field(default_factory=list)
+    output_acks: list[tuple[Ref, str, int]] = field(default_factory=list)
+    expected: list[Ref] = field(default_factory=list)
+    resync: bool = False
+
+    def says_something(self) -> bool:
+        """True if there is a reason to answer at once."""
+        return bool(
+            self.confirms
+            or self.offers
+            or self.commands
+            or self.kills
+            or self.acked
+            or self.output_acks
+            or self.expected
+            or self.resync
+        )

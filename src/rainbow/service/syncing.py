@@ -1,0 +1,187 @@
+"""One Sync of an agent: everything it says takes effect in one transaction; then it is told what is new, or waits.
+
+The same (epoch, seq) sent again gets the stored answer. Everything an agent says may be
+said twice without harm, so a reply that was lost before it was stored does no harm either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rainbow.model.attempt import BEFORE_CONFIRM
+from rainbow.model.cluster import Standing, checked_state
+from rainbow.model.errors import Conflict, Invalid
+from rainbow.model.graph import Mark
+from rainbow.service import reported
+from rainbow.service.bidding import Bidding, Question
+from rainbow.service.clusters import apply_patch, dominant, merge_state, resolve_marks, resolve_used
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.service.hub import cluster_bell
+from rainbow.service.presence import Presence
+from rainbow.service.receiving import Wanted, filter_of, lease_offers
+from rainbow.service.registering import set_standing
+from rainbow.service.sync_messages import Ref, SyncIn, SyncOut
+from rainbow.service.waiting import bid_of
+from rainbow.store.base import Tx
+
+MOST_OFFERS = 200
+Encode = Callable[[SyncOut], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes back: a stored answer as it was, or a new one; and the bid requests of this moment."""
+
+    answer: bytes
+    questions: list[Question]
+    heartbeat: float
+
+
+@dataclass(slots=True)
+class Agents:
+    """The server's side of all agents."""
+
+    core: Core
+    bidding: Bidding
+    presence: Presence
+    _epochs: dict[str, str]
+
+    async def sync(self, told: SyncIn, encode: Encode) -> Reply:
+        """Take what an agent says; answer at once if there is something to say, else when there is or time is up."""
+        if not told.epoch or len(told.epoch) > 64 or told.seq < 1:
+            raise Invalid("a Sync carries an epoch of 1 to 64 characters and a seq from 1 up")
+        name = told.cluster
+        self.core.fleet.member(name)
+        self._refuse_second(told)
+        self.presence.enters(name, self.core.clock.now())
+        self._epochs[name] = told.epoch
+        try:
+            stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
+            if stored is None:
+                stored = await self._fresh(told, encode)
+            return Reply(stored, self.bidding.questions(name), self.presence.interval())
+        finally:
+            self.presence.leaves(name, self.core.clock.now())
+
+    def _refuse_second(self, told: SyncIn) -> None:
+        """Two agents with one credential would fight over jobs: while one is in a Sync, no other epoch gets in."""
+        inside = told.cluster in self.presence.listening()
+        if inside and self._epochs.get(told.cluster) != told.epoch:
+            raise Conflict(
+                f"another agent of cluster {told.cluster!r} is connected; stop it, or give this one its own cluster"
+            )
+
+    async def _fresh(self, told: SyncIn, encode: Encode) -> bytes:
+        wanted = filter_of(told.accept_only)
+        bell = cluster_bell(told.cluster)
+        rung = self.core.hub.count(bell)
+        marks, used = await self._looked_up(told)
+        state = None if told.state is None else checked_state(told.state)
+
+        def first(tx: Tx, fx: Effects) -> bytes | None:
+            out = self._apply(tx, fx, told, state, marks, used)
+            self._outbox(tx, fx, told, out, wanted)
+            return self._stored(tx, told, out, encode) if out.says_something() else None
+
+        answer = await self.core.write(first)
+        self._take_bids(told)
+        await self._fortunes(told.cluster)
+        if answer is not None:
+            return answer
+        waited = min(max(told.wait, 0.0), self.core.settings.long_poll)
+        if not self.bidding.questions(told.cluster) and waited > 0:
+            await self.core.hub.wait(bell, rung, waited)
+
+        def second(tx: Tx, fx: Effects) -> bytes:
+            out = SyncOut()
+            self._outbox(tx, fx, told, out, wanted)
+            return self._stored(tx, told, out, encode)
+
+        return await self.core.write(second)
+
+    async def _looked_up(self, told: SyncIn) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
+        if not told.marks and told.used is None:
+            return {}, None
+        graph = await dominant(self.core, told.cluster)
+        return resolve_marks(graph, told.marks), None if told.used is None else resolve_used(graph, told.used)
+
+    def _apply(
+        self,
+        tx: Tx,
+        fx: Effects,
+        told: SyncIn,
+        state: Mapping[str, object] | None,
+        marks: Mapping[str, Mark],
+        used: Mapping[str, int] | None,
+    ) -> SyncOut:
+        """Everything an agent says, in the order in which it can have happened."""
+        now, name, out = self.core.clock.now(), told.cluster, SyncOut()
+        known = tx.agent_epoch(name)
+        if known != told.epoch:
+            out.resync = True
+            out.expected = [Ref(a.job, a.n, a.token) for a in tx.live_attempts(name) if a.state not in BEFORE_CONFIRM]
+            self._arrived(tx, fx, told, now)
+        for id in told.command_acks:
+            tx.ack_command(id)
+        for piece in told.output:
+            reported.store_output(tx, fx, out, name, piece, self.core.settings.output_cap, now)
+        for report in told.reports:
+            reported.report(tx, fx, out, name, report, now)
+        for ref, reason in told.rejects:
+            reported.reject(tx, fx, out, name, ref, reason, now)
+        for ref in told.accepts:
+            reported.accept(tx, fx, out, name, ref, now)
+        ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
+        held = {(ref.job, ref.n): ref for ref, _ in told.held if (ref.job, ref.n) not in ended}
+        held = {key: ref for key, ref in held.items() if ref not in told.accepts}
+        reported.take_inventory(tx, fx, out, name, held, now)
+        if state is not None:
+            merge_state(tx, fx, name, state, now)
+        if marks or used is not None:
+            apply_patch(tx, fx, name, marks, used)
+        return out
+
+    def _arrived(self, tx: Tx, fx: Effects, told: SyncIn, now: float) -> None:
+        """A new agent speaks for the cluster: it is reachable again."""
+        cluster = tx.cluster(told.cluster)
+        if cluster is None:
+            return
+        standing = Standing.ACTIVE if cluster.standing is Standing.UNREACHABLE else cluster.standing
+        manager = told.manager[:64] or cluster.manager
+        fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now))
+
+    def _outbox(self, tx: Tx, fx: Effects, told: SyncIn, out: SyncOut, wanted: Wanted) -> None:
+        """What the agent is to do: commands until acknowledged, and as many offers as it wants."""
+        out.commands = tx.commands(told.cluster)
+        member = self.core.fleet.get(told.cluster)
+        if told.want > 0 and member is not None and not out.resync:
+            until = self.core.clock.now() + self.core.settings.lease
+            limit = min(told.want, MOST_OFFERS)
+            out.offers = lease_offers(self.core, tx, fx, told.cluster, limit, told.epoch, until, wanted)
+
+    def _stored(self, tx: Tx, told: SyncIn, out: SyncOut, encode: Encode) -> bytes:
+        answer = encode(out)
+        tx.store_sync(told.cluster, told.epoch, told.seq, answer)
+        return answer
+
+    def _take_bids(self, told: SyncIn) -> None:
+        now = self.core.clock.now()
+        for answer in told.bids:
+            asked_at = self.bidding.asked_at(told.cluster, answer.id)
+            if asked_at is not None:
+                bid = bid_of(told.cluster, asked_at, now, answer.values, answer.yes, answer.reason)
+                self.bidding.answer(told.cluster, answer.id, bid)
+
+    async def _fortunes(self, name: str) -> None:
+        """Trip the breaker of a cluster after failures in a row; one good start closes it."""
+        member = self.core.fleet.get(name)
+        if member is None:
+            return
+        standing = member.cluster.standing
+        if standing is Standing.ACTIVE and member.bad_streak >= self.core.settings.breaker:
+            why = f"{member.bad_streak} failures or refusals in a row; one job at a time until one starts"
+            await set_standing(self.core, name, Standing.DEGRADED, why)
+        elif standing is Standing.DEGRADED and member.bad_streak == 0:
+            await set_standing(self.core, name, Standing.ACTIVE, "")

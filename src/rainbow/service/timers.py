@@ -1,0 +1,121 @@
+"""What happens by itself: leases lapse, times come, deadlines pass, silent clusters become unreachable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState
+from rainbow.model.cluster import Cluster, Standing
+from rainbow.model.errors import RainbowError
+from rainbow.model.job import Hold, JobState
+from rainbow.service import lifecycle
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.service.presence import Presence
+from rainbow.store.base import Tx
+
+log = logging.getLogger(__name__)
+EVERY = 1.0
+STIR_EVERY = 60.0
+AT_ONCE = 500
+
+
+@dataclass(slots=True)
+class Timers:
+    """One pass a second; each pass is small, and an error in one does not end the next."""
+
+    core: Core
+    presence: Presence
+    _stirred_at: float = 0.0
+
+    async def run(self) -> None:
+        """Pass after pass."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self.tick()
+            except RainbowError as error:
+                log.warning("timers: %s", error)
+
+    async def tick(self) -> None:
+        """Everything that is due now."""
+        now = self.core.clock.now()
+        await self._lapse(now)
+        await self._due(now)
+        await self._silent(now)
+        if now - self._stirred_at >= STIR_EVERY:
+            self._stirred_at = now
+            self.core.shelf.changed()
+
+    async def _lapse(self, now: float) -> None:
+        """Leases that nobody accepted in time: the job is decided again."""
+        if now - self.core.started_at < self.core.settings.lease:
+            return  # our own downtime counts against nobody
+        if not await self.core.store.read(lambda tx: tx.lapsed(now, 1)):
+            return
+
+        def work(tx: Tx, fx: Effects) -> None:
+            for attempt in tx.lapsed(now, AT_ONCE):
+                job = lifecycle.need_job(tx, attempt.job)
+                how = lifecycle.Ending(state=AttemptState.LAPSED, reason="it was not accepted in time")
+                lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+
+        await self.core.write(work)
+
+    async def _due(self, now: float) -> None:
+        if not await self.core.store.read(lambda tx: tx.due_jobs(now, 1)):
+            return
+
+        def work(tx: Tx, fx: Effects) -> None:
+            for job in tx.due_jobs(now, AT_ONCE):
+                deadline = job.terms.deadline
+                if deadline is not None and deadline <= now:
+                    lifecycle.cancel(tx, fx, job, "its deadline passed", now, expired=True)
+                elif job.state is JobState.HELD and job.hold is Hold.TIME:
+                    lifecycle.release(tx, fx, job, "its start time has come", now)
+
+        await self.core.write(work)
+
+    async def _silent(self, now: float) -> None:
+        """Clusters whose agent fell silent take no new work; what they were offered goes elsewhere, what runs stays."""
+        managed = [
+            member.cluster
+            for name in self.core.fleet.names()
+            if (member := self.core.fleet.member(name)).cluster.manager
+        ]
+        silent = [c for c in managed if c.standing in _WATCHED and self.presence.silent(c.name, now)]
+        if len(silent) > 1 and 2 * len(silent) > len(managed):
+            self.presence.started_at = now  # more than half at once: it is our own network; grace for all
+            return
+        for cluster in silent:
+            await self._unreachable(cluster, now)
+        for cluster in managed:
+            if cluster.standing is Standing.UNREACHABLE and not self.presence.silent(cluster.name, now):
+                await self._back(cluster.name)
+
+    async def _unreachable(self, cluster: Cluster, now: float) -> None:
+        def work(tx: Tx, fx: Effects) -> None:
+            reason = "its agent is silent"
+            fx.changed(tx.update_cluster(cluster.id, standing=Standing.UNREACHABLE, drain_reason=reason))
+            for attempt in tx.live_attempts(cluster.name):
+                if attempt.state in BEFORE_CONFIRM:
+                    how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=reason)
+                    lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+                elif not attempt.suspect:
+                    tx.update_attempt(attempt, attempt.state, now, suspect=True)
+
+        await self.core.write(work)
+        log.warning("cluster %s: its agent is silent; no new work until it speaks again", cluster.name)
+
+    async def _back(self, name: str) -> None:
+        def work(tx: Tx, fx: Effects) -> None:
+            cluster = tx.cluster(name)
+            if cluster is not None and cluster.standing is Standing.UNREACHABLE:
+                fx.changed(tx.update_cluster(cluster.id, standing=Standing.ACTIVE, drain_reason=""))
+
+        await self.core.write(work)
+
+
+_WATCHED = frozenset({Standing.ACTIVE, Standing.DEGRADED, Standing.DRAINING})
