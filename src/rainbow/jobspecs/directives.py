@@ -20,46 +20,36 @@ from rainbow.model.request import Request
 _SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")
 _RAINBOW = re.compile(r"#\s?RAINBOW:?(?:\s|$)(.*)")
 _FLUX = re.compile(r"([^\w]*)(?:flux|FLUX):(.*)")
-_ANY = re.compile(r"^(?:#SBATCH\s|#\s?RAINBOW:?\s|[^\w\n]*[^\w\s][^\w\n]*(?:flux|FLUX):\s)", re.MULTILINE)
+# What makes a text without an interpreter line a script; the repeats are bounded so that no text is slow to search.
+_ANY = re.compile(r"^(?:#SBATCH|# ?RAINBOW:?|[^\w\s:]{1,4} {0,4}(?:flux|FLUX):)[ \t]{1,40}-", re.MULTILINE)
 
-_SWITCHES = frozenset({"exclusive", "overcommit", "requeue", "no-requeue", "hold", "wait", "verbose", "parsable"})
-_COMMON = ("nodes", "ntasks", "job-name", "output", "error", "input", "exclusive")
 
-SBATCH = Grammar(
-    letters={
-        **{"N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "J": "job-name", "o": "output"},
-        **{"e": "error", "i": "input", "p": "partition", "A": "account", "q": "qos", "C": "constraint"},
-        **{"G": "gpus", "a": "array", "D": "chdir", "w": "nodelist", "x": "exclude", "d": "dependency"},
-        **{"M": "clusters", "H": "hold", "b": "begin", "L": "licenses"},
-    },
-    switches=_SWITCHES,
-    names=frozenset(
-        {
-            *(*_COMMON, "partition", "cpus-per-task", "time", "mem", "gres", "account", "ntasks-per-node"),
-            *("mail-type", "mail-user", "mem-per-cpu", "array", "qos", "constraint", "gpus", "export"),
-            *("reservation", "nodelist", "exclude", "chdir", "gpus-per-node", "gpus-per-task", "dependency"),
-            *("clusters", "hold", "begin", "licenses", "requeue", "no-requeue"),
-        }
-    ),
-)
-FLUX = Grammar(
-    letters={
-        **{"N": "nodes", "n": "ntasks", "c": "cores-per-task", "g": "gpus-per-task", "t": "time-limit"},
-        **{"q": "queue", "B": "bank", "x": "exclusive", "o": "setopt"},
-    },
-    switches=_SWITCHES,
-    names=frozenset(
-        {
-            *(*_COMMON, "nslots", "cores-per-task", "cores-per-slot", "gpus-per-task", "gpus-per-slot"),
-            *("time-limit", "queue", "bank", "project", "cwd", "env", "setopt", "setattr", "requires", "dependency"),
-        }
-    ),
-)
-RAINBOW = Grammar(
-    letters={**FLUX.letters, "J": "job-name"},
-    switches=_SWITCHES,
-    names=frozenset({*FLUX.names, "time", "mem", "mem-per-cpu", "gpus-per-node"}),
-)
+def _grammar(letters: str, names: str, switches: str) -> Grammar:
+    """A grammar from words: `N=nodes n=ntasks`, the names that take a value, and those that take none."""
+    alone = frozenset(switches.split())
+    table = dict(word.split("=", 1) for word in letters.split())
+    return Grammar(letters=table, switches=alone, names=frozenset(names.split()) | alone)
+
+
+_COMMON = "nodes ntasks job-name output error input "
+_SBATCH_LETTERS = """
+    N=nodes n=ntasks c=cpus-per-task t=time J=job-name o=output e=error i=input p=partition A=account q=qos
+    C=constraint G=gpus a=array D=chdir w=nodelist x=exclude d=dependency M=clusters H=hold b=begin L=licenses
+"""
+_SBATCH_NAMES = """
+    partition cpus-per-task time mem gres account ntasks-per-node mail-type mail-user mem-per-cpu array qos
+    constraint gpus export reservation nodelist exclude chdir gpus-per-node gpus-per-task dependency clusters
+    begin licenses
+"""
+_FLUX_LETTERS = "N=nodes n=ntasks c=cores-per-task g=gpus-per-task t=time-limit q=queue B=bank x=exclusive o=setopt"
+_FLUX_NAMES = """
+    nslots cores-per-task cores-per-slot gpus-per-task gpus-per-slot time-limit queue bank project cwd env
+    setopt setattr requires dependency
+"""
+_RAINBOW_NAMES = " time mem mem-per-cpu gpus-per-node"
+SBATCH = _grammar(_SBATCH_LETTERS, _COMMON + _SBATCH_NAMES, "exclusive overcommit requeue no-requeue hold wait")
+FLUX = _grammar(_FLUX_LETTERS, _COMMON + _FLUX_NAMES, "exclusive")
+RAINBOW = _grammar(f"{_FLUX_LETTERS} J=job-name", _COMMON + _FLUX_NAMES + _RAINBOW_NAMES, "exclusive")
 
 
 @dataclass(frozen=True, slots=True)

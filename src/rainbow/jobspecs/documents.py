@@ -85,7 +85,7 @@ def child(path: str, key: str | int) -> str:
     """The path of what lies at `key` below `path`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
-    return f"{path}.{key}" if path else key
+    return f"{path}.{_shown(key)}" if path else _shown(key)
 
 
 class _Syntax(Invalid):
@@ -168,7 +168,8 @@ def _check_text(text: str, where: str) -> None:
 
 
 def _shown(key: str) -> str:
-    return key if len(key) <= 40 else f"{key[:40]}..."
+    """A key for an error message: as long as anybody reads."""
+    return key if len(key) <= 60 else f"{key[:60]}..."
 
 
 @dataclass(slots=True)

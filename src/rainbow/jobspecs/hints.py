@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'resources'?` if something is near, else the known names."""
+    import difflib  # only an error needs it
+
     names = sorted(known)
     near = difflib.get_close_matches(name[:64], names, n=1, cutoff=0.6)
     if near:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rainbow.jobspecs.compat import apply_compatibility
+from rainbow.jobspecs.compat import TABLE, Mapped, apply_compatibility
 from rainbow.jobspecs.drafts import Draft, read_command
 from rainbow.jobspecs.hints import did_you_mean
 from rainbow.jobspecs.nextgen_tree import Tree, is_scheduled
@@ -21,8 +21,8 @@ TASK = (
 )
 
 
-def from_nextgen(data: object) -> Request:
-    """Read a nextgen jobspec from plain data."""
+def from_nextgen(data: object, table: Mapping[str, Mapped] = TABLE) -> Request:
+    """Read a nextgen jobspec from plain data; `table` says what an image's compatibility asks of a cluster."""
     top = At(data)
     entries = top.keys(TOP)
     draft = Draft()
@@ -38,7 +38,7 @@ def from_nextgen(data: object) -> Request:
     if "groups" in entries:
         entries["groups"].items()
         draft.note(entries["groups"], "groups of tasks are not run; resources and tasks at the top are")
-    _image(entries, draft)
+    _image(entries, draft, table)
     return draft.finish()
 
 
@@ -88,7 +88,7 @@ def read_attributes(at: At, draft: Draft) -> None:
 ATTRIBUTES = ("duration", "environment", "cwd", "parameter", "image", "compatibility")
 
 
-def _image(entries: Mapping[str, At], draft: Draft) -> None:
+def _image(entries: Mapping[str, At], draft: Draft, table: Mapping[str, Mapped]) -> None:
     """An image and its compatibility document, at the top or among the attributes."""
     inner = entries["attributes"].keys() if "attributes" in entries else {}
     image = entries.get("image", inner.get("image"))
@@ -96,7 +96,7 @@ def _image(entries: Mapping[str, At], draft: Draft) -> None:
         draft.image = image.text()
     spec = entries.get("compatibility", inner.get("compatibility"))
     if spec is not None and spec.value is not None:
-        apply_compatibility(spec, draft)
+        apply_compatibility(spec, draft, table)
 
 
 def _task_list(entries: Mapping[str, At]) -> list[At]:

@@ -79,10 +79,7 @@ class Tree:
         """A level below a slot: its count is a total, spread evenly over the `parents` vertices above."""
         entries = at.keys(KEYS)
         kind = need(entries, "type", at).text()
-        try:
-            count = shared_out(self._count(entries), parents)
-        except ArithmeticError:
-            raise at.refuse("the counts are too large") from None
+        count = shared_out(self._count(entries), parents)
         inside = tuple(self._totals(child, parents * count.min) for child in children(entries))
         return self._level(entries, kind, count, inside=inside, abstract=top and bool(inside))
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rainbow.jobspecs import canonical, directives
+from rainbow.jobspecs.compat import Mapped
 from rainbow.jobspecs.documents import MAX_BYTES, Document, Limits, read
 from rainbow.jobspecs.flux import from_flux
 from rainbow.jobspecs.hints import did_you_mean
@@ -18,6 +20,9 @@ from rainbow.jobspecs.legacy import from_legacy
 from rainbow.jobspecs.nextgen import from_nextgen
 from rainbow.model.errors import Invalid
 from rainbow.model.request import Request
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "rainbow.dialects"
 
@@ -48,6 +53,8 @@ DIALECTS: Mapping[str, Dialect] = {
 
 def dialects() -> Mapping[str, Dialect]:
     """The built-in dialects and those of installed packages, also the ones that failed to load."""
+    from importlib import metadata  # slow to import, and only needed here
+
     found = dict(DIALECTS)
     for entry in metadata.entry_points(group=GROUP):
         if entry.name not in found:
@@ -55,7 +62,7 @@ def dialects() -> Mapping[str, Dialect]:
     return found
 
 
-def _loaded(entry: metadata.EntryPoint) -> Dialect:
+def _loaded(entry: EntryPoint) -> Dialect:
     origin = entry.dist.name if entry.dist else "unknown package"
     try:
         made = entry.load()
@@ -66,9 +73,16 @@ def _loaded(entry: metadata.EntryPoint) -> Dialect:
     return replace(made, name=entry.name, origin=origin)
 
 
-def parse(text: str, *, dialect: str | None = None, max_bytes: int = MAX_BYTES) -> Request:
+def parse(
+    text: str,
+    *,
+    dialect: str | None = None,
+    max_bytes: int = MAX_BYTES,
+    compat: Mapping[str, Mapped] | None = None,
+) -> Request:
     """Read a jobspec or a script in any dialect; recognise the dialect unless it is named.
 
+    `compat` is a site's own table for the compatibility documents of images.
     Raises `Invalid` (or `TooLarge`) with the path and line of what is wrong, and nothing else.
     """
     if dialect is None and directives.is_script(text):
@@ -78,6 +92,8 @@ def parse(text: str, *, dialect: str | None = None, max_bytes: int = MAX_BYTES) 
         return chosen.from_text(text)
     document = read(text, canonical.LIMITS if dialect == "canonical" else Limits(bytes=max_bytes))
     chosen = chosen or DIALECTS[recognise(document.data)]
+    if compat is not None and chosen.name == "nextgen":
+        chosen = replace(chosen, from_data=partial(from_nextgen, table=compat))
     return _read(chosen, document)
 
 
