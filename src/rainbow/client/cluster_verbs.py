@@ -1,0 +1,113 @@
+"""What a client can do with clusters: register, describe, keep current, list, drain, delete, and take jobs by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from rainbow.client import rpcs, wire
+from rainbow.client.connection import Connection
+from rainbow.client.views import ClusterView, OfferView, Registered, Who
+from rainbow.pb.v2 import access_pb2 as access
+from rainbow.pb.v2 import agents_pb2 as agents
+from rainbow.pb.v2 import clusters_pb2 as clusters
+
+
+class ClusterVerbs:
+    """The calls of `rainbow.v2.Clusters`, `Agents` (by hand) and `Access`."""
+
+    connection: Connection
+
+    async def register(self, name: str, graph: bytes, *, manager: str = "") -> Registered:
+        """Register a cluster with its resource graph; the answer's credentials are shown once."""
+
+        def pieces() -> Iterator[clusters.GraphUpload]:
+            return wire.graph_pieces(name, graph, manager=manager)
+
+        answer = await self.connection.upload(rpcs.REGISTER, pieces)
+        return Registered(answer.cluster, answer.exists, answer.token, answer.secret)
+
+    async def put_subsystem(self, name: str, subsystem: str, graph: bytes) -> int:
+        """Add or replace one subsystem of a cluster; the number of its vertices."""
+
+        def pieces() -> Iterator[clusters.GraphUpload]:
+            return wire.graph_pieces(name, graph, subsystem=subsystem)
+
+        return (await self.connection.upload(rpcs.PUT_SUBSYSTEM, pieces, bearer=self._own(name))).vertices
+
+    async def replace_graph(self, name: str, graph: bytes) -> int:
+        """Replace a cluster's resource graph; the number of its vertices."""
+
+        def pieces() -> Iterator[clusters.GraphUpload]:
+            return wire.graph_pieces(name, graph)
+
+        return (await self.connection.upload(rpcs.REPLACE_GRAPH, pieces, bearer=self._own(name))).vertices
+
+    async def delete_subsystem(self, name: str, subsystem: str) -> None:
+        """Remove one subsystem, all of it."""
+        request = clusters.DeleteSubsystemRequest(cluster=name, subsystem=subsystem)
+        await self.connection.call(rpcs.DELETE_SUBSYSTEM, request, bearer=self._own(name))
+
+    async def delete_cluster(self, name: str) -> int:
+        """Remove a cluster; the number of jobs that go to another one."""
+        request = clusters.DeleteClusterRequest(cluster=name)
+        return (await self.connection.call(rpcs.DELETE_CLUSTER, request, bearer=self._own(name))).jobs_moved
+
+    async def update_state(self, name: str, values: Mapping[str, object]) -> Mapping[str, object]:
+        """Merge key/values into a cluster's state; the whole state afterwards."""
+        request = clusters.UpdateStateRequest(cluster=name, values=json.dumps(dict(values), allow_nan=False))
+        answer = await self.connection.call(rpcs.UPDATE_STATE, request, bearer=self._own(name))
+        state: Mapping[str, object] = json.loads(answer.values or "{}")
+        return state
+
+    async def patch_graph(self, name: str, marks: Mapping[str, str]) -> int:
+        """Mark vertices (by id or name) up, down or drained; how many changed."""
+        request = clusters.PatchGraphRequest(cluster=name, marks=marks)
+        return (await self.connection.call(rpcs.PATCH_GRAPH, request, bearer=self._own(name))).changed
+
+    async def clusters(self) -> tuple[ClusterView, ...]:
+        """Every cluster that the caller may see."""
+        answer = await self.connection.call(rpcs.LIST_CLUSTERS, clusters.ListClustersRequest())
+        return tuple(wire.cluster(one) for one in answer.clusters)
+
+    async def cluster(self, name: str, *, tree: bool = False) -> ClusterView:
+        """One cluster; with `tree`, its containment tree as lines of text."""
+        request = clusters.GetClusterRequest(cluster=name, tree=tree)
+        return wire.cluster(await self.connection.call(rpcs.GET_CLUSTER, request))
+
+    async def drain(self, name: str, *, reason: str = "") -> ClusterView:
+        """Give a cluster no new work; what runs there runs to its end."""
+        request = clusters.DrainRequest(cluster=name, reason=reason)
+        return wire.cluster(await self.connection.call(rpcs.DRAIN, request, bearer=self._operator(name)))
+
+    async def undrain(self, name: str) -> ClusterView:
+        """Give a cluster new work again."""
+        request = clusters.UndrainRequest(cluster=name)
+        return wire.cluster(await self.connection.call(rpcs.UNDRAIN, request, bearer=self._operator(name)))
+
+    async def receive(
+        self, name: str, *, limit: int = 0, accept_only: str = "", lease: float = 0.0
+    ) -> tuple[OfferView, ...]:
+        """Lease jobs of a cluster; those that are not accepted in time go back to the queue."""
+        request = agents.ReceiveRequest(cluster=name, limit=limit, accept_only=accept_only, lease=lease)
+        answer = await self.connection.call(rpcs.RECEIVE, request, bearer=self._own(name))
+        return tuple(wire.offer(one) for one in answer.offers)
+
+    async def accept(self, name: str, offers: Iterable[OfferView]) -> tuple[int, ...]:
+        """Take leased jobs over for good; the ids of those that were still leased to the caller."""
+        refs = [agents.AttemptRef(job=one.job, n=one.n, token=one.token) for one in offers]
+        request = agents.AcceptRequest(cluster=name, attempts=refs)
+        answer = await self.connection.call(rpcs.ACCEPT, request, bearer=self._own(name))
+        return tuple(ref.job for ref in answer.accepted)
+
+    async def who_am_i(self) -> Who:
+        """The caller, as the server sees it."""
+        answer = await self.connection.call(rpcs.WHO_AM_I, access.WhoAmIRequest())
+        return Who(answer.name, answer.kind, tuple(answer.scopes))
+
+    def _own(self, name: str) -> str:
+        return self.connection.settings.secret_for(name)
+
+    def _operator(self, name: str) -> str:
+        """An operator's token if there is one, else the cluster's own word."""
+        return self.connection.settings.token or self._own(name)

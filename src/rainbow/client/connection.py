@@ -1,0 +1,246 @@
+"""One client's way to its servers: channels, credentials, deadlines, and which failures are tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from rainbow.client.rpcs import Answered, Asked, Purpose, Rpc
+from rainbow.client.settings import Address, Settings, Tls
+from rainbow.client.statuses import error_of_call
+from rainbow.model.errors import Invalid, NotFound, Unavailable
+
+MAX_MESSAGE = 64 << 20  # what a server may answer at most
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),  # a server that came back is found within a second
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.enable_http_proxy", 0),
+)
+_ASCII = frozenset(map(chr, range(0x20, 0x7F)))
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to pause before trying again: doubling, capped, and never the same for two clients."""
+
+    first: float = 0.1
+    cap: float = 5.0
+
+    def delay(self, attempt: int, rng: random.Random) -> float:
+        """The pause before try number `attempt` (from 0): between half and all of the doubled time."""
+        longest = min(self.cap, self.first * 2.0 ** min(attempt, 30))
+        return longest * (0.5 + rng.random() / 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a call may take, and for how long an unreachable server is tried again."""
+
+    answer: float = 30.0  # seconds for one unary call, all its tries together
+    upload: float = 600.0
+    connect: float = 5.0
+    unreachable: float = 3.0
+    stream: float = 600.0  # a followed job outlives a server's restart
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class _NotConnected(Exception):
+    """The server was never reached, so the call cannot have had an effect."""
+
+
+class Connection:
+    """Calls with failover. Every error that leaves it is one of `model/errors.py`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        patience: Patience | None = None,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.settings = settings
+        self.patience = patience or Patience()
+        self.rng = rng or random.Random()
+        self.sleep = sleep
+        self._channels: dict[Address, grpc.aio.Channel] = {}
+        self._at = 0  # which of the servers is used now
+
+    async def close(self) -> None:
+        """Close every channel; calls under way are cancelled."""
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.close(None)
+
+    async def call(
+        self,
+        rpc: Rpc[Asked, Answered],
+        request: Asked,
+        *,
+        bearer: str | None = None,
+        only: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> Answered:
+        """Ask once and get one answer. `bearer` takes the place of the configured credential."""
+        metadata = self.metadata(rpc.purpose, bearer=bearer, only=only)
+
+        async def once(channel: grpc.aio.Channel, seconds: float) -> Answered:
+            method = channel.unary_unary(rpc.path, _bytes_of, rpc.answers.FromString)
+            answer: Answered = await method(request, timeout=seconds, metadata=metadata)
+            return answer
+
+        return await self._trying(once, twice=rpc.twice, seconds=timeout or self.patience.answer)
+
+    async def upload(
+        self, rpc: Rpc[Asked, Answered], pieces: Callable[[], Iterable[Asked]], *, bearer: str | None = None
+    ) -> Answered:
+        """Send a stream of pieces and get one answer; `pieces` is called again for every try."""
+        metadata = self.metadata(rpc.purpose, bearer=bearer)
+
+        async def once(channel: grpc.aio.Channel, seconds: float) -> Answered:
+            method = channel.stream_unary(rpc.path, _bytes_of, rpc.answers.FromString)
+            answer: Answered = await method(iter(pieces()), timeout=seconds, metadata=metadata)
+            return answer
+
+        return await self._trying(once, twice=rpc.twice, seconds=self.patience.upload)
+
+    async def stream(self, rpc: Rpc[Asked, Answered], request: Asked) -> AsyncIterator[Answered]:
+        """One try of a server stream; a cut raises Unavailable, and the next try goes to the next server."""
+        address = self._address()
+        try:
+            channel = await self._connected(address)
+            method = channel.unary_stream(rpc.path, _bytes_of, rpc.answers.FromString)
+            call = method(request, metadata=self.metadata(rpc.purpose))
+            try:
+                async for message in call:
+                    yield message
+            finally:
+                call.cancel()
+        except _NotConnected as error:
+            self._move_on(address)
+            raise Unavailable(str(error)) from None
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._move_on(address)
+            raise error_of_call(error, server=str(address)) from None
+
+    def metadata(
+        self, purpose: Purpose, *, bearer: str | None = None, only: Iterable[str] = ()
+    ) -> tuple[tuple[str, str], ...]:
+        """The credentials that go with a call, and no others."""
+        settings = self.settings
+        configured = {
+            Purpose.USER: settings.token,
+            Purpose.SUBMIT: settings.token,
+            Purpose.CLUSTER: settings.secret_for(settings.cluster),
+            Purpose.REGISTRATION: settings.registration_secret or settings.token,
+        }[purpose]
+        token = configured if bearer is None else bearer
+        pairs = [("authorization", f"Bearer {_printable(token, 'the credential')}")] if token else []
+        if purpose is Purpose.SUBMIT or (purpose is Purpose.USER and not token):
+            wanted = set(only) or settings.cluster_tokens.keys()
+            pairs += [
+                ("rainbow-cluster-token", _printable(f"{name}={secret}", f"the token of {name}"))
+                for name, secret in settings.cluster_tokens.items()
+                if name in wanted
+            ]
+        return tuple(pairs)
+
+    async def _trying(
+        self, once: Callable[[grpc.aio.Channel, float], Awaitable[Answered]], *, twice: bool, seconds: float
+    ) -> Answered:
+        loop = asyncio.get_running_loop()
+        began, tries = loop.time(), 0
+        while True:
+            address = self._address()
+            left = seconds - (loop.time() - began)
+            try:
+                channel = await self._connected(address)
+                return await once(channel, max(left, 0.001))
+            except _NotConnected as error:
+                failure = Unavailable(str(error))
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or not twice:
+                    raise error_of_call(error, server=str(address)) from None
+                failure = Unavailable(str(error_of_call(error, server=str(address))))
+            self._move_on(address)
+            tries += 1
+            round_trips = tries - len(self.settings.servers)  # every server gets its chance before the first pause
+            pause = 0.0 if round_trips < 0 else self.patience.backoff.delay(round_trips, self.rng)
+            if round_trips >= 0 and loop.time() - began + pause >= min(self.patience.unreachable, seconds):
+                raise failure
+            await self.sleep(pause)
+
+    def _address(self) -> Address:
+        return self.settings.servers[self._at % len(self.settings.servers)]
+
+    def _move_on(self, failed: Address) -> None:
+        """Use the next server, unless another call already moved on from `failed`."""
+        if self._address() == failed:
+            self._at = (self._at + 1) % len(self.settings.servers)
+
+    async def _connected(self, address: Address) -> grpc.aio.Channel:
+        """A channel that is ready, so that a call on it either arrives or is known not to have."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = _open(address, self.settings.tls)
+        if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+            return channel
+        try:
+            async with asyncio.timeout(self.patience.connect):
+                ready = await _settled(channel)
+        except TimeoutError:
+            ready = False
+        if not ready:
+            hint = "" if not address.tls else "; it is asked with TLS: is its authority known (RAINBOW_CA)?"
+            raise _NotConnected(
+                f"no Rainbow server answers at {address}{hint}; start one with `rainbow server`, "
+                "or give --server or RAINBOW_SERVER"
+            )
+        return channel
+
+
+async def _settled(channel: grpc.aio.Channel) -> bool:
+    """Wait until the channel is ready or has failed to connect."""
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+            return False
+        await channel.wait_for_state_change(state)
+        state = channel.get_state(try_to_connect=True)
+    return True
+
+
+def _bytes_of(message: Asked) -> bytes:
+    return message.SerializeToString()
+
+
+def _open(address: Address, tls: Tls) -> grpc.aio.Channel:
+    if not address.tls:
+        return grpc.aio.insecure_channel(address.target, options=OPTIONS)
+    credentials = grpc.ssl_channel_credentials(_file(tls.ca), _file(tls.key), _file(tls.cert))
+    return grpc.aio.secure_channel(address.target, credentials, options=OPTIONS)
+
+
+def _file(path: str) -> bytes | None:
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise NotFound(f"cannot read {path} for TLS: {error.strerror}") from None
+
+
+def _printable(text: str, what: str) -> str:
+    if not _ASCII.issuperset(text):
+        raise Invalid(f"{what} holds characters that cannot be sent; is there a line end in it?")
+    return text

@@ -1,0 +1,146 @@
+"""What a client can do with jobs: submit, plan, list, follow, read their output, cancel, explain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
+
+from rainbow.client import rpcs, wire
+from rainbow.client.connection import Connection
+from rainbow.client.submission import Submission
+from rainbow.client.views import Chunk, EventView, ExplanationView, JobView, PlanView, Submitted
+from rainbow.client.wire import JobFilter
+from rainbow.model.errors import Unavailable
+from rainbow.pb.v2 import jobs_pb2 as jobs
+
+Item = TypeVar("Item")
+PAGE = 1_000
+
+
+class JobVerbs:
+    """The calls of `rainbow.v2.Jobs`."""
+
+    connection: Connection
+
+    async def submit_one(self, submission: Submission) -> Submitted:
+        """Submit one job; when this returns, the job is stored durably."""
+        request = wire.submit_message(submission)
+        only = submission.terms.only_clusters
+        return wire.submitted(await self.connection.call(rpcs.SUBMIT, request, only=only))
+
+    async def submit_batch(self, submissions: Sequence[Submission]) -> tuple[Submitted, ...]:
+        """Submit many jobs in one call, all or nothing."""
+        request = jobs.SubmitBatchRequest(jobs=[wire.submit_message(one) for one in submissions])
+        answer = await self.connection.call(rpcs.SUBMIT_BATCH, request, timeout=self.connection.patience.upload)
+        return tuple(wire.submitted(one) for one in answer.jobs)
+
+    async def plan(self, submission: Submission, *, reasons: bool = True) -> PlanView:
+        """What would happen if `submission` were submitted; stores nothing."""
+        request = jobs.PlanRequest(
+            spec=wire.spec_message(submission), terms=wire.terms_message(submission), reasons=reasons
+        )
+        only = submission.terms.only_clusters
+        return wire.plan(await self.connection.call(rpcs.PLAN, request, only=only))
+
+    async def job(self, id: int, *, spec: bool = False) -> JobView:
+        """One job as it is now; with `spec`, what it asked for too."""
+        return wire.job(await self.connection.call(rpcs.GET_JOB, jobs.GetJobRequest(id=id, spec=spec)))
+
+    async def jobs(self, chosen: JobFilter | None = None, *, limit: int = 100) -> tuple[JobView, ...]:
+        """The newest `limit` jobs that `chosen` leaves, newest first."""
+        found: list[JobView] = []
+        before = 0
+        while len(found) < limit:
+            request = jobs.ListJobsRequest(
+                filter=wire.filter_message(chosen or JobFilter()), limit=min(PAGE, limit - len(found)), before=before
+            )
+            page = await self.connection.call(rpcs.LIST_JOBS, request)
+            found += [wire.job(one) for one in page.jobs]
+            before = page.next
+            if not before or not page.jobs:
+                break
+        return tuple(found[:limit])
+
+    async def cancel(self, ids: Sequence[int], *, reason: str = "", dry_run: bool = False) -> tuple[JobView, ...]:
+        """Ask for the end of jobs; each is answered as it is now, which may still be `cancelling`."""
+        request = jobs.CancelRequest(ids=ids, reason=reason, dry_run=dry_run)
+        answer = await self.connection.call(rpcs.CANCEL, request)
+        return tuple(wire.job(one) for one in answer.jobs)
+
+    async def release(self, id: int) -> JobView:
+        """Let a job go that its owner held."""
+        return wire.job(await self.connection.call(rpcs.RELEASE, jobs.ReleaseRequest(id=id)))
+
+    async def explain(self, id: int) -> ExplanationView:
+        """Why a job is where it is: the stored decision, and the reasons as they are now."""
+        return wire.explanation(await self.connection.call(rpcs.EXPLAIN, jobs.ExplainRequest(id=id)))
+
+    async def wait(self, id: int) -> JobView:
+        """Wait until a job has ended. Reads its events from the first, so that none can slip by."""
+        while True:
+            async for event in self.watch(JobFilter(ids=(id,)), after=0):
+                if event.last:
+                    return await self.job(id)
+            job = await self.job(id)
+            if job.ended:
+                return job
+            await self.connection.sleep(self.connection.patience.backoff.cap)  # the server ended the stream early
+
+    async def watch(self, chosen: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
+        """Events as they happen, each once; `after` None: from now on. Goes on where it was after a cut."""
+        seen = after
+
+        def open_stream() -> AsyncIterator[jobs.Event]:
+            request = jobs.WatchRequest(
+                filter=wire.filter_message(chosen or JobFilter()), after=seen or 0, from_now=seen is None
+            )
+            return self.connection.stream(rpcs.WATCH, request)
+
+        async for message in self._resumed(open_stream):
+            if seen is None or message.seq > seen:
+                seen = message.seq
+                yield wire.event(message)
+
+    async def logs(self, id: int, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[Chunk]:
+        """A job's output, each byte once; with `follow` until the job has ended. Goes on where it was after a cut."""
+        at: dict[str, int] = {}
+
+        def open_stream() -> AsyncIterator[jobs.LogChunk]:
+            request = jobs.LogsRequest(
+                id=id,
+                follow=follow,
+                stream=stream,
+                tail=0 if at else tail,
+                stdout_offset=at.get("stdout", 0),
+                stderr_offset=at.get("stderr", 0),
+            )
+            return self.connection.stream(rpcs.LOGS, request)
+
+        async for message in self._resumed(open_stream):
+            offset, data = message.offset, message.data
+            known = at.get(message.stream, 0)
+            if offset < known:
+                offset, data = known, data[known - offset :]
+            if data:
+                at[message.stream] = offset + len(data)
+                yield Chunk(message.stream, offset, data)
+
+    async def _resumed(self, open_stream: Callable[[], AsyncIterator[Item]]) -> AsyncIterator[Item]:
+        """The items of a stream that is opened again after each cut, until the patience for silence is over."""
+        loop, patience = asyncio.get_running_loop(), self.connection.patience
+        heard, tries = loop.time(), 0
+        while True:
+            try:
+                async for item in open_stream():
+                    yield item
+                    heard, tries = loop.time(), 0
+                return
+            except Unavailable:
+                if tries == 0:
+                    heard = loop.time()
+                pause = patience.backoff.delay(tries, self.connection.rng)
+                if loop.time() - heard + pause > patience.stream:
+                    raise
+                tries += 1
+                await self.connection.sleep(pause)

@@ -1,0 +1,183 @@
+"""Where the client connects and with which credentials: flag before environment before config before default."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from rainbow.client import config as configs
+from rainbow.client.config import Config
+from rainbow.model.errors import Invalid, NotFound
+
+DEFAULT_SERVER = "127.0.0.1:50051"
+DEFAULT_PORT = 50051
+Origin: TypeAlias = Literal["flag", "environment", "config", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server: host and port, and whether the way there is encrypted."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @property
+    def target(self) -> str:
+        """As gRPC writes it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of an encrypted connection; empty: the system's authorities and no client certificate."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.cert) != bool(self.key):
+            raise Invalid("a client certificate needs both files: give RAINBOW_CERT and RAINBOW_KEY, or neither")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a client needs to know before it connects. Credentials never appear in its repr."""
+
+    servers: tuple[Address, ...] = (Address("127.0.0.1", DEFAULT_PORT, False),)
+    token: str = field(default="", repr=False)
+    cluster_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cluster: str = ""  # the cluster that this machine speaks for
+    cluster_secret: str = field(default="", repr=False)
+    registration_secret: str = field(default="", repr=False)
+    tls: Tls = Tls()
+    config: Config = field(default_factory=Config, repr=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+
+    def secret_for(self, cluster: str) -> str:
+        """The credential for a call that a cluster makes about itself.
+
+        The config's secret belongs to the config's cluster and goes to no other; one from the
+        environment was meant for whatever the command names.
+        """
+        if self.cluster_secret and (self.cluster in ("", cluster) or self.origins.get("cluster_secret") != "config"):
+            return self.cluster_secret
+        return self.token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What was said on the command line, or in code; None: nothing."""
+
+    server: str | None = None
+    config_path: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force: flag > environment > config file > default."""
+    overrides = overrides or Overrides()
+    environment = os.environ if environment is None else environment
+    config = configs.load(configs.find(overrides.config_path, environment))
+    origins: dict[str, Origin] = {}
+
+    def pick(name: str, flag: str | None, variable: str, *from_config: str) -> str:
+        candidates: tuple[tuple[str, Origin], ...] = (
+            (flag or "", "flag"),
+            (environment.get(variable, ""), "environment"),
+            *((text, "config") for text in from_config),
+        )
+        for text, origin in candidates:
+            if text:
+                origins[name] = origin
+                return text
+        origins[name] = "default"
+        return ""
+
+    servers = pick("server", overrides.server, "RAINBOW_SERVER", _configured_servers(config))
+    ca = pick("ca", None, "RAINBOW_CA", config.text("tls", "ca"))
+    return Settings(
+        servers=addresses(servers or DEFAULT_SERVER, encrypted=bool(ca)),
+        token=pick("token", overrides.token, "RAINBOW_TOKEN", config.text("token")),
+        cluster_tokens=config.cluster_tokens(),
+        cluster=config.text("cluster", "name"),
+        cluster_secret=pick("cluster_secret", None, "RAINBOW_CLUSTER_SECRET", config.text("cluster", "secret")),
+        registration_secret=pick(
+            "registration_secret", None, "RAINBOW_REGISTRATION_SECRET", config.text("scheduler", "secret")
+        ),
+        tls=Tls(
+            ca,
+            pick("cert", None, "RAINBOW_CERT", config.text("tls", "cert")),
+            pick("key", None, "RAINBOW_KEY", config.text("tls", "key")),
+        ),
+        config=config,
+        origins=origins,
+    )
+
+
+def _configured_servers(config: Config) -> str:
+    """Our own key `server` (text or list), else where the prototype's Python client would connect."""
+    ours = config.get("server")
+    if isinstance(ours, list):
+        return ",".join(str(item) for item in ours)
+    return config.text("server") or config.text("graphdatabase", "options", "host")
+
+
+def addresses(text: str, *, encrypted: bool = False) -> tuple[Address, ...]:
+    """Read `host:port,host:port`. Only a loopback address or an explicit `http://` goes unencrypted."""
+    found = tuple(_address(part.strip(), encrypted) for part in text.split(",") if part.strip())
+    if not found:
+        raise Invalid(f"{text!r} names no server; write for example {DEFAULT_SERVER}")
+    return found
+
+
+def _address(text: str, encrypted: bool) -> Address:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "", text
+    if scheme not in ("", "http", "https"):
+        raise Invalid(f"{text!r}: a server is HOST:PORT, https://HOST:PORT, or http://HOST:PORT for plain text")
+    host, port = _host_port(rest.rstrip("/"), text)
+    tls = scheme == "https" or (scheme == "" and (encrypted or not _loopback(host)))
+    return Address(host, port, tls)
+
+
+def _host_port(rest: str, text: str) -> tuple[str, int]:
+    if rest.startswith("["):
+        host, _, tail = rest[1:].partition("]")
+        port = tail.removeprefix(":")
+    elif rest.count(":") > 1:
+        host, port = rest, ""  # a bare IPv6 address
+    else:
+        host, _, port = rest.partition(":")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise Invalid(f"{text!r}: a port is a number from 1 to 65535")
+    return host or "127.0.0.1", int(port) if port else DEFAULT_PORT
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_secret(path: str, what: str) -> str:
+    """A secret out of a file, without the line end that editors add."""
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise NotFound(f"cannot read {what} from {path}: {error}") from None
+    if not text or "\n" in text:
+        raise Invalid(f"{path} must hold {what} alone, on one line")
+    return text

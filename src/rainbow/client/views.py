@@ -1,0 +1,201 @@
+"""What the server answers, as frozen values that print as plain JSON: an absent key is an unknown value."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from rainbow.model.job import TERMINAL
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _View:
+    """To plain values: times as text, nothing for what is not known."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, ready for JSON."""
+        out: dict[str, Any] = {}
+        for spec in fields(self):  # type: ignore[arg-type]  # every class below is a dataclass
+            value = getattr(self, spec.name)
+            if value is None or (isinstance(value, str | tuple | Mapping) and not value):
+                continue
+            out[spec.name] = _plain(spec.name, value)
+        return out
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, _View):
+        return value.as_dict()
+    if isinstance(value, tuple):
+        return [_plain("", item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain("", item) for key, item in value.items()}
+    if (name.endswith("_at") or name == "at") and isinstance(value, float):
+        return timestamp(value)
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView(_View):
+    """A job as it is now."""
+
+    id: int
+    name: str = ""
+    owner: str = ""
+    state: str = ""
+    cluster: str = ""
+    nodes: int = 0
+    attempt: int = 0
+    attempt_state: str = ""
+    native_id: str = ""
+    exit_code: int | None = None
+    failure: str = ""  # category: exit, time-limit, memory ...
+    reason: str = ""
+    hold: str = ""
+    submitted_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    evaluations: int = 0
+    evaluated_at: float | None = None
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    spec: str = ""
+    source: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Nothing follows any more."""
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventView(_View):
+    """One thing that happened to a job."""
+
+    seq: int
+    job: int
+    at: float
+    kind: str
+    state: str
+    attempt: int = 0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def last(self) -> bool:
+        """The job ended with this event."""
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(_View):
+    """A piece of a job's output: `data` begins at byte `offset` of `stream`."""
+
+    stream: str
+    offset: int
+    data: bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values; bytes that are not UTF-8 are replaced."""
+        return {"stream": self.stream, "offset": self.offset, "text": self.data.decode("utf-8", "replace")}
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted(_View):
+    """What a submit answers: the id is durable from here on."""
+
+    id: int
+    state: str = ""
+    cluster: str = ""  # empty: not decided yet
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView(_View):
+    """What would happen, and why: `rainbow.decision/1` and `rainbow.explanations/1`."""
+
+    decision: Mapping[str, Any]
+    explanations: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationView(_View):
+    """A job, its last decision, and why each cluster fits or does not, computed now."""
+
+    job: JobView
+    decision: Mapping[str, Any] | None = None
+    explanations: tuple[Mapping[str, Any], ...] = ()
+    events: tuple[EventView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Total(_View):
+    """How much of one resource type a cluster has."""
+
+    type: str
+    unit: str
+    vertices: int
+    all: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView(_View):
+    """A cluster as it is now."""
+
+    name: str
+    standing: str = ""
+    manager: str = ""
+    registered_at: float | None = None
+    seen_at: float | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    state_at: float | None = None
+    totals: tuple[Total, ...] = ()
+    subsystems: tuple[str, ...] = ()
+    queued: int = 0
+    running: int = 0
+    record: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    tree: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Registered(_View):
+    """What a registration answers. Token and secret are shown once and never again."""
+
+    cluster: str
+    exists: bool
+    token: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferView(_View):
+    """A job leased to a receiver: it comes back to the queue unless it is accepted before `lease` seconds pass."""
+
+    job: int
+    n: int
+    token: str = field(repr=False)
+    name: str = ""
+    owner: str = ""
+    spec: str = ""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    lease: float = 0.0
+    priority: int = 0
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Who(_View):
+    """The caller, as the server sees it."""
+
+    name: str
+    kind: str
+    scopes: tuple[str, ...] = ()

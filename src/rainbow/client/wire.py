@@ -1,0 +1,201 @@
+"""Between the API's messages and the client's values; protobuf goes no further than this module."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from rainbow.client.submission import Submission
+from rainbow.client.views import (
+    ClusterView,
+    EventView,
+    ExplanationView,
+    JobView,
+    OfferView,
+    PlanView,
+    Submitted,
+    Total,
+    timestamp,
+)
+from rainbow.model.errors import RainbowError
+from rainbow.model.job import Terms
+from rainbow.pb.v2 import agents_pb2 as agents
+from rainbow.pb.v2 import clusters_pb2 as clusters
+from rainbow.pb.v2 import jobs_pb2 as jobs
+
+PIECE = 1 << 20
+COMPRESS_ABOVE = 1 << 20
+View = TypeVar("View")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs: every condition that is given holds."""
+
+    states: Sequence[str] = ()
+    cluster: str = ""
+    name: str = ""
+    labels: Mapping[str, str] | None = None
+    ids: Sequence[int] = ()
+    since: float | None = None
+    owner: str = ""
+
+
+def filter_message(chosen: JobFilter) -> jobs.JobFilter:
+    """As the server reads it."""
+    return jobs.JobFilter(
+        states=chosen.states,
+        cluster=chosen.cluster,
+        name=chosen.name,
+        labels=chosen.labels,
+        ids=chosen.ids,
+        since=chosen.since,
+        owner=chosen.owner,
+    )
+
+
+def terms_message(submission: Submission) -> jobs.Terms:
+    """The terms of a submission, with its array and dependencies."""
+    terms = submission.terms
+    sayable = jobs.Terms.DESCRIPTOR.fields_by_name  # the rest is the server's own business
+    plain = {spec.name: getattr(terms, spec.name) for spec in fields(Terms) if spec.name in sayable}
+    plain["delivery"] = terms.delivery.value
+    return jobs.Terms(**plain, array=submission.array, dependencies=submission.dependencies)
+
+
+def spec_message(submission: Submission) -> jobs.Spec:
+    """What is asked for."""
+    if submission.canonical:
+        return jobs.Spec(canonical=submission.canonical)
+    return jobs.Spec(text=submission.text, dialect=submission.dialect)
+
+
+def submit_message(submission: Submission) -> jobs.SubmitRequest:
+    """One submission as the server reads it."""
+    return jobs.SubmitRequest(
+        name=submission.name,
+        spec=spec_message(submission),
+        terms=terms_message(submission),
+        client_token=submission.client_token,
+    )
+
+
+def submitted(message: jobs.SubmitResponse) -> Submitted:
+    """The answer to a submit."""
+    return Submitted(message.id, message.state, message.cluster, message.reason)
+
+
+def job(message: jobs.Job) -> JobView:
+    """A job."""
+    return _view(JobView, message, terms=_terms)
+
+
+def event(message: jobs.Event) -> EventView:
+    """An event."""
+    return _view(EventView, message, detail=_json_object)
+
+
+def plan(message: jobs.PlanResponse) -> PlanView:
+    """A plan."""
+    return PlanView(_json_object(message.decision), _explanations(message.explanations))
+
+
+def explanation(message: jobs.ExplainResponse) -> ExplanationView:
+    """A job's explanation."""
+    return ExplanationView(
+        job(message.job),
+        _json_object(message.decision) or None,
+        _explanations(message.explanations),
+        tuple(event(item) for item in message.events),
+    )
+
+
+def cluster(message: clusters.Cluster) -> ClusterView:
+    """A cluster."""
+    return _view(
+        ClusterView,
+        message,
+        state=_json_object,
+        record=_json_object,
+        totals=lambda totals: tuple(Total(t.type, t.unit, t.vertices, t.all, t.free) for t in totals),
+        subsystems=tuple,
+        tree=tuple,
+    )
+
+
+def offer(message: agents.Offer) -> OfferView:
+    """A leased job."""
+    return OfferView(
+        job=message.attempt.job,
+        n=message.attempt.n,
+        token=message.attempt.token,
+        name=message.name,
+        owner=message.owner,
+        spec=message.spec,
+        terms=_json_object(message.terms),
+        lease=message.lease,
+        priority=message.priority,
+        array_index=message.array_index if message.is_array else None,
+    )
+
+
+def graph_pieces(name: str, data: bytes, *, subsystem: str = "", manager: str = "") -> Iterator[clusters.GraphUpload]:
+    """A header, then the graph in pieces of 1 MiB; a large one is compressed first."""
+    sent = gzip.compress(data, compresslevel=5, mtime=0) if len(data) > COMPRESS_ABOVE else data
+    header = clusters.GraphHeader(cluster=name, subsystem=subsystem, manager=manager, size=len(sent))
+    yield clusters.GraphUpload(header=header)
+    for start in range(0, len(sent), PIECE):
+        yield clusters.GraphUpload(data=sent[start : start + PIECE])
+
+
+def _view(cls: type[View], message: Any, **translate: Callable[[Any], Any]) -> View:
+    """Fill a view from the fields of the message that it knows; a field that was not set stays at its default."""
+    described = message.DESCRIPTOR.fields_by_name
+    values: dict[str, Any] = {}
+    for spec in fields(cls):  # type: ignore[arg-type]  # views are dataclasses
+        described_field = described.get(spec.name)
+        if described_field is None or (described_field.has_presence and not message.HasField(spec.name)):
+            continue
+        value = getattr(message, spec.name)
+        values[spec.name] = translate[spec.name](value) if spec.name in translate else value
+    return cls(**values)
+
+
+def _terms(message: jobs.Terms) -> dict[str, Any]:
+    """Only what was said."""
+    out: dict[str, Any] = {}
+    for described, value in message.ListFields():
+        if described.name in ("start_after", "deadline"):
+            out[described.name] = timestamp(value)
+        elif described.name in ("policy_options", "labels"):
+            out[described.name] = dict(value)
+        elif described.name in ("only_clusters", "not_clusters", "dependencies"):
+            out[described.name] = list(value)
+        else:
+            out[described.name] = value
+    return out
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    found = _json(text)
+    return found if isinstance(found, dict) else {}
+
+
+def _explanations(text: str) -> tuple[dict[str, Any], ...]:
+    """The list inside `rainbow.explanations/1`, with or without its envelope."""
+    found = _json(text) if text else []
+    if isinstance(found, dict):
+        found = next((value for value in found.values() if isinstance(value, list)), [])
+    return tuple(item for item in found if isinstance(item, dict))
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RainbowError(f"the server answered with JSON that cannot be read: {error}") from None

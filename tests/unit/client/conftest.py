@@ -1,0 +1,17 @@
+"""A scripted server and a client of it."""
+
+import pytest
+
+from rainbow.client.settings import Settings, addresses
+from tests.support.fake_server import FakeServer, running
+
+
+@pytest.fixture
+def server():
+    with running(FakeServer()) as fake:
+        yield fake
+
+
+@pytest.fixture
+def settings(server):
+    return Settings(servers=addresses(server.address), token="a-token")

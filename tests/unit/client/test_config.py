@@ -1,0 +1,201 @@
+"""The prototype's config file: found in order, read as it is, written safely, never losing a key."""
+
+import os
+import stat
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.client import config as configs
+from rainbow.client.config import Config
+from rainbow.client.settings import Overrides, Tls, addresses, read_secret, resolve
+from rainbow.model.errors import Invalid, NotFound
+
+PROTOTYPE = """\
+scheduler:
+    secret: chocolate
+    name: rainbow-cluster
+    user: vanessa
+    algorithms:
+        selection: {name: random, options: {}}
+        match: {name: match}
+cluster: {name: keebler, secret: 2fd0-secret}
+graphdatabase:
+    name: memory
+    host: 127.0.0.1:50051
+    options: {host: "127.0.0.1:50099"}
+clusters:
+    - {name: keebler, token: rainbow}
+    - {name: blue, token: sky, colour: azure}
+mystery: [1, {two: 3}]
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "rainbow-config.yaml"
+    path.write_text(PROTOTYPE)
+    return path
+
+
+def test_the_prototypes_file_is_read_as_it_is(file):
+    found = resolve(Overrides(config_path=str(file)), {})
+    assert str(found.servers[0]) == "127.0.0.1:50099"
+    assert found.cluster == "keebler"
+    assert found.cluster_secret == "2fd0-secret"
+    assert found.cluster_tokens == {"keebler": "rainbow", "blue": "sky"}
+    assert found.registration_secret == "chocolate"
+
+
+def test_a_change_keeps_every_other_key_in_its_place(file):
+    before = yaml.safe_load(PROTOTYPE)
+    changed = configs.load(file).with_value("s3", "cluster", "secret").with_cluster_token("blue", "new")
+    configs.save(changed.with_cluster_token("red", "t"), file)
+    after = yaml.safe_load(file.read_text())
+    assert list(after) == list(before)
+    assert after["mystery"] == before["mystery"]
+    assert after["scheduler"] == before["scheduler"]
+    assert after["cluster"] == {"name": "keebler", "secret": "s3"}
+    assert after["clusters"] == [
+        {"name": "keebler", "token": "rainbow"},
+        {"name": "blue", "token": "new", "colour": "azure"},
+        {"name": "red", "token": "t"},
+    ]
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60)
+@given(
+    values=st.dictionaries(st.text(max_size=6), plain, max_size=5),
+    keys=st.lists(st.text(max_size=6), min_size=1, max_size=3),
+)
+def test_whatever_stands_in_a_file_survives_a_change_elsewhere(tmp_path_factory, values, keys):
+    path = tmp_path_factory.mktemp("config") / "c.yaml"
+    configs.save(Config(values), path)
+    configs.save(configs.load(path).with_value("set", *keys), path)
+    after = configs.load(path)
+    assert after.get(*keys) == "set"
+    assert {key: value for key, value in after.values.items() if key != keys[0]} == {
+        key: value for key, value in values.items() if key != keys[0]
+    }
+    assert [key for key in after.values if key != keys[0]] == [key for key in values if key != keys[0]]
+
+
+def test_a_saved_file_is_for_its_owner_alone_even_if_it_was_open(file):
+    file.chmod(0o644)
+    assert configs.open_to_others(file)
+    configs.save(configs.load(file), file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert not configs.open_to_others(file)
+    assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_scratch(file, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        configs.save(Config({"a": 1}), file)
+    assert file.read_text() == PROTOTYPE
+    assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+def test_the_flag_beats_the_environment_beats_the_file_beats_the_default(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path / "..")
+    file.write_text("server: 127.0.0.1:1\ntoken: from-file\n")
+    environment = {"RAINBOW_SERVER": "127.0.0.1:2", "RAINBOW_TOKEN": "from-env", "RAINBOW_CONFIG": str(file)}
+    assert str(resolve(Overrides(server="127.0.0.1:3"), environment).servers[0]) == "127.0.0.1:3"
+    assert str(resolve(None, environment).servers[0]) == "127.0.0.1:2"
+    by_file = resolve(None, {"RAINBOW_CONFIG": str(file)})
+    assert (str(by_file.servers[0]), by_file.token, by_file.origins["token"]) == ("127.0.0.1:1", "from-file", "config")
+    nothing = resolve(None, {"HOME": str(tmp_path)})
+    assert (str(nothing.servers[0]), nothing.origins["server"]) == ("127.0.0.1:50051", "default")
+
+
+def test_the_file_is_looked_for_in_the_order_of_the_documentation(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    environment = {"XDG_CONFIG_HOME": str(tmp_path / "xdg"), "HOME": "/nowhere"}
+    assert configs.find(None, environment) is None
+    ours = configs.user_path(environment)
+    configs.save(Config({"a": 1}), ours)
+    assert configs.find(None, environment) == ours
+    here = tmp_path / "rainbow-config.yaml"
+    here.write_text("b: 2\n")
+    assert configs.find(None, environment).resolve() == here
+    named = tmp_path / "other.yaml"
+    named.write_text("c: 3\n")
+    assert configs.find(None, environment | {"RAINBOW_CONFIG": str(named)}) == named
+    assert configs.find(str(here), environment | {"RAINBOW_CONFIG": str(named)}) == here
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path):
+    with pytest.raises(NotFound, match="rainbow config init"):
+        configs.find(str(tmp_path / "no.yaml"), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a: &x 1\nb: *x\n", "aliases"),
+        ("- 1\n- 2\n", "keys and values"),
+        ("a: [\n", "is not YAML"),
+        ("[" * 60 + "]" * 60, "levels deep"),
+    ],
+)
+def test_what_is_not_a_config_is_refused_with_the_file_named(tmp_path, text, why):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(Invalid, match=why) as refused:
+        configs.load(path)
+    assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "tls"),
+    [
+        ("127.0.0.1:50051", "127.0.0.1:50051", False),
+        ("localhost", "localhost:50051", False),
+        (":50052", "127.0.0.1:50052", False),
+        ("[::1]:7", "[::1]:7", False),
+        ("rainbow.lab.edu", "rainbow.lab.edu:50051", True),
+        ("10.0.0.1:1", "10.0.0.1:1", True),
+        ("http://rainbow.lab.edu:1", "rainbow.lab.edu:1", False),
+        ("https://127.0.0.1:1/", "127.0.0.1:1", True),
+    ],
+)
+def test_only_loopback_or_an_explicit_http_goes_unencrypted(text, target, tls):
+    (found,) = addresses(text)
+    assert (found.target, found.tls) == (target, tls)
+
+
+@pytest.mark.parametrize("text", ["", "ftp://x", "host:0", "host:99999", "host:abc"])
+def test_an_address_that_is_none_says_what_one_is(text):
+    with pytest.raises(Invalid, match=r"server|port"):
+        addresses(text)
+
+
+def test_an_authority_given_means_tls_even_on_loopback():
+    assert resolve(None, {"RAINBOW_CA": "ca.pem", "HOME": "/nowhere"}).servers[0].tls
+
+
+def test_a_client_certificate_needs_its_key():
+    with pytest.raises(Invalid, match="both files"):
+        Tls(cert="c.pem")
+
+
+def test_a_secret_file_holds_one_line(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("abc\n")
+    assert read_secret(str(path), "the secret") == "abc"
+    path.write_text("a\nb\n")
+    with pytest.raises(Invalid, match="on one line"):
+        read_secret(str(path), "the secret")

@@ -1,0 +1,193 @@
+"""Which failures are tried again, where, and what they become."""
+
+import random
+import socket
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rainbow.client import rpcs
+from rainbow.client.aio import AsyncClient
+from rainbow.client.connection import Backoff, Connection, Patience
+from rainbow.client.rpcs import Purpose
+from rainbow.client.settings import Settings, addresses
+from rainbow.client.submission import Submission
+from rainbow.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
+from rainbow.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
+from tests.support.fake_server import QUICK, STREAMED_DOWN, STREAMED_UP, TABLE, FakeServer, Refusal, Script, running
+
+DOWN = Refusal(grpc.StatusCode.UNAVAILABLE, "going down")
+
+
+@pytest.mark.parametrize("rpc", TABLE, ids=lambda rpc: rpc.path)
+def test_the_table_of_calls_agrees_with_the_proto_files(rpc):
+    services = {}
+    for module in (jobs_pb2, clusters_pb2, agents_pb2, access_pb2):
+        services |= {service.full_name: service for service in module.DESCRIPTOR.services_by_name.values()}
+    service, method = rpc.path.strip("/").split("/")
+    described = services[service].methods_by_name[method]
+    assert described.input_type.full_name == rpc.asks.DESCRIPTOR.full_name
+    assert described.output_type.full_name == rpc.answers.DESCRIPTOR.full_name
+    assert described.client_streaming == (rpc.path in STREAMED_UP)
+    assert described.server_streaming == (rpc.path in STREAMED_DOWN)
+
+
+def test_the_table_knows_every_call_of_the_proto_files():
+    described = {
+        f"/{service.full_name}/{method.name}"
+        for module in (jobs_pb2, clusters_pb2, agents_pb2, access_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert described == {rpc.path for rpc in TABLE}
+
+
+async def test_a_submit_is_tried_again_with_the_same_client_token(server, settings):
+    server.answers["Jobs/Submit"] = Script(DOWN, DOWN, jobs_pb2.SubmitResponse(id=7))
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        answer = await client.submit_one(Submission(text="x"))
+    assert answer.id == 7
+    tokens = {asked.request.client_token for asked in server.calls("Jobs/Submit")}
+    assert len(server.calls("Jobs/Submit")) == 3
+    assert len(tokens) == 1
+    assert tokens != {""}
+
+
+async def test_a_call_that_must_not_happen_twice_is_not_sent_twice(server, settings):
+    server.answers["Agents/Receive"] = DOWN
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        with pytest.raises(Unavailable):
+            await client.receive("perl")
+    assert len(server.calls("Agents/Receive")) == 1
+
+
+async def test_a_refusal_is_not_tried_again(server, settings):
+    server.answers["Jobs/Get"] = Refusal(grpc.StatusCode.NOT_FOUND, "there is no job 9", "NotFound")
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        with pytest.raises(NotFound, match="there is no job 9"):
+            await client.job(9)
+    assert len(server.calls("Jobs/Get")) == 1
+
+
+@pytest.mark.parametrize("call", ["receive", "job"])
+async def test_a_dead_server_is_passed_over_even_by_calls_that_must_not_happen_twice(server, call):
+    server.answers["Agents/Receive"] = agents_pb2.ReceiveResponse()
+    server.answers["Jobs/Get"] = jobs_pb2.Job(id=1)
+    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()},{server.address}"))
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        await (client.receive("perl") if call == "receive" else client.job(1))
+    assert len(server.asked) == 1
+
+
+async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
+    server.answers["Jobs/Get"] = jobs_pb2.Job(id=1, name="from the second")
+    with running(FakeServer(answers={"Jobs/Get": jobs_pb2.Job(id=1, name="from the first")})) as first:
+        both = Settings(servers=addresses(f"{first.address},{server.address}"))
+        async with AsyncClient(settings=both, patience=QUICK) as client:
+            assert (await client.job(1)).name == "from the first"
+            first.answers["Jobs/Get"] = DOWN
+            assert (await client.job(1)).name == "from the second"
+            assert (await client.job(1)).name == "from the second"
+    assert len(first.asked) == 2
+
+
+async def test_nobody_there_is_said_with_what_to_do():
+    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
+    async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client:
+        with pytest.raises(
+            Unavailable, match=r"no Rainbow server answers at 127.0.0.1:.*start one with `rainbow server`"
+        ):
+            await client.job(1)
+
+
+async def test_every_server_is_tried_before_the_first_pause_and_pauses_grow():
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            raise KeyboardInterrupt
+
+    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"))
+    connection = Connection(settings, rng=random.Random(1), sleep=sleep, patience=Patience(unreachable=1e9, answer=1e9))
+    with pytest.raises(KeyboardInterrupt):
+        await connection.call(rpcs.WHO_AM_I, access_pb2.WhoAmIRequest())
+    await connection.close()
+    assert pauses[0] == 0
+    assert all(0.05 * 2**i <= pause <= 0.1 * 2**i for i, pause in enumerate(pauses[1:]))
+
+
+@given(attempt=st.integers(0, 10_000), seed=st.integers())
+def test_a_pause_is_never_longer_than_the_cap_nor_shorter_than_half_of_it(attempt, seed):
+    backoff = Backoff(first=0.1, cap=5.0)
+    longest = min(5.0, 0.1 * 2 ** min(attempt, 40))
+    assert longest / 2 <= backoff.delay(attempt, random.Random(seed)) <= longest
+
+
+async def test_the_servers_class_name_decides_which_error_it_is(server, settings):
+    server.answers["Jobs/Get"] = Script(
+        Refusal(grpc.StatusCode.FAILED_PRECONDITION, "moved on", "Conflict"),
+        Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "slow down", "Exhausted", (("retry-after", "2.5"),)),
+        Refusal(grpc.StatusCode.INVALID_ARGUMENT, "malformed", "NoSuchClassHere"),
+    )
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        with pytest.raises(Conflict, match="moved on"):
+            await client.job(1)
+        with pytest.raises(Exhausted) as slow:
+            await client.job(1)
+        assert slow.value.retry_after == 2.5
+        with pytest.raises(Invalid, match="malformed"):
+            await client.job(1)
+
+
+async def test_a_call_that_takes_too_long_is_given_up(server, settings):
+    import threading
+
+    gate = threading.Event()
+    server.answers["Jobs/Get"] = lambda request: gate.wait(5)
+    async with AsyncClient(settings=settings, patience=Patience(answer=0.05)) as client:
+        with pytest.raises(Unavailable, match="did not answer in time"):
+            await client.job(1)
+    gate.set()
+
+
+def test_each_purpose_sends_its_own_credential_and_no_other():
+    settings = Settings(
+        token="user-token",
+        cluster="perl",
+        cluster_secret="perl-secret",
+        registration_secret="door",
+        cluster_tokens={"perl": "p", "eks": "e"},
+        origins={"cluster_secret": "config"},
+    )
+    connection = Connection(settings)
+    assert connection.metadata(Purpose.USER) == (("authorization", "Bearer user-token"),)
+    assert connection.metadata(Purpose.CLUSTER) == (("authorization", "Bearer perl-secret"),)
+    assert connection.metadata(Purpose.REGISTRATION) == (("authorization", "Bearer door"),)
+    assert connection.metadata(Purpose.SUBMIT) == (
+        ("authorization", "Bearer user-token"),
+        ("rainbow-cluster-token", "perl=p"),
+        ("rainbow-cluster-token", "eks=e"),
+    )
+    assert connection.metadata(Purpose.SUBMIT, only=["eks"])[1:] == (("rainbow-cluster-token", "eks=e"),)
+
+
+def test_the_configs_secret_goes_to_its_own_cluster_only():
+    settings = Settings(
+        token="operator", cluster="perl", cluster_secret="perl-secret", origins={"cluster_secret": "config"}
+    )
+    assert settings.secret_for("perl") == "perl-secret"
+    assert settings.secret_for("eks") == "operator"
+
+
+def test_a_credential_with_a_line_end_is_refused_before_it_is_sent():
+    with pytest.raises(Invalid, match="line end"):
+        Connection(Settings(token="abc\n")).metadata(Purpose.USER)
+
+
+def closed_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,84 @@
+"""A stream that is cut goes on where it was: nothing twice, nothing missing."""
+
+import grpc
+import pytest
+
+from rainbow.client.aio import AsyncClient
+from rainbow.client.connection import Backoff, Patience
+from rainbow.client.views import Chunk
+from rainbow.model.errors import NotFound, Unavailable
+from rainbow.pb.v2 import jobs_pb2
+from tests.support.fake_server import QUICK, Refusal, Script
+
+CUT = Refusal(grpc.StatusCode.UNAVAILABLE, "cut")
+
+
+def event(seq, state="bound", job=5):
+    return jobs_pb2.Event(seq=seq, job=job, at=1.0, kind="updated", state=state, detail='{"why": "x"}')
+
+
+def chunk(offset, data, stream="stdout"):
+    return jobs_pb2.LogChunk(stream=stream, offset=offset, data=data)
+
+
+async def test_a_watch_resumes_after_the_last_event_it_saw(server, settings):
+    server.answers["Jobs/Watch"] = Script([event(3), event(7), CUT], [CUT], [event(7), event(9)])
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        seen = [one.seq async for one in client.watch(after=2)]
+    assert seen == [3, 7, 9]
+    assert [asked.request.after for asked in server.asked] == [2, 7, 7]
+
+
+async def test_a_watch_from_now_on_becomes_one_from_a_number_once_it_has_seen_one(server, settings):
+    server.answers["Jobs/Watch"] = Script([CUT], [event(3), CUT], [event(4)])
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        assert [one.seq async for one in client.watch()] == [3, 4]
+    assert [asked.request.from_now for asked in server.asked] == [True, True, False]
+
+
+async def test_output_that_comes_again_after_a_cut_is_given_once(server, settings):
+    server.answers["Jobs/Logs"] = Script(
+        [chunk(0, b"hello "), chunk(0, b"oops", "stderr"), CUT], [chunk(3, b"lo world"), chunk(11, b"!")]
+    )
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        got = [one async for one in client.logs(5, follow=True, tail=10)]
+    assert b"".join(one.data for one in got if one.stream == "stdout") == b"hello world!"
+    assert got[1] == Chunk("stderr", 0, b"oops")
+    resumed = server.asked[1].request
+    assert (resumed.stdout_offset, resumed.stderr_offset, resumed.tail) == (6, 4, 0)
+
+
+async def test_a_stream_that_stays_cut_is_given_up_at_the_end_of_patience(server, settings):
+    server.answers["Jobs/Watch"] = [CUT]
+    impatient = Patience(stream=0.0, backoff=Backoff(first=0.001))
+    async with AsyncClient(settings=settings, patience=impatient) as client:
+        with pytest.raises(Unavailable):
+            async for _ in client.watch():
+                pass
+
+
+async def test_a_refused_stream_is_not_opened_again(server, settings):
+    server.answers["Jobs/Logs"] = [Refusal(grpc.StatusCode.NOT_FOUND, "no job 5", "NotFound")]
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        with pytest.raises(NotFound):
+            async for _ in client.logs(5):
+                pass
+    assert len(server.asked) == 1
+
+
+async def test_waiting_reads_the_jobs_events_from_the_first_so_that_none_slips_by(server, settings):
+    server.answers["Jobs/Watch"] = Script([event(3), CUT], [event(8, "succeeded")])
+    server.answers["Jobs/Get"] = jobs_pb2.Job(id=5, state="succeeded", exit_code=0)
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        job = await client.wait(5)
+    assert job.ended
+    assert job.exit_code == 0
+    first = server.calls("Jobs/Watch")[0].request
+    assert (first.after, first.from_now, list(first.filter.ids)) == (0, False, [5])
+
+
+async def test_waiting_survives_a_server_that_ends_the_stream_early(server, settings):
+    server.answers["Jobs/Watch"] = Script([event(3)], [event(3), event(4, "failed")])
+    server.answers["Jobs/Get"] = Script(jobs_pb2.Job(id=5, state="bound"), jobs_pb2.Job(id=5, state="failed"))
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        assert (await client.wait(5)).state == "failed"
