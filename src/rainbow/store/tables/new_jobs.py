@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from rainbow.model.errors import AlreadyExists, Invalid
-from rainbow.model.job import JobEvent, JobState, Terms
+from rainbow.model.job import JobEvent, JobState
 from rainbow.store.records import Draft
 from rainbow.store.session import Row, plain
 from rainbow.store.tables.rows import terms_text
 from rainbow.store.tables.table import Table
 
 # A job starts QUEUED; this event brings it where its draft says it is.
-_FIRST = {JobState.BOUND: JobEvent.BOUND, JobState.HELD: JobEvent.HELD, JobState.INFEASIBLE: JobEvent.INFEASIBLE}
+_FIRST = {
+    JobState.BOUND: (JobEvent.BOUND.value, JobState.BOUND.value, 1),
+    JobState.HELD: (JobEvent.HELD.value, JobState.HELD.value, 0),
+    JobState.INFEASIBLE: (JobEvent.INFEASIBLE.value, JobState.INFEASIBLE.value, 0),
+}
 _SUBMITTED, _QUEUED, _BOUND = JobEvent.SUBMITTED.value, JobState.QUEUED.value, JobState.BOUND
+_STATES = {state: state.value for state in JobState}  # `value` of an enum is slow, and this is a hot path
 
 
 class NewJobTable(Table):
@@ -25,59 +31,39 @@ class NewJobTable(Table):
         for draft in drafts:
             _check(draft)
         self._check_tokens(drafts)
-        ids = self.cluster_ids(d.cluster for d in drafts if d.state is _BOUND)
+        clusters = self.cluster_ids({d.cluster for d in drafts if d.state is _BOUND})
         texts = self.intern(_texts(drafts))
         first = self.db.take("job", len(drafts))
-        self.db.change_many("add_jobs", _job_rows(drafts, first, texts))
+        numbered = list(enumerate(drafts, first))
+        self.db.change_many("add_jobs", _job_rows(numbered, texts))
         self.db.change_many(
-            "add_labels",
-            [(key, value, id) for id, d in enumerate(drafts, first) for key, value in d.terms.labels.items()],
+            "add_labels", [(k, v, id) for id, d in numbered if d.terms.labels for k, v in d.terms.labels.items()]
         )
         self.db.change_many(
-            "add_dependencies",
-            [
-                (id, kind, job)
-                for id, d in enumerate(drafts, first)
-                for kind, job in sorted({(w.kind, w.job) for w in d.waits_for})
-            ],
+            "add_dependencies", [(id, *pair) for id, d in numbered for pair in {(w.kind, w.job) for w in d.waits_for}]
         )
         offers = [
-            (id, 1, ids[d.cluster], d.cluster, d.token, d.terms.priority, d.submitted_at)
-            for id, d in enumerate(drafts, first)
+            (id, 1, clusters[d.cluster], d.cluster, d.token, d.terms.priority, d.submitted_at)
+            for id, d in numbered
             if d.state is _BOUND
         ]
-        if offers:
-            self.db.take("attempt", len(offers))
+        self.db.take("attempt", len(offers))
         self.db.change_many("add_attempts", offers)
         self.db.change_many(
             "add_decisions",
             [
                 (id, int(d.state is _BOUND), d.submitted_at, texts[d.decision][0])
-                for id, d in enumerate(drafts, first)
+                for id, d in numbered
                 if d.decision is not None
             ],
         )
-        self._add_first_events(drafts, first)
-        return list(range(first, first + len(drafts)))
+        self.db.change_many("add_events", _event_rows(numbered, self.db.take("event", _event_count(drafts))))
+        return [id for id, _ in numbered]
 
     def _check_tokens(self, drafts: Sequence[Draft]) -> None:
         tokens = [(d.owner, d.client_token) for d in drafts if d.client_token]
         if len(set(tokens)) < len(tokens):
             raise AlreadyExists("one client token stands for two jobs of this batch; give each its own")
-
-    def _add_first_events(self, drafts: Sequence[Draft], first: int) -> None:
-        count = len(drafts) + sum(d.state is not JobState.QUEUED for d in drafts)
-        seq = self.db.take("event", count)
-        rows: list[Row] = []
-        for id, draft in enumerate(drafts, first):
-            rows.append((seq, id, draft.submitted_at, _SUBMITTED, _QUEUED, 0, "{}"))
-            seq += 1
-            if draft.state is not JobState.QUEUED:
-                kind = _FIRST[draft.state].value
-                attempt = int(draft.state is _BOUND)
-                rows.append((seq, id, draft.submitted_at, kind, draft.state.value, attempt, "{}"))
-                seq += 1
-        self.db.change_many("add_events", rows)
 
 
 def _check(draft: Draft) -> None:
@@ -87,9 +73,9 @@ def _check(draft: Draft) -> None:
         raise Invalid("a job that is bound needs a cluster and a token for its attempt")
     if (draft.state is JobState.HELD) != (draft.hold is not None):
         raise Invalid("a job is held for something, and only a held one")
-    plain(draft.owner), plain(draft.name), plain(draft.reason), plain(draft.client_token), plain(draft.token)
-    for key, value in draft.terms.labels.items():
-        plain(key), plain(value)
+    plain(f"{draft.owner}{draft.name}{draft.reason}{draft.client_token}{draft.token}")
+    if draft.terms.labels:
+        plain("".join(itertools.chain.from_iterable(draft.terms.labels.items())))
 
 
 def _texts(drafts: Sequence[Draft]) -> Iterator[str]:
@@ -101,26 +87,36 @@ def _texts(drafts: Sequence[Draft]) -> Iterator[str]:
             yield draft.decision
 
 
-def _job_rows(drafts: Sequence[Draft], first: int, texts: Mapping[str, tuple[int, int]]) -> list[Row]:
-    written: dict[int, str] = {}  # a batch mostly shares one Terms; by identity, since hashing one costs more
+def _event_count(drafts: Sequence[Draft]) -> int:
+    return len(drafts) + sum(d.state is not JobState.QUEUED for d in drafts)
 
-    def terms(t: Terms) -> str:
-        if id(t) not in written:
-            written[id(t)] = terms_text(t)
-        return written[id(t)]
 
+def _event_rows(numbered: Sequence[tuple[int, Draft]], seq: int) -> list[Row]:
+    rows: list[Row] = []
+    for id, draft in numbered:
+        rows.append((seq, id, draft.submitted_at, _SUBMITTED, _QUEUED, 0, "{}"))
+        seq += 1
+        if draft.state is not JobState.QUEUED:
+            kind, state, attempt = _FIRST[draft.state]
+            rows.append((seq, id, draft.submitted_at, kind, state, attempt, "{}"))
+            seq += 1
+    return rows
+
+
+def _job_rows(numbered: Sequence[tuple[int, Draft]], texts: Mapping[str, tuple[int, int]]) -> list[Row]:
+    # A batch mostly shares one Terms; it is found again by identity, since hashing one costs more than writing it.
+    terms = {id(d.terms): d.terms for _, d in numbered}
+    written = {key: (terms_text(t), t.start_after, t.deadline) for key, t in terms.items()}
     return [
         (
             number,
             d.owner,
             d.name,
-            d.state.value,
+            _STATES[d.state],
             None if d.hold is None else d.hold.value,
             *texts[d.spec],
             texts[d.source][0] if d.source else None,
-            terms(d.terms),
-            d.terms.start_after,
-            d.terms.deadline,
+            *written[id(d.terms)],
             d.cluster,
             int(d.state is _BOUND),
             d.evaluations,
@@ -128,7 +124,7 @@ def _job_rows(drafts: Sequence[Draft], first: int, texts: Mapping[str, tuple[int
             d.reason,
             d.client_token or None,
             d.submitted_at,
-            d.submitted_at if d.state.terminal else None,
+            d.submitted_at if d.state is JobState.INFEASIBLE else None,
         )
-        for number, d in enumerate(drafts, first)
+        for number, d in numbered
     ]
