@@ -1,9 +1,10 @@
 """The stored record of one choice: every cluster, why or why not, the winner; enough to compute it again.
 
 The record is one JSON document, `rainbow.decision/1`. What is said of every candidate lies
-in columns (`clusters.name[i]`, `clusters.fit[i]` ...), what is said of few in maps by name
-(`bids`, `records`, `placed`, `notes` ...): a decision over 100 clusters is built and written in a
-fraction of a millisecond, and `rows()` turns it back into one row per cluster for people.
+in columns (`clusters.name[i]`, `clusters.fit[i]`, `state.columns.nodes_free[i]` ...), what is said
+of few in maps by name (`bids`, `records`, `placed`, `notes` ...): a decision over 100 clusters is
+built and written in a fraction of a millisecond, and `rows()` turns it back into one row per
+cluster for people. In a state, null and absent are the same: not known.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 from rainbow.model.errors import Invalid
 
 SCHEMA = "rainbow.decision/1"
-COLUMNS = ("name", "fit", "slots_now", "slots_ever", "state", "state_age", "score", "reason")
+COLUMNS = ("name", "fit", "slots_now", "slots_ever", "state_age", "score", "reason")
+ESTIMATE = ("start", "start_p90", "runtime_factor", "cost", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class Decision:
 
     def rows(self) -> Iterator[Row]:
         """One row per cluster: the ranking in order, then who was dropped, then who does not fit."""
-        record, columns = self.record, self.record["clusters"]
+        record, columns, states = self.record, self.record["clusters"], states_of(self.record)
         rank = {name: place for place, name in enumerate(record["ranked"])}
         at = sorted(range(len(columns["name"])), key=lambda i: rank.get(columns["name"][i], len(rank)))
         for i in at:
@@ -110,9 +112,10 @@ class Decision:
             yield Row(
                 **{column: columns[column][i] for column in COLUMNS},
                 rank=rank.get(name),
+                state=states[i],
                 terms=record["terms"].get(name, {}),
                 bid=record["bids"].get(name),
-                estimate=record["estimates"].get(name, {}),
+                estimate=dict(zip(ESTIMATE, record["estimates"].get(name, ()), strict=False)),
                 notes=tuple(record["notes"].get(name, ())),
             )
         for name, (fit, reason) in record["misfits"].items():
@@ -138,7 +141,20 @@ class Decision:
         return cls(record)
 
 
+def states_of(record: Mapping[str, Any]) -> list[dict[str, object]]:
+    """The state of each cluster as it was reported, in the order of `clusters.name`."""
+    state = record["state"]
+    states: list[dict[str, object]] = [{} for _ in record["clusters"]["name"]]
+    for key, column in state["columns"].items():
+        for i, value in enumerate(column):
+            if value is not None:
+                states[i][key] = value
+    for i, some in state["rare"].items():
+        states[int(i)].update(some)
+    return states
+
+
 _PARTS = frozenset(
-    {"schema", "snapshot", "at", "seed", "request", "policy", "limits", "stale_after", "clusters", "placed", "bids"}
-    | {"no_bids", "records", "labels", "terms", "estimates", "notes", "misfits", "outcome", "ranked"}
+    {"schema", "snapshot", "at", "seed", "request", "policy", "limits", "stale_after", "clusters", "state"}
+    | {"placed", "bids", "no_bids", "records", "labels", "terms", "estimates", "notes", "misfits", "outcome", "ranked"}
 )

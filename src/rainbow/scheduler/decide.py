@@ -69,14 +69,16 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
 def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
     if ranking.ranked:
         return Chosen(ranking.ranked[0].name)
-    reasons = [f"{name}: {why}" for name, why in {**field.dropped, **ranking.dropped}.items()]
+    said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in question.misfits.items() if why}}
+    reasons = [f"{name}: {why}" for name, why in said.items()]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
-    never = sum(1 for fit, _ in question.misfits.values() if fit is Fit.NEVER)
+    never = sum(1 for fit, why in question.misfits.values() if fit is Fit.NEVER and not why)
     if never:
         reasons.append(f"{never} cluster{'s' if never > 1 else ''} could never run it")
-    if not reasons:
+    fits = [candidate.fit for candidate in question.candidates] + [fit for fit, _ in question.misfits.values()]
+    if not fits:
         reasons.append("no cluster is registered")
-    ever = any(candidate.fit is not Fit.NEVER for candidate in question.candidates)
+    ever = any(fit is not Fit.NEVER for fit in fits)
     kind = Wait if question.limits.otherwise == "wait" else Refuse
     return kind(tuple(reasons), ever)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from rainbow.model.bid import Bid
 from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits
@@ -34,8 +35,12 @@ def prepare(question: Question, *, bids: bool, limited: bool = True) -> Field:
     """
     limits, demand = question.limits, question.demand
     limited = limited and (limits.deadline is not None or limits.max_cost is not None)
-    field = Field([], {}, {}, {}, sorted(question.candidates, key=lambda c: c.name))
+    field = Field([], {}, {}, {}, sorted(question.candidates, key=attrgetter("name")))
+    plain = not (bids or limited or limits.only or limits.never)
     for raw in field.given:
+        if plain and _needs_nothing(raw, question.stale_after):
+            field.kept.append(raw)
+            continue
         notes: list[str] = []
         candidate = _up_to_date(raw, question, notes)
         if bids and candidate.bid is None:
@@ -52,6 +57,16 @@ def prepare(question: Question, *, bids: bool, limited: bool = True) -> Field:
         else:
             field.kept.append(candidate)
     return field
+
+
+def _needs_nothing(raw: Candidate, stale_after: float) -> bool:
+    """True for the common case, which is to cost nothing: fits now, fresh, nothing placed since, no bid."""
+    return (
+        raw.fit is Fit.NOW
+        and raw.bid is None
+        and raw.placed is NOTHING_PLACED
+        and (raw.state_age is None or raw.state_age <= stale_after)
+    )
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:

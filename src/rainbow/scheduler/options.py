@@ -38,8 +38,8 @@ def take(policy: str, options: Mapping[str, str], defaults: Mapping[str, str]) -
 def read_yaml(text: str, where: str) -> Any:
     """Lists, maps and texts from YAML; every scalar stays text, so that nothing changes its meaning.
 
-    Anchors, aliases, tags and deep nesting are refused before anything is built: a few
-    hundred bytes of aliases can stand for gigabytes.
+    Anchors, aliases, tags, keys that come twice and deep nesting are refused before anything
+    is built: a few hundred bytes of aliases can stand for gigabytes.
     """
     if len(text) > MAX_YAML:
         raise TooLarge(f"at most {MAX_YAML} characters, not {len(text)}", where=where)
@@ -54,16 +54,33 @@ def read_yaml(text: str, where: str) -> Any:
 
 
 def _refuse_traps(text: str, where: str) -> None:
-    depth = 0
+    maps: list[set[str] | None] = []  # the keys seen in each open map; None for a list
+    at_key: list[bool] = []  # whether the next node of each open collection is a key
     for event in yaml.parse(text, Loader=_Loader):
         at = f"{where} line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise Invalid("anchors and aliases are not taken; write the text out", where=at)
         if getattr(event, "tag", None):
             raise Invalid(f"tags such as {event.tag} are not taken", where=at)
+        if isinstance(event, yaml.CollectionEndEvent):
+            maps.pop()
+            at_key.pop()
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        if maps and maps[-1] is not None:
+            if at_key[-1]:
+                _take_key(event, maps[-1], at)
+            at_key[-1] = not at_key[-1]
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_YAML_DEPTH:
+            maps.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+            at_key.append(True)
+            if len(maps) > MAX_YAML_DEPTH:
                 raise Invalid(f"nested more than {MAX_YAML_DEPTH} deep", where=at)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+
+
+def _take_key(event: yaml.NodeEvent, seen: set[str], at: str) -> None:
+    if not isinstance(event, yaml.ScalarEvent):
+        raise Invalid("a key is a plain text", where=at)
+    if event.value in seen:
+        raise Invalid(f"{event.value!r} is there twice", where=at)
+    seen.add(event.value)

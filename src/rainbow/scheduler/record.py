@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from rainbow.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
 from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed
-from rainbow.model.decision import SCHEMA, Chosen, Outcome, Wait
+from rainbow.model.decision import SCHEMA, Chosen, Outcome, Wait, states_of
 from rainbow.model.match import Fit
 from rainbow.model.request import Request
 from rainbow.scheduler.eligible import Field
@@ -54,6 +56,7 @@ def write_record(
         "outcome": _outcome(outcome),
         "ranked": [entry.name for entry in ranking.ranked],
         "clusters": _columns(field, ranking),
+        "state": _state_columns([c.state for c in given]),
         "terms": {entry.name: entry.terms for entry in ranking.ranked if entry.terms},
         "placed": {c.name: list(c.placed) for c in given if any(c.placed)},
         "bids": {c.name: _bid(c.bid) for c in given if c.bid is not None},
@@ -76,11 +79,22 @@ def _columns(field: Field, ranking: Ranking) -> dict[str, list[Any]]:
         "fit": [c.fit for c in given],
         "slots_now": [c.slots_now for c in given],
         "slots_ever": [c.slots_ever for c in given],
-        "state": [c.state for c in given],
         "state_age": [c.state_age for c in given],
         "score": [scores.get(name) for name in names],
         "reason": [reasons[name] for name in names],
     }
+
+
+def _state_columns(states: list[Mapping[str, object]]) -> dict[str, Any]:
+    """A column for each key; keys that few clusters report go by cluster number, so that no column is mostly empty."""
+    counts = Counter(chain.from_iterable(states))
+    enough = len(states) // 2
+    columns = {key: [state.get(key) for state in states] for key, count in counts.items() if count > enough}
+    rare = counts.keys() - columns.keys()
+    if not rare:
+        return {"columns": columns, "rare": {}}
+    found = {str(i): {k: v for k, v in state.items() if k in rare} for i, state in enumerate(states)}
+    return {"columns": columns, "rare": {i: some for i, some in found.items() if some}}
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
@@ -117,23 +131,23 @@ def _bid(bid: Bid) -> dict[str, Any]:
     }
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {**estimate._asdict(), "source": estimate.source.value}
+def _estimate(estimate: Estimate) -> list[Any]:
+    return [estimate.start, estimate.start_p90, estimate.runtime_factor, estimate.cost, estimate.source.value]
 
 
 def read_candidates(record: Mapping[str, Any]) -> list[Candidate]:
     """The candidates as they were given."""
-    columns = record["clusters"]
+    columns, states = record["clusters"], states_of(record)
     return [
         Candidate(
             name=name,
             fit=Fit(columns["fit"][i]),
             slots_now=columns["slots_now"][i],
             slots_ever=columns["slots_ever"][i],
-            state=columns["state"][i],
+            state=states[i],
             state_age=columns["state_age"][i],
             placed=Placed(*record["placed"].get(name, NOTHING_PLACED)),
-            bid=_read_bid(name, record["bids"].get(name)),
+            bid=bid_from_json(name, record["bids"][name]) if name in record["bids"] else None,
             no_bid=record["no_bids"].get(name, ""),
             record=TrackRecord.from_mapping(record["records"].get(name, {})),
             labels=record["labels"].get(name, {}),
@@ -142,8 +156,9 @@ def read_candidates(record: Mapping[str, Any]) -> list[Candidate]:
     ]
 
 
-def _read_bid(cluster: str, raw: Mapping[str, Any] | None) -> Bid | None:
-    return None if raw is None else Bid(**{**raw, "cluster": cluster, "source": BidSource(raw["source"])})
+def bid_from_json(cluster: str, raw: Mapping[str, Any]) -> Bid:
+    """One entry of the record's `bids`, as it was given: not corrected by the cluster's track record."""
+    return Bid(**{**raw, "cluster": cluster, "source": BidSource(raw["source"])})
 
 
 def read_demand(record: Mapping[str, Any]) -> Demand:

@@ -40,7 +40,7 @@ _TOKEN = re.compile(
       | (?P<operator>\*\*|&&|\|\||\?\?|==|!=|>=|<=|=~|!~|<<|>>|[-+*/%<>!?:(),&|^~])
       | (?P<end>$)
     )""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t"}

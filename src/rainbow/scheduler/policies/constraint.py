@@ -68,9 +68,9 @@ class Constraint:
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Go through the priorities; the first one that leaves clusters ranks them."""
         reasons: dict[str, list[str]] = {candidate.name: [] for candidate in candidates}
-        base = [(c.name, self._variables(c, demand)) for c in candidates]
+        own = [name for name in self.program.names if name in OWN or name.startswith("labels.")]
         for priority in self.program.priorities:
-            rows = [_Row(name, env.copy()) for name, env in base]
+            rows = [_Row(c.name, {**_own(own, c, demand), **demand.parameters, **c.state}) for c in candidates]
             left = _run(priority, rows, reasons, rng)
             if left:
                 kept = {row.name for row in left}
@@ -78,14 +78,12 @@ class Constraint:
                 return Ranking([_ranked(row, place, priority) for place, row in enumerate(left)], dropped)
         return Ranking([], {name: "; ".join(why) for name, why in reasons.items()})
 
-    def _variables(self, candidate: Candidate, demand: Demand) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        for name in self.program.names:
-            if name in OWN:
-                own[name] = OWN[name](candidate, demand)
-            elif name.startswith("labels."):
-                own[name] = candidate.labels.get(name[7:])
-        return {**own, **demand.parameters, **candidate.state}
+
+def _own(names: Sequence[str], candidate: Candidate, demand: Demand) -> dict[str, Any]:
+    return {
+        name: OWN[name](candidate, demand) if name in OWN else candidate.labels.get(name.removeprefix("labels."))
+        for name in names
+    }
 
 
 def _run(priority: Priority, rows: list[_Row], reasons: dict[str, list[str]], rng: Random) -> list[_Row]:

@@ -97,12 +97,12 @@ class Weighted:
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """The highest score first, ties by name; a value that is not known counts as the worst."""
-        values = {name: [_value(name, c, demand) for c in candidates] for name, _ in self.terms}
+        values = _values([name for name, _ in self.terms], candidates, demand)
         shares = {name: _normalised(values[name], weight < 0) for name, weight in self.terms}
         total = sum(abs(weight) for _, weight in self.terms)
         rows = []
         for i, c in enumerate(candidates):
-            terms = {name: round(abs(weight) * shares[name][i] / total, 9) for name, weight in self.terms}
+            terms = {name: abs(weight) / total * shares[name][i] for name, weight in self.terms}
             rows.append((1.0 - sum(terms.values()), c.name, terms, i))
         rows.sort(key=lambda row: (-row[0], row[1]))
         return Ranking(
@@ -117,12 +117,17 @@ class Weighted:
         return f"score {score:.3f}: {', '.join(parts)}"
 
 
-def _value(name: str, candidate: Candidate, demand: Demand) -> float | None:
-    if name == "start":
-        return estimate(candidate, demand).start
-    if name == "cost":
-        return estimate(candidate, demand).cost
-    return number(candidate.state, "queue_depth" if name == "queue" else name)
+def _values(names: Sequence[str], candidates: Sequence[Candidate], demand: Demand) -> dict[str, list[float | None]]:
+    """For each term its value for every candidate."""
+    predicted = [estimate(c, demand) for c in candidates] if "start" in names or "cost" in names else []
+    values: dict[str, list[float | None]] = {}
+    for name in names:
+        if name in ("start", "cost"):
+            values[name] = [e.start if name == "start" else e.cost for e in predicted]
+        else:
+            key = "queue_depth" if name == "queue" else name
+            values[name] = [number(c.state, key) for c in candidates]
+    return values
 
 
 def _normalised(values: Sequence[float | None], more_is_better: bool) -> list[float]:

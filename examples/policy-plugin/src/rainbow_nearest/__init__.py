@@ -1,0 +1,44 @@
+"""An example policy: the clusters of the job's own region first, then the one with the most room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from rainbow.model.candidate import Candidate, Demand
+from rainbow.scheduler.options import take
+from rainbow.scheduler.policies import Ranked, Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Ranks by the label `region`; the job says its own by the option or the parameter of that name."""
+
+    region: str = ""
+    wants_bids: bool = False
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Nearest:
+        """`region`: where the job's data lies."""
+        return cls(take("nearest", options, {"region": ""})["region"])
+
+    def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
+        """Same region first, then by free slots, then by name."""
+        here = self.region or str(demand.parameters.get("region", ""))
+
+        def far(candidate: Candidate) -> bool:
+            return not here or candidate.labels.get("region") != here
+
+        order = sorted(candidates, key=lambda c: (far(c), -c.slots_now, c.name))
+        return Ranking(
+            [
+                Ranked(
+                    c.name,
+                    float(c.slots_now),
+                    f"{'another region' if far(c) else f'in {here}'}, {c.slots_now} slots free",
+                )
+                for c in order
+            ],
+            {},
+        )

@@ -1,0 +1,128 @@
+"""Builders for choosing: a cluster that fits, a bid, a question; tests name only what matters to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from rainbow.model.bid import Bid, TrackRecord
+from rainbow.model.candidate import Candidate, Demand, Limits, Placed
+from rainbow.model.match import Fit
+from rainbow.scheduler.decide import Question
+
+NOW = 1_000_000.0
+PRIORITIES = """
+- priority: 1
+  steps:
+  - filter: nodes_free > 2
+  - calc: price=cost_per_node_hour * nodes
+  - sort_ascending: price
+- priority: 2
+  steps:
+  - sort_descending: slots_ever
+  - select: random
+"""
+# every built-in policy with options under which it does something
+BUILT_INS: dict[str, dict[str, str]] = {
+    "random": {},
+    "first": {"order": "c2,c1"},
+    "least": {"key": "queue_depth"},
+    "spread": {},
+    "pack": {},
+    "constraint": {"priorities": PRIORITIES},
+    "start": {},
+    "cost": {},
+    "weighted": {"weights": "0.6*start + 0.3*cost - 0.1*nodes_free"},
+}
+
+
+def a_cluster(name: str, fit: Fit = Fit.NOW, **values: Any) -> Candidate:
+    """A cluster that fits; what is not a field of Candidate is a key of its state."""
+    own = {key: values.pop(key) for key in list(values) if key in Candidate.__dataclass_fields__}
+    own.setdefault("slots_now", 4 if fit is Fit.NOW else 0)
+    own.setdefault("slots_ever", 8)
+    own.setdefault("state_age", 5.0)
+    return Candidate(name=name, fit=fit, state=values, **own)
+
+
+def a_bid(cluster: str, start: float | None = 0.0, **values: Any) -> Bid:
+    """A bid asked just now and good for a minute."""
+    given = {"yes": True, "asked_at": NOW, "valid_until": NOW + 60.0, "start_p50": start, "start_p90": start}
+    return Bid(cluster=cluster, **{**given, **values})
+
+
+def a_question(*candidates: Candidate, policy: str = "first", **values: Any) -> Question:
+    """A question about these candidates."""
+    return Question(candidates=candidates, **{"demand": Demand(), "now": NOW, "policy": policy, **values})
+
+
+numbers = st.one_of(st.integers(0, 50), st.floats(0, 50, allow_nan=False).map(lambda x: round(x, 2)))
+names = st.sampled_from([f"c{i}" for i in range(12)])
+
+
+@st.composite
+def bids(draw: st.DrawFn, cluster: str) -> Bid:
+    """Live and expired, yes and no, with and without each number."""
+    start = draw(st.one_of(st.none(), st.floats(0, 5_000).map(round)))
+    return a_bid(
+        cluster,
+        start,
+        yes=draw(st.booleans()),
+        cost=draw(st.one_of(st.none(), st.floats(0, 100).map(lambda x: round(x, 2)))),
+        valid_until=NOW + draw(st.sampled_from([-5.0, 30.0])),
+        asked_at=NOW - draw(st.sampled_from([0.0, 20.0])),
+        reason=draw(st.sampled_from(["", "maintenance"])),
+        late=draw(st.booleans()),
+    )
+
+
+@st.composite
+def candidates(draw: st.DrawFn, name: str) -> Candidate:
+    """A cluster with any mixture of fresh and stale, known and unknown."""
+    ever = draw(st.integers(1, 20))
+    fit = draw(st.sampled_from([Fit.NOW, Fit.NOW, Fit.LATER, Fit.UNKNOWN]))
+    keys = st.sampled_from(["nodes_free", "queue_depth", "cost_per_node_hour", "rare"])
+    wait = draw(st.one_of(st.none(), st.floats(0, 500).map(round)))
+    return Candidate(
+        name=name,
+        fit=fit,
+        slots_now=draw(st.integers(1, ever)) if fit is Fit.NOW else 0,
+        slots_ever=ever,
+        state=draw(st.dictionaries(keys, st.one_of(numbers, st.just("text"), st.booleans()), max_size=4)),
+        state_age=draw(st.sampled_from([None, 0.0, 12.5, 4_000.0])),
+        placed=draw(st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)])),
+        bid=draw(st.one_of(st.none(), bids(name))),
+        no_bid=draw(st.sampled_from(["", "no agent"])),
+        record=draw(
+            st.sampled_from([TrackRecord(), TrackRecord(jobs=9, weight=8.0, held=2.0, log_bias=8.0, wait=wait)])
+        ),
+        labels=draw(st.sampled_from([{}, {"team": "red"}])),
+    )
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    """Any policy over any small fleet, with any limits."""
+    policy = draw(st.sampled_from(sorted(BUILT_INS)))
+    fleet = [draw(candidates(name)) for name in draw(st.lists(names, unique=True, max_size=8))]
+    limits = Limits(
+        deadline=draw(st.one_of(st.none(), st.floats(NOW, NOW + 5_000))),
+        max_cost=draw(st.one_of(st.none(), st.floats(0, 100))),
+        only=frozenset(draw(st.sampled_from([(), (), ("c1", "c2", "c3", "c4")]))),
+        never=frozenset(draw(st.sampled_from([(), ("c5",)]))),
+        prefer=draw(st.sampled_from(["", "", "start", "cost"])),
+        later=draw(st.booleans()),
+        otherwise=draw(st.sampled_from(["wait", "refuse"])),
+    )
+    return Question(
+        candidates=fleet,
+        demand=Demand(nodes=draw(st.integers(1, 9)), duration=draw(st.sampled_from([None, 600.0]))),
+        policy=policy,
+        options=BUILT_INS[policy],
+        limits=limits,
+        misfits=draw(st.sampled_from([{}, {"tiny": (Fit.NEVER, "1 node, 2 needed")}])),
+        seed=draw(st.integers(0, 2**32)),
+        snapshot=draw(st.integers(0, 9)),
+        now=NOW,
+    )
