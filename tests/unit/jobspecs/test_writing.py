@@ -1,0 +1,121 @@
+"""Requests written back as nextgen and as Flux V1."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.jobspecs import parse
+from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.jobspecs.writing import as_flux, to_flux, to_nextgen
+from rainbow.model.errors import Unsupported
+from rainbow.model.request import Count, Group, Level, Request, Task
+from tests.unit.jobspecs.shapes import flux_documents, nextgen_documents
+
+
+@settings(max_examples=120, deadline=None)
+@given(nextgen_documents())
+def test_what_nextgen_said_is_written_as_nextgen_and_means_the_same(document):
+    request = parse(json.dumps(document))
+    assert parse(to_nextgen(request)) == request
+
+
+@settings(max_examples=120, deadline=None)
+@given(flux_documents())
+def test_what_flux_said_is_written_as_flux_and_means_the_same(document):
+    request = parse(json.dumps(document))
+    assert parse(to_flux(request)) == request
+
+
+def concrete(level):
+    """The level without what only tells one dialect from another."""
+    return replace(level, abstract=False, label="", inside=tuple(concrete(inner) for inner in level.inside))
+
+
+@settings(max_examples=100, deadline=None)
+@given(flux_documents())
+def test_what_flux_said_is_written_as_nextgen_and_asks_for_the_same_resources(document):
+    del document["attributes"]["system"]["duration"]
+    document["attributes"]["system"].pop("constraints", None)
+    request = parse(json.dumps(document))
+    again = parse(to_nextgen(request))
+    assert [concrete(group.levels[0]) for group in again.groups] == [
+        concrete(group.levels[0]) for group in request.groups
+    ]
+    assert again.tasks == request.tasks
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 9), st.integers(0, 20), st.integers(1, 4), st.integers(0, 3), st.booleans())
+def test_flags_mean_what_the_same_flux_jobspec_means(nodes, more, cores, gpus, exclusive):
+    tasks = nodes + more
+    flags = Flags(
+        nodes=nodes, tasks=tasks, cores_per_task=cores, gpus_per_task=gpus, exclusive=exclusive, command=("app",)
+    )
+    inside = [{"type": "core", "count": cores}] + ([{"type": "gpu", "count": gpus}] if gpus else [])
+    slot = {"type": "slot", "count": -(-tasks // nodes), "label": "task", "with": inside}
+    document = {
+        "version": 1,
+        "resources": [{"type": "node", "count": nodes, "exclusive": exclusive, "with": [slot]}],
+        "tasks": [
+            {"command": ["app"], "slot": "task", "count": {"total": tasks} if tasks % nodes else {"per_slot": 1}},
+        ],
+        "attributes": {"system": {"duration": 0}},
+    }
+    assert request_from_flags(flags) == parse(json.dumps(document))
+
+
+def test_plain_flags_without_nodes_are_slots_like_nextgens_replicas():
+    flags = request_from_flags(Flags(tasks=4, cores_per_task=2, command=("app",)))
+    text = "resources: {task: {type: node, replicas: 4, with: [{type: core, count: 2}]}}\ntasks: [{command: [app], resources: task}]"
+    nextgen = parse(text)
+    assert concrete(flags.groups[0].levels[0]) == concrete(nextgen.groups[0].levels[0])
+    assert flags.tasks == nextgen.tasks
+
+
+def a_request(*levels, **more):
+    return Request(groups=(Group(levels=levels),), tasks=(Task(command=("app",)),), **more)
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (
+            parse(
+                "resources: {a: {type: node, replicas: 1, requires: [{name: io, field: t, match: x}], with: [{type: core}]}}"
+            ),
+            "io",
+        ),
+        (request_from_flags(Flags(nodes=1, tasks=1, memory="4G", command=("a",))), "4 GiB memory"),
+        (a_request(Level(type="core", count=Count(2, 5))), "more than 2 core"),
+        (a_request(Level(type="core"), options={"partition": "gpu"}), "partition=gpu"),
+        (a_request(Level(type="core"), image="alpine"), "alpine"),
+        (a_request(Level(type="core"), parameters={"p": 1}), "parameter p"),
+        (a_request(Level(type="core"), Level(type="gpu")), "several groups"),
+        (a_request(Level(type="ssd")), "ssd"),
+        (request_from_flags(Flags(script="#!/bin/sh\n")), "flux batch"),
+        (
+            parse("resources: {a: {type: rack, replicas: 1, with: [{type: node, count: 2}]}}\ntasks: [{command: [a]}]"),
+            "one rack",
+        ),
+    ],
+)
+def test_flux_v1_names_what_it_cannot_say(request_, named):
+    with pytest.raises(Unsupported, match=named):
+        to_flux(request_)
+
+
+def test_the_nearest_flux_document_comes_with_what_it_leaves_out():
+    asked = "resources: {a: {type: rack, replicas: 1, with: [{type: node, count: 2, with: [{type: core, count: 8}]}]}}\ntasks: [{command: [a]}]"
+    written = as_flux(parse(asked))
+    assert written.left_out == ("that all lies in one rack",)
+    slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 4}]}
+    assert written.document["resources"] == [{"type": "node", "count": 2, "with": [slot]}]
+
+
+def test_nextgen_names_what_it_cannot_say():
+    for more in ({"hosts": ("n1",)}, {"properties": ("ssd",)}, {"options": {"qos": "x"}}):
+        with pytest.raises(Unsupported):
+            to_nextgen(a_request(Level(type="core"), **more))
