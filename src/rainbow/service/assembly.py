@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 
 from rainbow.graphs.packed import unpack, unpack_subsystem
 from rainbow.graphs.registry import open_backend
@@ -87,7 +88,7 @@ async def _load_fleet(core: Core) -> None:
     """Every stored cluster; one whose graph is damaged is listed as such and does not stop the others."""
     for cluster in await core.store.read(lambda tx: tx.clusters()):
         try:
-            graphs = await core.store.read(lambda tx, id=cluster.id: tx.graphs(id))
+            graphs = await core.store.read(partial(_graphs, cluster.id))
             graph = unpack(graphs[DOMINANT])
             subsystems = [unpack_subsystem(data) for name, data in graphs.items() if name != DOMINANT]
             core.fleet.add(cluster, graph, subsystems)
@@ -116,15 +117,27 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
 async def _load_jobs(core: Core) -> None:
     """Jobs that wait for a decision."""
     after = 0
-    while page := await core.store.read(lambda tx, after=after: tx.queued_jobs(PAGE, after)):
+    while page := await core.store.read(partial(_queued, after)):
         core.shelf.add_queued(job.id for job in page)
         after = page[-1].id
     after = 0
-    while page := await core.store.read(lambda tx, after=after: tx.waiting_jobs(Hold.NOTHING_FITS, PAGE, after)):
+    while page := await core.store.read(partial(_waiting, after)):
         for job in page:
             core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms))
         after = page[-1].id
     core.shelf.changed()
+
+
+def _graphs(cluster_id: int, tx: Tx) -> dict[str, bytes]:
+    return tx.graphs(cluster_id)
+
+
+def _queued(after: int, tx: Tx) -> list[Job]:
+    return tx.queued_jobs(PAGE, after)
+
+
+def _waiting(after: int, tx: Tx) -> list[Job]:
+    return tx.waiting_jobs(Hold.NOTHING_FITS, PAGE, after)
 
 
 async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:

@@ -148,4 +148,4 @@ async def tree(core: Core, name: str) -> list[str]:
     """The containment tree in lines, equal siblings folded into one."""
     if core.fleet.member(name).broken:
         raise Corrupt(f"the stored graph of {name!r} is damaged; register it again")
-    return draw(await dominant(core, name))
+    return draw(await dominant(core, name)).splitlines()

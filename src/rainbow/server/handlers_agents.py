@@ -1,0 +1,162 @@
+"""rainbow.v2.Agents: Sync, and taking jobs by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
+from rainbow.model.errors import Invalid
+from rainbow.model.job import Job
+from rainbow.pb.v2 import agents_pb2 as pb
+from rainbow.pb.v2 import agents_pb2_grpc
+from rainbow.server.wire import ARRAY_LABEL
+from rainbow.service import receiving
+from rainbow.service.assembly import Service
+from rainbow.service.clusters import parse_state
+from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut
+
+MOST_ENTRIES = 20_000
+_REPORTED = frozenset(
+    {*LIVE[3:], AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.PREEMPTED}
+)
+
+
+class AgentsHandler(agents_pb2_grpc.AgentsServicer):
+    """What agents and receivers call."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def Sync(self, request: pb.SyncRequest, context: Any) -> pb.SyncResponse:
+        reply = await self._service.agents.sync(
+            sync_in(request), lambda out: sync_out(request, out).SerializeToString()
+        )
+        answer = pb.SyncResponse.FromString(reply.answer)
+        answer.heartbeat = reply.heartbeat
+        now = self._service.core.clock.now()
+        for question in reply.questions:
+            answer.bid_requests.add(id=question.id, spec=question.spec, deadline=max(0.0, question.until - now))
+        return answer
+
+    async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
+        core = self._service.core
+        taken = await receiving.receive(
+            core, request.cluster, request.limit, lease=request.lease, accept_only=request.accept_only
+        )
+        return pb.ReceiveResponse(offers=[offer_out(attempt, job, core.clock.now()) for attempt, job in taken])
+
+    async def Accept(self, request: pb.AcceptRequest, context: Any) -> pb.AcceptResponse:
+        asked = [(ref.job, ref.n, ref.token) for ref in request.attempts]
+        done = await receiving.accept(self._service.core, request.cluster, asked)
+        return pb.AcceptResponse(accepted=[pb.AttemptRef(job=a.job, n=a.n, token=a.token) for a in done])
+
+
+def ref_in(message: pb.AttemptRef) -> Ref:
+    """An attempt's name."""
+    return Ref(message.job, message.n, message.token)
+
+
+def ref_out(ref: Ref) -> pb.AttemptRef:
+    """An attempt's name as a message."""
+    return pb.AttemptRef(job=ref.job, n=ref.n, token=ref.token)
+
+
+def sync_in(message: pb.SyncRequest) -> SyncIn:
+    """What an agent says."""
+    entries = len(message.held) + len(message.reports) + len(message.accepts) + len(message.rejects)
+    if entries > MOST_ENTRIES:
+        raise Invalid(f"a Sync has at most {MOST_ENTRIES} entries; send them in several")
+    return SyncIn(
+        cluster=message.cluster,
+        epoch=message.epoch,
+        seq=message.seq,
+        held=tuple((ref_in(held.attempt), held.state) for held in message.held),
+        reports=tuple(_report(report) for report in message.reports),
+        accepts=tuple(ref_in(ref) for ref in message.accepts),
+        rejects=tuple((ref_in(reject.attempt), reject.reason) for reject in message.rejects),
+        command_acks=tuple(message.command_acks),
+        bids=tuple(_bid(bid) for bid in message.bids),
+        want=message.want,
+        accept_only=message.accept_only,
+        output=tuple(
+            OutputPiece(ref=ref_in(piece.attempt), stream=piece.stream, offset=piece.offset, data=piece.data)
+            for piece in message.output
+        ),
+        manager=message.manager,
+        wait=message.wait,
+        state=parse_state(message.state) if message.HasField("state") else None,
+        marks=dict(message.marks),
+        used=dict(message.used) if message.has_used else None,
+    )
+
+
+def _report(message: pb.Report) -> Report:
+    try:
+        state = AttemptState(message.state)
+        failure = Failure(message.failure) if message.failure else None
+    except ValueError as error:
+        raise Invalid(f"a report says: {error}") from None
+    if state not in _REPORTED:
+        raise Invalid(f"an agent does not report {state.value}")
+    return Report(
+        ref=ref_in(message.attempt),
+        state=state,
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
+        failure=failure,
+        reason=message.reason,
+        native_id=message.native_id,
+        started_at=message.started_at if message.HasField("started_at") else None,
+        ended_at=message.ended_at if message.HasField("ended_at") else None,
+    )
+
+
+def _bid(message: pb.Bid) -> BidAnswer:
+    values = {
+        "start_p50": message.start_p50 if message.HasField("start_p50") else None,
+        "start_p90": message.start_p90 if message.HasField("start_p90") else None,
+        "cost": message.cost if message.HasField("cost") else None,
+        "runtime_factor": message.runtime_factor,
+        "valid_for": message.valid_for,
+    }
+    return BidAnswer(id=message.id, yes=message.yes, reason=message.reason, values=values)
+
+
+def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
+    """What an agent is told; bid requests and the heartbeat are added when it is sent."""
+    answer = pb.SyncResponse(
+        ack=request.seq,
+        confirms=[ref_out(ref) for ref in out.confirms],
+        resync=out.resync,
+        expected=[ref_out(ref) for ref in out.expected],
+        acked_reports=[ref_out(ref) for ref in out.acked],
+        output_acks=[
+            pb.OutputAck(attempt=ref_out(ref), stream=stream, next_offset=offset)
+            for ref, stream, offset in out.output_acks
+        ],
+    )
+    for attempt, job in out.offers:
+        answer.offers.append(offer_out(attempt, job, attempt.created_at))
+    for command in out.commands:
+        ref = pb.AttemptRef(job=command.job, n=command.n, token=command.token)
+        answer.commands.add(id=command.id, kind=command.kind, attempt=ref)
+    for kill in out.kills:
+        answer.commands.add(id=0, kind="kill", attempt=ref_out(kill), reason="the server does not know it as live")
+    return answer
+
+
+def offer_out(attempt: Attempt, job: Job, now: float) -> pb.Offer:
+    """A job as it is offered to an agent."""
+    index = job.terms.labels.get(ARRAY_LABEL, "")
+    return pb.Offer(
+        attempt=pb.AttemptRef(job=attempt.job, n=attempt.n, token=attempt.token),
+        name=job.name,
+        owner=job.owner,
+        spec=job.spec,
+        terms=json.dumps(asdict(job.terms)),
+        lease=max(0.0, (attempt.lease_until or now) - now),
+        priority=job.terms.priority,
+        array_index=int(index) if index.isdigit() else 0,
+        is_array=index.isdigit(),
+    )

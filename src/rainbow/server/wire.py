@@ -1,0 +1,229 @@
+"""Between messages and values: nothing of protobuf goes further in than this file and its siblings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import OrderedDict
+
+from rainbow.jobspecs import parse
+from rainbow.jobspecs.canonical import from_json, to_json
+from rainbow.model.credential import Principal
+from rainbow.model.errors import Invalid
+from rainbow.model.job import Delivery, Event, JobState, Terms
+from rainbow.model.request import Request
+from rainbow.pb.v2 import jobs_pb2 as pb
+from rainbow.service.explaining import Story
+from rainbow.service.jobs import JobView
+from rainbow.service.submitting import Receipt, Submission
+from rainbow.store.base import Dependency, JobFilter
+
+SPECS_KEPT = 2_048
+MAX_SPEC = 64 * 1024
+MAX_ARRAY = 10_000
+_DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
+_ARRAY_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+ARRAY_LABEL = "array_index"
+
+
+class Specs:
+    """Reads specs; one that came before, byte for byte, is not read again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[bytes, tuple[Request, str, str]] = OrderedDict()
+
+    def read(self, spec: pb.Spec) -> tuple[Request, str, str]:
+        """The request, its canonical JSON, and the text as it was submitted (empty if it was canonical)."""
+        text = spec.canonical or spec.text
+        if not text:
+            raise Invalid("there is nothing to run: give a command, a jobspec or a script")
+        if len(text) > MAX_SPEC:
+            raise Invalid(f"a jobspec has at most {MAX_SPEC} bytes; this one has {len(text)}")
+        key = hashlib.sha256(f"{bool(spec.canonical)}{spec.dialect}\0{text}".encode()).digest()
+        found = self._kept.get(key)
+        if found is None:
+            if spec.canonical:
+                request, source = from_json(text), ""
+            else:
+                request, source = parse(text, dialect=spec.dialect or None), text
+            found = self._kept[key] = (request, to_json(request), source)
+            if len(self._kept) > SPECS_KEPT:
+                self._kept.popitem(last=False)
+        return found
+
+
+def submissions(specs: Specs, message: pb.SubmitRequest, by: Principal) -> list[Submission]:
+    """The jobs that a message asks for: one, or one per index of an array."""
+    request, spec, source = specs.read(message.spec)
+    terms = terms_in(message.terms, by)
+    common = {
+        "owner": by.name,
+        "request": request,
+        "spec": spec,
+        "source": source,
+        "name": message.name or request.name,
+        "waits_for": _dependencies(message.terms),
+    }
+    if not message.terms.array:
+        return [Submission(**common, terms=terms, client_token=message.client_token)]
+    made = []
+    for index in array_indices(message.terms.array):
+        token = f"{message.client_token}#{index}" if message.client_token else ""
+        labelled = terms_in(message.terms, by, {ARRAY_LABEL: str(index)})
+        made.append(Submission(**common, terms=labelled, client_token=token))
+    return made
+
+
+def array_indices(text: str) -> list[int]:
+    """`1-9:2,20` as 1, 3, 5, 7, 9, 20."""
+    indices: dict[int, None] = {}
+    for part in text.split(","):
+        found = _ARRAY_PART.fullmatch(part.strip())
+        if not found:
+            raise Invalid(f"{part!r} is not part of an array; write for example 1-100, 0-9:3 or 1,5,7-9")
+        first = int(found[1])
+        last, step = int(found[2] or first), int(found[3] or 1)
+        if last < first or step < 1 or (last - first) // step >= MAX_ARRAY:
+            raise Invalid(f"{part!r}: an array counts upwards and has at most {MAX_ARRAY} members")
+        indices.update(dict.fromkeys(range(first, last + 1, step)))
+    if len(indices) > MAX_ARRAY:
+        raise Invalid(f"an array has at most {MAX_ARRAY} members, not {len(indices)}")
+    return list(indices)
+
+
+def _dependencies(message: pb.Terms) -> tuple[Dependency, ...]:
+    found = []
+    for text in message.dependencies:
+        parts = _DEPENDENCY.fullmatch(text)
+        if not parts:
+            raise Invalid(f"{text!r} is not a dependency; write after:ID, afterok:ID, afternotok:ID or afterany:ID")
+        found.append(Dependency(parts[1], int(parts[2])))
+    return tuple(found)
+
+
+def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = None) -> Terms:
+    """The terms of a submission; what the caller's credential opens goes with the job."""
+    try:
+        delivery = Delivery(message.delivery or Delivery.AT_MOST_ONCE.value)
+    except ValueError:
+        raise Invalid(f"delivery is at-most-once or at-least-once, not {message.delivery!r}") from None
+    return Terms(
+        priority=message.priority,
+        delivery=delivery,
+        retries=message.retries,
+        hold=message.hold,
+        start_after=message.start_after if message.HasField("start_after") else None,
+        deadline=message.deadline if message.HasField("deadline") else None,
+        fail_fast=message.fail_fast,
+        policy=message.policy,
+        policy_options=dict(message.policy_options),
+        only_clusters=tuple(message.only_clusters),
+        not_clusters=tuple(message.not_clusters),
+        max_cost=message.max_cost if message.HasField("max_cost") else None,
+        prefer=message.prefer,
+        labels={**message.labels, **(extra or {})},
+        opened=opened(by),
+    )
+
+
+def opened(by: Principal) -> tuple[str, ...]:
+    """The patterns of clusters that a caller may submit to; empty: all."""
+    patterns = sorted(scope.partition(":")[2] for scope in by.scopes if scope.startswith("submit:"))
+    return () if by.admin or "*" in patterns else tuple(patterns)
+
+
+def terms_out(terms: Terms) -> pb.Terms:
+    """Terms as a message."""
+    return pb.Terms(
+        priority=terms.priority,
+        delivery=terms.delivery.value,
+        retries=terms.retries,
+        hold=terms.hold,
+        start_after=terms.start_after,
+        deadline=terms.deadline,
+        fail_fast=terms.fail_fast,
+        policy=terms.policy,
+        policy_options=terms.policy_options,
+        only_clusters=terms.only_clusters,
+        not_clusters=terms.not_clusters,
+        max_cost=terms.max_cost,
+        prefer=terms.prefer,
+        labels=terms.labels,
+    )
+
+
+def receipt_out(receipt: Receipt) -> pb.SubmitResponse:
+    """The answer to a submission."""
+    return pb.SubmitResponse(id=receipt.id, state=receipt.state.value, cluster=receipt.cluster, reason=receipt.reason)
+
+
+def job_out(view: JobView, *, spec: bool = False, nodes: int = 0) -> pb.Job:
+    """A job as a message."""
+    job, attempt = view.job, view.attempt
+    return pb.Job(
+        id=job.id,
+        owner=job.owner,
+        name=job.name,
+        state=job.state.value,
+        cluster=job.cluster,
+        attempt=job.attempt,
+        attempt_state=attempt.state.value if attempt else "",
+        native_id=attempt.native_id if attempt else "",
+        exit_code=job.exit_code,
+        reason=job.reason,
+        hold=job.hold.value if job.hold else "",
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        spec=job.spec if spec else "",
+        source=job.source if spec else "",
+        terms=terms_out(job.terms),
+        evaluations=job.evaluations,
+        evaluated_at=job.evaluated_at,
+        nodes=nodes,
+    )
+
+
+def filter_in(message: pb.JobFilter) -> JobFilter:
+    """Which jobs are meant."""
+    try:
+        states = frozenset(JobState(state) for state in message.states)
+    except ValueError as error:
+        raise Invalid(f"{error}; the states are {', '.join(JobState)}") from None
+    return JobFilter(
+        states=states,
+        owners=frozenset({message.owner} if message.owner else ()),
+        cluster=message.cluster,
+        name=message.name,
+        labels=dict(message.labels),
+        ids=frozenset(message.ids) if message.ids else None,
+        since=message.since if message.HasField("since") else None,
+    )
+
+
+def event_out(event: Event) -> pb.Event:
+    """An event as a message."""
+    return pb.Event(
+        seq=event.seq,
+        job=event.job,
+        at=event.at,
+        kind=event.kind.value,
+        state=event.state.value,
+        attempt=event.attempt,
+        detail=json.dumps(event.detail),
+    )
+
+
+def story_out(story: Story, nodes: int) -> pb.ExplainResponse:
+    """A job with everything that explains it."""
+    job = job_out(story.view, spec=True, nodes=nodes)
+    job.evaluations = story.evaluations
+    if story.evaluated_at is not None:
+        job.evaluated_at = story.evaluated_at
+    return pb.ExplainResponse(
+        job=job,
+        decision=story.decision,
+        explanations=story.explanations,
+        events=[event_out(event) for event in story.events],
+    )
