@@ -6,11 +6,10 @@ that nothing contains, whatever its id. Only `contains` edges count: `in` is the
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rainbow.graphs.jgf_edges import read_edges
-from rainbow.graphs.jgf_parts import DEFAULT, Limits, sections
+from rainbow.graphs.jgf_parts import sections
 from rainbow.graphs.jgf_tree import Tree
+from rainbow.graphs.jgf_values import DEFAULT, Limits, build_subsystem
 from rainbow.graphs.jgf_vertices import Columns, read_vertices
 from rainbow.model.errors import Invalid
 from rainbow.model.graph import NOTHING, Graph, Subsystem, Vertex
@@ -43,8 +42,7 @@ def read_subsystem(name: str, graph: Graph, text: bytes | str, limits: Limits = 
     if top is None or not any(parent in dominant for parent, _ in pairs):
         return Subsystem.build(name, dominant, vertices, pairs)
     _refuse_twice(top, vertices)
-    built = Subsystem.build(name, dominant | {top: -1}, [v for v in vertices if v.id != top], pairs)
-    return replace(built, hangs_on=tuple(tuple(id for id in ids if id != top) for ids in built.hangs_on))
+    return build_subsystem(name, dominant, [v for v in vertices if v.id != top], pairs, nowhere=top)
 
 
 def _vertex(columns: Columns, i: int) -> Vertex:

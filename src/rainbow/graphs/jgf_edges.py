@@ -8,7 +8,8 @@ from operator import attrgetter
 
 import msgspec
 
-from rainbow.graphs.jgf_parts import Limits, Section, pieces
+from rainbow.graphs.jgf_parts import Section, pieces
+from rainbow.graphs.jgf_values import Limits
 from rainbow.model.errors import Invalid, TooLarge
 
 

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from rainbow.graphs.jgf_values import NOT_A_NUMBER, Limits
 from rainbow.model.errors import Invalid, TooLarge
-from rainbow.model.graph import MAX_VERTICES
 
 PIECE = 1 << 17  # fits the cache: half the time of pieces of 4 MB
 _GUESSES = 4  # wrong cuts tried before the rest is read as one piece
@@ -27,26 +27,8 @@ _LIST_BORDER = re.compile(rb"\}\s*,(?=\s*\{)")
 _BLANK = re.compile(rb"\s*")
 _DICT_BORDER = re.compile(rb"\}\s*\}\s*,(?=\s*\")")
 
-NOT_A_NUMBER = "\0"  # marks a NaN or Infinity of the text; no other text may hold this character
-
 # Takes one piece, or raises and leaves no trace.
 Consumer: TypeAlias = Callable[[bytes], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a graph may be before it is refused unread."""
-
-    text: int = 1 << 30  # bytes, after decompression
-    vertices: int = MAX_VERTICES
-
-    @property
-    def edges(self) -> int:
-        """`contains` and `in` for each vertex, and room for subsystems that hang on many."""
-        return 8 * self.vertices + 64
-
-
-DEFAULT = Limits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from rainbow.graphs.jgf_values import refuse_duplicate
 from rainbow.graphs.jgf_vertices import Columns
 from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import MAX_GRAPH_DEPTH, Graph
@@ -27,7 +28,7 @@ class Tree:
         self._ids = ids
         self._positions = dict(zip(ids, range(len(ids)), strict=True))
         if len(self._positions) < len(ids):
-            _refuse_duplicate(ids)
+            refuse_duplicate(ids)
         self._parents: Numbers = np.full(len(ids), _NONE, dtype=np.int32)
 
     def add(self, sources: list[str], targets: list[str]) -> None:
@@ -42,7 +43,7 @@ class Tree:
             raise Invalid("contains itself", where=f"vertex {sources[inside[0]]!r}")
         before = self._parents[children]
         free = before == _NONE
-        self._parents[children[free]] = parents[free]
+        self._parents[children[free][::-1]] = parents[free][::-1]  # of equal places the last one stays: the first edge
         clash = np.flatnonzero(self._parents[children] != parents)
         if clash.size:
             child, other = children[clash[0]], parents[clash[0]]
@@ -114,11 +115,3 @@ class Tree:
             f"({self._ids[roots[0]]!r} was found first)",
             where=f"vertex {self._ids[roots[1]]!r}",
         )
-
-
-def _refuse_duplicate(ids: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for id in ids:
-        if id in seen:
-            raise Invalid("there are two vertices with this id", where=f"vertex {id!r}")
-        seen.add(id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +10,12 @@ from operator import attrgetter
 
 import msgspec
 
-from rainbow.graphs.jgf_parts import NOT_A_NUMBER, Limits, Section, pieces
+from rainbow.graphs.jgf_parts import Section, pieces
+from rainbow.graphs.jgf_values import STRUCTURAL, Limits, check_value, checked_size
 from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import MAX_SIZE
 
-# What the graph itself says by its columns and its tree. Everything else is the site's own and is kept.
-STRUCTURAL = frozenset(
-    ("type", "basename", "name", "id", "uniq_id", "rank", "exclusive", "unit", "size", "paths"),
-)
 DEFAULT_TYPE = "resource"
-_MAX_METADATA_DEPTH = 32
 _INTERNED = 1 << 16  # distinct names kept to share one string; beyond that names are unique anyway
 
 
@@ -190,41 +185,3 @@ def _text(metadata: Mapping[str, object], key: str, where: str) -> str:
     if not isinstance(value, str):
         raise Invalid(f"{key} is a text, not {value!r}", where=where)
     return value
-
-
-def checked_size(size: object, where: str) -> int:
-    """A size as a whole number from 1 on; what is left out counts as 1."""
-    if size is None:
-        return 1
-    if isinstance(size, float) and math.isfinite(size) and size == int(size):
-        size = int(size)
-    if isinstance(size, str) and size.startswith(NOT_A_NUMBER):
-        size = float(size[1:])
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_SIZE:
-        shown = repr(size)
-        raise Invalid(f"a size is a whole number from 1 to {MAX_SIZE}, not {shown[:60]}", where=where)
-    return size
-
-
-def check_value(value: object, where: str) -> None:
-    """Refuse what cannot be stored and sent on: infinite numbers, broken text, deep nesting."""
-    stack: list[tuple[object, int]] = [(value, 0)]
-    while stack:
-        item, depth = stack.pop()
-        if depth > _MAX_METADATA_DEPTH:
-            raise TooLarge(f"metadata is at most {_MAX_METADATA_DEPTH} levels deep", where=where)
-        if isinstance(item, dict):
-            stack += ((part, depth + 1) for pair in item.items() for part in pair)
-        elif isinstance(item, list):
-            stack += ((part, depth + 1) for part in item)
-        elif isinstance(item, float) and not math.isfinite(item):
-            raise Invalid("a number is too large or not a number", where=where)
-        elif isinstance(item, int) and item.bit_length() > 64:
-            raise Invalid("a number is too large", where=where)
-        elif isinstance(item, str) and not item.isascii():
-            try:
-                item.encode()
-            except UnicodeEncodeError:
-                raise Invalid("a text holds half a character (a lone surrogate)", where=where) from None
-        elif isinstance(item, str) and NOT_A_NUMBER in item:
-            raise Invalid(f"{item.strip(NOT_A_NUMBER)} is no number of JSON", where=where)

@@ -44,14 +44,12 @@ def _node(vertex: Vertex, path: str, number: int) -> tuple[str, dict[str, object
         "exclusive": False,
         "rank": -1,
     }
-    if path:
+    if path and vertex.name:  # a reader would take the path's end for the name of a vertex that has none
         metadata["paths"] = {"containment": path}
     return vertex.id, metadata
 
 
-def _document(
-    nodes: Iterator[tuple[str, dict[str, object]]], edges: Iterator[tuple[str, str]], shape: str
-) -> str:
+def _document(nodes: Iterator[tuple[str, dict[str, object]]], edges: Iterator[tuple[str, str]], shape: str) -> str:
     links = []
     for parent, child in edges:
         links.append({"source": parent, "target": child, "relation": "contains"})

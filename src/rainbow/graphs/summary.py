@@ -10,7 +10,7 @@ from rainbow.model.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class Sum:
     """All vertices of one type together."""
 
     vertices: int
@@ -20,7 +20,7 @@ class Total:
         return " + ".join(f"{amount} {unit}".rstrip() for unit, amount in self.amounts.items())
 
 
-def totals(graph: Graph) -> dict[str, Total]:
+def totals(graph: Graph) -> dict[str, Sum]:
     """Per type, from the top of the tree down: `{"node": 64, "core": 4096, "memory": 16384 GB}`."""
     vertices: Counter[str] = Counter(graph.types)
     amounts: Counter[tuple[str, str]] = Counter()
@@ -32,4 +32,4 @@ def totals(graph: Graph) -> dict[str, Total]:
     by_type: dict[str, dict[str, int]] = {type: {} for type in vertices}
     for (type, unit), amount in amounts.items():
         by_type[type][unit] = amount
-    return {type: Total(vertices[type], by_type[type]) for type in vertices}
+    return {type: Sum(vertices[type], by_type[type]) for type in vertices}

@@ -1,0 +1,85 @@
+"""Reads a graph in whatever form it arrives: JGF, compact or Flux R, plain or compressed."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+
+from rainbow.graphs import jgf
+from rainbow.graphs.compact import from_compact
+from rainbow.graphs.compact_subsystem import from_compact_subsystem
+from rainbow.graphs.flux_r import from_flux_r
+from rainbow.graphs.jgf_values import DEFAULT, Limits
+from rainbow.model.errors import Invalid, TooLarge
+from rainbow.model.graph import Graph, Subsystem
+
+_EITHER_WRAPPER = 32 + zlib.MAX_WBITS  # gzip or zlib, told by the first bytes
+_MAX_SMALL_TEXT = 64 << 20  # compact and R documents are small; a JGF of this size is read in pieces
+_STEP = 1 << 20
+_FIRST_KEY = re.compile(rb"\s*\{\s*\"(rainbow|version|execution)\"\s*:")
+
+
+def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
+    """The cluster's graph; raises `Invalid` or `TooLarge` saying what is wrong and where."""
+    text = inflate(data, limits)
+    document = _small_document(text)
+    if document is None:
+        return jgf.read_graph(text, limits)
+    if "rainbow" in document:
+        return from_compact(document, limits)
+    return from_flux_r(document, limits)
+
+
+def read_subsystem(name: str, graph: Graph, data: bytes, limits: Limits = DEFAULT) -> Subsystem:
+    """A subsystem of the cluster that has `graph`, as JGF or compact."""
+    text = inflate(data, limits)
+    document = _small_document(text)
+    if document is not None and "rainbow" in document:
+        return from_compact_subsystem(name, graph, document, limits)
+    return jgf.read_subsystem(name, graph, text, limits)
+
+
+def inflate(data: bytes, limits: Limits = DEFAULT) -> bytes:
+    """The text, decompressed if it is gzip or zlib; what would grow beyond the limit is refused on the way."""
+    if data[:2] != b"\x1f\x8b" and not _looks_like_zlib(data):
+        return data
+    machine = zlib.decompressobj(_EITHER_WRAPPER)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while data and not machine.eof:
+            parts.append(machine.decompress(data, _STEP))
+            data = machine.unconsumed_tail
+            size += len(parts[-1])
+            if size > limits.text:
+                raise TooLarge(f"a graph is at most {limits.text} bytes of JSON after decompression")
+        if not machine.eof:
+            raise Invalid("the compressed graph is cut short")
+    except zlib.error as error:
+        raise Invalid(f"the compressed graph cannot be read: {error}") from None
+    return b"".join(parts)
+
+
+def _looks_like_zlib(data: bytes) -> bool:
+    return len(data) > 2 and data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0
+
+
+def _small_document(text: bytes) -> Mapping[str, object] | None:
+    """The document, if it is compact or R; None if it should be read as JGF."""
+    if len(text) > _MAX_SMALL_TEXT and not _FIRST_KEY.match(text):
+        return None
+    if b'"rainbow"' not in text and b'"execution"' not in text:
+        return None
+    if len(text) > _MAX_SMALL_TEXT:
+        raise TooLarge(f"a compact graph or an R is at most {_MAX_SMALL_TEXT} bytes")
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise TooLarge("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise Invalid(f"the text is not JSON: {error}") from None
+    if not isinstance(document, Mapping) or "graph" in document:
+        return None
+    return document if "rainbow" in document or "execution" in document else None

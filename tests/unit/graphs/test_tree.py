@@ -1,0 +1,78 @@
+"""Drawing graphs and adding them up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+
+from rainbow.graphs.compact import from_compact
+from rainbow.graphs.compact_fold import fold
+from rainbow.graphs.summary import totals
+from rainbow.graphs.tree import draw
+from rainbow.model.graph import Graph, Mark
+from tests.support.graph_cases import a_gpu_cluster, graphs
+
+
+def test_equal_nodes_are_one_line_with_what_they_hold() -> None:
+    assert draw(a_gpu_cluster(nodes=64, cores=64)).splitlines() == [
+        "cluster perl",
+        "└─ rack rack0",
+        "   └─ node n[0-63] x64 (fast): 64 core, 2 gpu (a100), 256 GB memory",
+    ]
+
+
+def test_levels_in_between_are_lines_of_their_own() -> None:
+    socket = {"type": "socket", "count": 2, "with": [{"type": "core", "count": 48}]}
+    nodes = {"type": "node", "count": 16, "name": "n[0-63]", "with": [socket]}
+    graph = from_compact(
+        {"rainbow": "graph/1", "cluster": "big", "with": [{"type": "rack", "count": 4, "with": [nodes]}]}
+    )
+    assert draw(graph).splitlines() == [
+        "cluster big",
+        "└─ rack rack[0-3] x4",
+        "   └─ node n[0-63] x16 each",
+        "      └─ socket x2 each: 48 core",
+    ]
+
+
+def test_nodes_that_are_down_or_drained_stand_alone() -> None:
+    graph = a_gpu_cluster(nodes=8)
+    id = {name: graph.ids[i] for i, name in enumerate(graph.names)}
+    drawn = draw(graph, {id["n3"]: Mark.DRAINED, id["n5"]: Mark.DOWN, id["n6"]: Mark.UP})
+    assert [line.split(":")[0] for line in drawn.splitlines()[2:]] == [
+        "   ├─ node n[0-2,4,6-7] x6 (fast)",
+        "   ├─ node n3 (fast) (drained)",
+        "   └─ node n5 (fast) (down)",
+    ]
+
+
+@given(graph=graphs)
+@settings(max_examples=50, deadline=None)
+def test_folding_loses_and_invents_no_vertex(graph: Graph) -> None:
+    for ordered in (True, False):
+        members = [i for entry in fold(graph, ordered=ordered).walk() for i in entry.members]
+        assert sorted(members) == list(range(len(graph)))
+    assert draw(graph)
+
+
+@given(graph=graphs)
+@settings(max_examples=50, deadline=None)
+def test_totals_count_vertices_and_add_sizes_by_unit(graph: Graph) -> None:
+    found = totals(graph)
+    vertices = [graph.vertex(i) for i in range(len(graph))]
+    assert {type: sum.vertices for type, sum in found.items()} == Counter(v.type for v in vertices)
+    for type, held in found.items():
+        for unit, amount in held.amounts.items():
+            assert amount == sum(v.size for v in vertices if (v.type, v.unit) == (type, unit))
+
+
+def test_totals_read_well() -> None:
+    assert {type: str(sum) for type, sum in totals(a_gpu_cluster(nodes=4, cores=8)).items()} == {
+        "cluster": "1",
+        "rack": "1",
+        "node": "4",
+        "core": "32",
+        "gpu": "8",
+        "memory": "1024 GB",
+    }
