@@ -1,0 +1,85 @@
+"""Does a request fit a folded cluster? Exact: by counting where levels do not compete, by search where they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rainbow.model.request import Request
+from rainbow.scheduler.fit_count import Counter, competes, hopeless
+from rainbow.scheduler.fit_parts import Part, Parts
+from rainbow.scheduler.fit_plan import Plan, Planner
+from rainbow.scheduler.fit_search import STEPS, Search
+from rainbow.scheduler.fold import Fold, Shape
+from rainbow.scheduler.fold_facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """True or False when it is certain, None when deciding would take too much work."""
+
+    fits: bool | None
+    competing: bool = False  # each part fits alone, but not together
+
+
+class Fitter:
+    """Answers one request for many clusters; equal clusters are answered once."""
+
+    def __init__(self, request: Request, facts: Facts, steps: int = STEPS) -> None:
+        self.request = request
+        self.facts = facts
+        self._steps = steps
+        self._planner = Planner(request)
+        self._parts: dict[int, tuple[Parts, Counter]] = {}
+        self._answers: dict[tuple[int, Shape], Answer] = {}
+
+    def plan(self, fold: Fold) -> Plan:
+        """The request as this cluster's types and units let it be read."""
+        return self._planner.plan(fold.units)
+
+    def view(self, fold: Fold, root: Shape) -> tuple[Counter, Part]:
+        """The cluster seen through the request, and the counter for it."""
+        plan = self.plan(fold)
+        pair = self._parts.get(id(plan))
+        if pair is None:
+            parts = Parts(plan, self.facts)
+            pair = self._parts[id(plan)] = (parts, Counter(parts))
+        return pair[1], pair[0].root(root)
+
+    def answer(self, fold: Fold, root: Shape) -> Answer:
+        """Does the request fit the cluster whose whole graph has the shape `root`?"""
+        plan = self.plan(fold)
+        key = (id(plan), root)
+        known = self._answers.get(key)
+        if known is None:
+            known = self._answers[key] = self._decide(plan, fold, root)
+        return known
+
+    def _decide(self, plan: Plan, fold: Fold, root: Shape) -> Answer:
+        if not self._possible(plan, root):
+            return Answer(False)
+        if plan.unclear:
+            return Answer(None)
+        counter, part = self.view(fold, root)
+        if not competes(counter.parts, part):
+            return Answer(counter.fits(part))
+        if hopeless(counter, part):
+            return Answer(False)
+        found = Search(counter.parts, self._steps).fits(part)
+        return Answer(found, competing=found is False)
+
+    def _possible(self, plan: Plan, root: Shape) -> bool:
+        return not plan.missing and all(self.facts.holds(asked, root.cls) for asked in self.request.requires)
+
+    def slots(self, fold: Fold, root: Shape) -> int:
+        """How many of a single top-level resource fit; for several, 1 if all fit together."""
+        plan = self.plan(fold)
+        if not self._possible(plan, root) or plan.unclear:
+            return 0
+        fits = self.answer(fold, root).fits
+        if len(plan.tops) > 1:
+            return int(bool(fits))
+        counter, part = self.view(fold, root)
+        top = plan.tops[0]
+        if competes(counter.parts, part):
+            return Search(counter.parts, self._steps).most(part, top, top.need if fits else 0)
+        return counter.total(part, top)
