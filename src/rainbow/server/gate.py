@@ -12,7 +12,7 @@ import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from grpc import aio
@@ -35,8 +35,14 @@ from rainbow.server.status import status_of
 from rainbow.service.access import ANONYMOUS, Recogniser, need
 from rainbow.service.clock import Clock
 
+if TYPE_CHECKING:  # the stubs make these generic, the classes themselves are not
+    Interceptor = aio.ServerInterceptor[Any, Any]
+    Handler = grpc.RpcMethodHandler[Any, Any]
+else:
+    Interceptor = aio.ServerInterceptor
+    Handler = grpc.RpcMethodHandler
+
 log = logging.getLogger(__name__)
-Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
 _caller: ContextVar[Principal] = ContextVar("caller", default=ANONYMOUS)
 _ASK = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
 
@@ -46,7 +52,7 @@ def caller() -> Principal:
     return _caller.get()
 
 
-class Gate(aio.ServerInterceptor[Any, Any]):
+class Gate(Interceptor):
     """Wraps each method once; the wrapped handler is kept."""
 
     def __init__(self, recogniser: Recogniser, clock: Clock, *, anonymous_satisfy: bool = False) -> None:

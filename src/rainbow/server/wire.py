@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
+from dataclasses import replace
 
 from rainbow.jobspecs import parse
 from rainbow.jobspecs.canonical import from_json, to_json
@@ -56,22 +57,23 @@ class Specs:
 def submissions(specs: Specs, message: pb.SubmitRequest, by: Principal) -> list[Submission]:
     """The jobs that a message asks for: one, or one per index of an array."""
     request, spec, source = specs.read(message.spec)
-    terms = terms_in(message.terms, by)
-    common = {
-        "owner": by.name,
-        "request": request,
-        "spec": spec,
-        "source": source,
-        "name": message.name or request.name,
-        "waits_for": _dependencies(message.terms),
-    }
+    common = Submission(
+        owner=by.name,
+        request=request,
+        spec=spec,
+        source=source,
+        name=message.name or request.name,
+        terms=terms_in(message.terms, by),
+        client_token=message.client_token,
+        waits_for=_dependencies(message.terms),
+    )
     if not message.terms.array:
-        return [Submission(**common, terms=terms, client_token=message.client_token)]
+        return [common]
     made = []
     for index in array_indices(message.terms.array):
         token = f"{message.client_token}#{index}" if message.client_token else ""
-        labelled = terms_in(message.terms, by, {ARRAY_LABEL: str(index)})
-        made.append(Submission(**common, terms=labelled, client_token=token))
+        terms = terms_in(message.terms, by, {ARRAY_LABEL: str(index)})
+        made.append(replace(common, terms=terms, client_token=token))
     return made
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
+from rainbow.model.errors import Unavailable
+
 
 class Hub:
     """Named bells. Ringing one wakes everybody who waits for it; nobody waiting costs nothing."""
@@ -12,6 +14,7 @@ class Hub:
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self._rung: dict[str, int] = defaultdict(int)
+        self.closed = False
 
     def count(self, bell: str) -> int:
         """How often it rang; pass it to `wait` to miss nothing that rings in between."""
@@ -26,6 +29,8 @@ class Hub:
 
     async def wait(self, bell: str, seen: int, timeout: float | None) -> bool:
         """Return True once `bell` has rung since `seen` was counted, False after `timeout` seconds."""
+        if self.closed:
+            raise Unavailable("the server is stopping; ask again in a moment")
         if self._rung[bell] != seen:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -40,6 +45,12 @@ class Hub:
                 if not self._waiting[bell]:
                     del self._waiting[bell]
         return True
+
+    def close(self) -> None:
+        """The server stops: nobody waits any longer."""
+        self.closed = True
+        for bell in list(self._waiting):
+            self.ring(bell)
 
 
 EVENTS = "events"

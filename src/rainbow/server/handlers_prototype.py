@@ -1,0 +1,155 @@
+"""The first Rainbow's two services on the same port: its clients work unmodified, its oddities included."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from rainbow.jobspecs.canonical import to_json
+from rainbow.jobspecs.registry import parse
+from rainbow.jobspecs.writing import to_nextgen
+from rainbow.model.decision import Chosen
+from rainbow.model.errors import Impossible, Invalid
+from rainbow.model.job import Job, Terms
+from rainbow.model.request import Request
+from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2_grpc
+from rainbow.pb.prototype import rainbow_pb2 as pb
+from rainbow.scheduler.decide import decide
+from rainbow.server.gate import caller
+from rainbow.server.wire import opened
+from rainbow.service import clusters, receiving, registering
+from rainbow.service.assembly import Service
+from rainbow.service.deciding import Ask
+from rainbow.service.submitting import Submission
+
+MOST_INT32 = 2**31 - 1
+_OWN_GRAPH = ("", "cluster")
+
+
+class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
+    """convergedcomputing.org.grpc.v1.RainbowScheduler."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._core = service, service.core
+
+    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterResponse:
+        if request.subsystem not in _OWN_GRAPH:
+            raise Invalid("a new cluster comes with its own graph; register subsystems afterwards")
+        made = await registering.register(self._core, request.name, request.nodes.encode())
+        if made is None:
+            return pb.RegisterResponse(request_id=_id(), status=pb.RegisterResponse.REGISTER_EXISTS)
+        return pb.RegisterResponse(
+            request_id=_id(), token=made.token, secret=made.secret, status=pb.RegisterResponse.REGISTER_SUCCESS
+        )
+
+    async def RegisterSubsystem(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterResponse:
+        await registering.put_subsystem(
+            self._core, request.name, request.subsystem, request.nodes.encode(), replace=False
+        )
+        return pb.RegisterResponse(request_id=_id(), status=pb.RegisterResponse.REGISTER_SUCCESS)
+
+    async def Delete(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
+        await registering.delete(self._core, request.name)
+        return pb.DeleteResponse(status=pb.DeleteResponse.DELETE_SUCCESS)
+
+    async def DeleteSubsystem(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
+        await registering.delete_subsystem(self._core, request.name, request.subsytem)
+        return pb.DeleteResponse(status=pb.DeleteResponse.DELETE_SUCCESS)
+
+    async def UpdateState(self, request: pb.UpdateStateRequest, context: Any) -> pb.UpdateStateResponse:
+        await clusters.update_state(self._core, request.cluster, clusters.parse_state(request.payload))
+        return pb.UpdateStateResponse(status=pb.UpdateStateResponse.UPDATE_STATE_SUCCESS)
+
+    async def SubmitJob(self, request: pb.SubmitJobRequest, context: Any) -> pb.SubmitJobResponse:
+        submission = self._submission(request)
+        ask = Ask(
+            request=submission.request,
+            spec=submission.spec,
+            terms=submission.terms,
+            later=True,
+            seed=self._core.ids.seed(),
+        )
+        decision = decide(await self._service.decider.asked(ask), self._core.policies)
+        if not isinstance(decision.outcome, Chosen):
+            raise Impossible("no clusters passed selection: " + "; ".join(decision.outcome.reasons))
+        if request.satisfy_only:
+            ranked = list(decision.ranked)
+            return pb.SubmitJobResponse(
+                request_id=_id(), cluster=ranked[0], clusters=ranked, status=pb.SubmitJobResponse.SUBMIT_SUCCESS
+            )
+        [receipt] = await self._service.intake.submit([submission])
+        if receipt.id > MOST_INT32:
+            raise Invalid("job ids are past what this interface can carry; use rainbow.v2")
+        return pb.SubmitJobResponse(
+            request_id=_id(), jobid=receipt.id, cluster=receipt.cluster, status=pb.SubmitJobResponse.SUBMIT_SUCCESS
+        )
+
+    def _submission(self, request: pb.SubmitJobRequest) -> Submission:
+        by = caller()
+        parsed = parse(request.jobspec)
+        terms = Terms(
+            policy=request.select_algorithm,
+            policy_options=dict(request.select_options),
+            opened=opened(by),
+        )
+        return Submission(
+            owner=by.name,
+            request=parsed,
+            spec=to_json(parsed),
+            source=request.jobspec,
+            name=request.name or parsed.name,
+            terms=terms,
+            later=True,
+        )
+
+    async def ReceiveJobs(self, request: pb.ReceiveJobsRequest, context: Any) -> pb.ReceiveJobsResponse:
+        limit = request.maxJobs if request.maxJobs > 0 else receiving.MOST_RECEIVED
+        taken = await receiving.receive(self._core, request.cluster, limit)
+        answer = pb.ReceiveJobsResponse(request_id=_id())
+        for _, job in taken:
+            answer.jobs[job.id] = _as_received(job, self._core.request_of(job.spec))
+        if taken:
+            answer.status = pb.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
+        return answer
+
+    async def AcceptJobs(self, request: pb.AcceptJobsRequest, context: Any) -> pb.AcceptJobsResponse:
+        asked = dict.fromkeys(request.jobids)
+        done = await receiving.accept(self._core, request.cluster, [(id, 0, "") for id in asked])
+        whole = pb.AcceptJobsResponse.RESULT_TYPE_SUCCESS
+        return pb.AcceptJobsResponse(
+            status=whole if done and len(done) == len(asked) else pb.AcceptJobsResponse.RESULT_TYPE_PARTIAL
+        )
+
+
+class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
+    """service.MemoryGraph: which clusters could ever run this? Register is refused at the gate."""
+
+    def __init__(self, service: Service) -> None:
+        self._core = service.core
+
+    async def Satisfy(self, request: memory_pb2.SatisfyRequest, context: Any) -> memory_pb2.SatisfyResponse:
+        if request.matcher not in ("", "match"):
+            raise Invalid(f"did not find algorithm named {request.matcher}; there is one, match")
+        wanted = parse(request.payload)
+        closed = self._core.fleet.closed()
+        open_names = [name for name in self._core.fleet.names() if name not in closed]
+        found = sorted(self._core.fleet.graphs.match(wanted, open_names).ever) if open_names else []
+        total = len(self._core.fleet)
+        return memory_pb2.SatisfyResponse(
+            clusters=found,
+            status=memory_pb2.SatisfyResponse.RESULT_TYPE_SUCCESS,
+            total_clusters=total,
+            total_matches=len(found),
+            total_mismatches=total - len(found),
+        )
+
+
+def _as_received(job: Job, request: Request) -> str:
+    """A job in the form in which the prototype's receivers read it."""
+    text = job.source or to_nextgen(request)
+    return json.dumps({"id": job.id, "cluster": job.cluster, "name": job.name, "jobspec": text, "command": ""})
+
+
+def _id() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,184 @@
+"""Run a server: open the store, load the fleet, then open the port; drain and leave on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from rainbow.model.errors import Invalid, Unavailable
+from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow.pb.v2 import (
+    access_pb2,
+    access_pb2_grpc,
+    agents_pb2,
+    agents_pb2_grpc,
+    clusters_pb2,
+    clusters_pb2_grpc,
+    jobs_pb2,
+    jobs_pb2_grpc,
+)
+from rainbow.server.gate import Gate
+from rainbow.server.handlers_access import AccessHandler
+from rainbow.server.handlers_agents import AgentsHandler
+from rainbow.server.handlers_clusters import ClustersHandler
+from rainbow.server.handlers_jobs import JobsHandler
+from rainbow.server.handlers_prototype import GraphHandler, SchedulerHandler
+from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
+from rainbow.server.wire import Specs
+from rainbow.service.assembly import Service, assemble, first_administrator
+from rainbow.service.clock import AnchoredClock
+from rainbow.service.ids import Ids
+from rainbow.service.settings import Settings
+from rainbow.store.opening import open_store
+
+log = logging.getLogger("rainbow.server")
+MAX_MESSAGE = 64 * 1024 * 1024  # the prototype sends a graph in one message
+DRAIN = 5.0  # seconds for calls under way at a SIGTERM
+
+_SERVICES = (
+    jobs_pb2.DESCRIPTOR.services_by_name["Jobs"],
+    clusters_pb2.DESCRIPTOR.services_by_name["Clusters"],
+    agents_pb2.DESCRIPTOR.services_by_name["Agents"],
+    access_pb2.DESCRIPTOR.services_by_name["Access"],
+    rainbow_pb2.DESCRIPTOR.services_by_name["RainbowScheduler"],
+    memory_pb2.DESCRIPTOR.services_by_name["MemoryGraph"],
+)
+
+
+def serve(options: ServerOptions) -> None:
+    """Run until a signal says stop; raise a RainbowError if it cannot start."""
+    options.check()
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_serve(options))
+    else:
+        uvloop.run(_serve(options))
+
+
+async def _serve(options: ServerOptions) -> None:
+    options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    running = await Running.start(options)
+    log.info("listening on %s", running.address)
+    await stop.wait()
+    log.info("stopping: calls under way may finish")
+    await running.stop()
+
+
+class Running:
+    """A server that answers calls."""
+
+    def __init__(self, service: Service, server: aio.Server, alive: health.aio.HealthServicer, address: str) -> None:
+        self.service, self._server, self._alive, self.address = service, server, alive, address
+
+    @staticmethod
+    async def start(options: ServerOptions) -> Running:
+        """Open everything; the port comes last, when calls can be answered."""
+        store = await open_store(options.database())
+        clock, ids = AnchoredClock(), Ids()
+        secret, kept_in = registration_secret(options)
+        if kept_in is not None:
+            log.info("the secret for registering clusters is in %s", kept_in)
+        elif len(secret) < 16:
+            log.warning("the registration secret has fewer than 16 characters; it can be guessed")
+        admin = await first_administrator(store, ids, clock.now())
+        if admin is not None:
+            path = options.data_dir / "admin.token"
+            write_secret(path, admin)
+            log.info("first start: the administrator's token is in %s", path)
+        service = await assemble(store, _settings(options), clock, ids, secret)
+        server, alive = _listen(service, options)
+        address = _bind(server, options)
+        await server.start()
+        service.start()
+        return Running(service, server, alive, address)
+
+    async def stop(self) -> None:
+        """Tell health first, let waiting calls go, finish the others, close the store."""
+        await self._alive.enter_graceful_shutdown()
+        self.service.core.hub.close()
+        await self._server.stop(DRAIN)
+        await self.service.stop()
+
+
+def _settings(options: ServerOptions) -> Settings:
+    base = Settings()
+    return Settings(
+        policy=options.policy or base.policy,
+        policy_options=options.policy_options,
+        graph_backend=options.graph_backend,
+        graph_options=options.graph_options,
+    )
+
+
+def _listen(service: Service, options: ServerOptions) -> tuple[aio.Server, Any]:
+    core = service.core
+    gate = Gate(core.recogniser, core.clock, anonymous_satisfy=options.anonymous_satisfy)
+    server = aio.server(
+        interceptors=(gate,),
+        options=(
+            ("grpc.max_receive_message_length", MAX_MESSAGE),
+            ("grpc.max_send_message_length", MAX_MESSAGE),
+            ("grpc.so_reuseport", 0),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+            ("grpc.max_metadata_size", 64 * 1024),
+        ),
+    )
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Specs()), server)
+    clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), server)
+    agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), server)
+    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(), server)
+    rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), server)
+    memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), server)
+    alive = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(alive, server)
+    names = [descriptor.full_name for descriptor in _SERVICES]
+    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    return server, alive
+
+
+def _bind(server: aio.Server, options: ServerOptions) -> str:
+    host, _ = split_address(options.listen)
+    target = options.listen if host else f"[::]{options.listen}"
+    try:
+        if options.tls_cert is None or options.tls_key is None:
+            port = server.add_insecure_port(target)
+        else:
+            port = server.add_secure_port(target, _credentials(options))
+    except RuntimeError as error:
+        raise Unavailable(f"cannot listen on {options.listen}; is another server running there? ({error})") from None
+    return f"{host or '[::]'}:{port}"
+
+
+def _credentials(options: ServerOptions) -> grpc.ServerCredentials:
+    assert options.tls_cert is not None
+    assert options.tls_key is not None
+    pair = (_file(options.tls_key), _file(options.tls_cert))
+    ca = _file(options.tls_ca) if options.tls_ca else None
+    return grpc.ssl_server_credentials([pair], root_certificates=ca, require_client_auth=ca is not None)
+
+
+def _file(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Invalid(f"cannot read {path}: {error.strerror}") from None
+    if b"-----BEGIN" not in data:
+        raise Invalid(f"{path} is not a PEM file")
+    return data

@@ -1,0 +1,95 @@
+"""How a server is told to run, and the checks that come before it opens a port."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow.model.errors import Invalid
+
+REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Everything `rainbow server` can be told."""
+
+    listen: str = "127.0.0.1:50051"
+    db: str = ""  # empty: SQLite in the data folder
+    data_dir: Path
+    policy: str = ""  # empty: the default
+    policy_options: Mapping[str, str] = field(default_factory=dict)
+    graph_backend: str = "memory"
+    graph_options: Mapping[str, str] = field(default_factory=dict)
+    registration_secret: str = ""  # from the configuration file; the environment wins
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None  # given: clients must show a certificate signed by it
+    insecure: bool = False  # plain text beyond this machine, by name
+    anonymous_satisfy: bool = False
+    log_level: str = "info"
+
+    def database(self) -> str:
+        """The URL of the store."""
+        return self.db or f"sqlite:///{self.data_dir / 'rainbow.db'}"
+
+    def check(self) -> None:
+        """Refuse what would be unsafe or cannot work."""
+        host, port = split_address(self.listen)
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise Invalid("TLS needs both --tls-cert and --tls-key")
+        if self.tls_ca and not self.tls_cert:
+            raise Invalid("--tls-ca asks clients for certificates; it needs --tls-cert and --tls-key, too")
+        if not self.tls_cert and not self.insecure and not is_loopback(host):
+            raise Invalid(
+                f"{self.listen} can be reached from other machines, and without TLS every credential could be read on "
+                "the way; give --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure"
+            )
+        if not 0 <= port <= 65535:
+            raise Invalid(f"a port lies between 0 and 65535, not {port}")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[::1]:PORT` or `:PORT` (all interfaces)."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise Invalid(f"{text!r} is not an address to listen on; write HOST:PORT, for example 127.0.0.1:50051")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def registration_secret(options: ServerOptions) -> tuple[str, Path | None]:
+    """The secret that admits clusters: from the environment, the configuration, or a file made at first start."""
+    given = os.environ.get(REGISTRATION_ENV, "") or options.registration_secret
+    if given:
+        return given, None
+    path = options.data_dir / "registration.secret"
+    if path.exists():
+        return path.read_text().strip(), path
+    secret = secrets.token_urlsafe(32)
+    write_secret(path, secret)
+    return secret, path
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Keep a secret in a file that only its owner can read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
