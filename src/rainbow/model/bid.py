@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rainbow.model.errors import Invalid
 
 MAX_REASON = 1_024
+MAX_NUMBER = 1e12  # seconds, or money: more is a mistake
 
 
 class BidSource(enum.StrEnum):
@@ -39,8 +40,8 @@ class Bid:
     def __post_init__(self) -> None:
         where = f"bid of {self.cluster}"
         for name, value in (("start_p50", self.start_p50), ("start_p90", self.start_p90), ("cost", self.cost)):
-            if value is not None and not 0 <= value < 1e12:
-                raise Invalid(f"{name} is a number from 0 up, not {value}", where=where)
+            if value is not None and not 0 <= value <= MAX_NUMBER:
+                raise Invalid(f"{name} is a number from 0 to {MAX_NUMBER:g}, not {value}", where=where)
         if self.start_p50 is not None and self.start_p90 is not None and self.start_p90 < self.start_p50:
             raise Invalid(f"start_p90 {self.start_p90} lies before start_p50 {self.start_p50}", where=where)
         if not 0 < self.runtime_factor <= 1_000:

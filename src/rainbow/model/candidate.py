@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
@@ -86,21 +87,20 @@ class Limits:
     deadline: float | None = None  # epoch seconds: ended by then (started by then, if no duration is said)
     max_cost: float | None = None
     only: frozenset[str] = frozenset()  # empty: every cluster
-    never: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()  # wins over `only`
     prefer: Prefer = ""  # takes the place of the policy
     later: bool = False  # may go to a cluster where it fits only later, and queue there
     otherwise: Literal["wait", "refuse"] = "wait"  # what to do when no cluster is left
 
     def __post_init__(self) -> None:
-        if self.max_cost is not None and not self.max_cost >= 0:
+        if self.max_cost is not None and not 0 <= self.max_cost < math.inf:
             raise Invalid(f"max_cost is a number from 0 up, not {self.max_cost}")
+        if self.deadline is not None and not math.isfinite(self.deadline):
+            raise Invalid(f"a deadline is a time in epoch seconds, not {self.deadline}")
         if self.prefer not in ("", "start", "cost"):
             raise Invalid(f"prefer is start or cost, not {self.prefer!r}")
         if self.otherwise not in ("wait", "refuse"):
             raise Invalid(f"otherwise is wait or refuse, not {self.otherwise!r}")
-        both = self.only & self.never
-        if both:
-            raise Invalid(f"{', '.join(sorted(both))}: named both among the clusters allowed and those excluded")
 
 
 NO_LIMITS = Limits()

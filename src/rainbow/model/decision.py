@@ -122,8 +122,11 @@ class Decision:
             yield Row(name=name, fit=fit, reason=reason)
 
     def to_json(self) -> str:
-        """The record as compact JSON."""
-        return json.dumps(self.record, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        """The record as compact JSON; raise Invalid if a state or a parameter holds an infinity."""
+        try:
+            return json.dumps(self.record, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        except ValueError:
+            raise Invalid("a decision's record holds finite numbers only") from None
 
     @classmethod
     def from_json(cls, text: str) -> Decision:

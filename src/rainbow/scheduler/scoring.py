@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from rainbow.model.bid import Bid, BidSource, TrackRecord
+from rainbow.model.bid import MAX_NUMBER, Bid, BidSource, TrackRecord
 from rainbow.model.candidate import Candidate, Demand
 from rainbow.model.match import Fit
 
@@ -79,9 +79,9 @@ def corrected(bid: Bid, record: TrackRecord, now: float) -> Bid:
         return bid
 
     def start(predicted: float | None) -> float | None:
-        return None if predicted is None else max(0.0, (predicted + GRACE) * factor - GRACE - gone)
+        return None if predicted is None else _in_range((predicted + GRACE) * factor - GRACE - gone)
 
-    cost = None if bid.cost is None else bid.cost * cost_bias(record)
+    cost = None if bid.cost is None else _in_range(bid.cost * cost_bias(record))
     return replace(bid, start_p50=start(bid.start_p50), start_p90=start(bid.start_p90), cost=cost)
 
 
@@ -107,6 +107,10 @@ def cost_from_state(candidate: Candidate, demand: Demand, runtime_factor: float 
         if isinstance(rate, int | float) and not isinstance(rate, bool) and units:
             return max(0.0, float(rate) * units * hours)
     return None
+
+
+def _in_range(value: float) -> float:
+    return min(MAX_NUMBER, max(0.0, value))
 
 
 def _bounded(ratio: float) -> float:
