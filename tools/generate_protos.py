@@ -17,13 +17,14 @@ PROTOTYPE = ("rainbow", "memory")
 def generate(into: Path) -> None:
     """Write the generated package into `into`."""
     into.mkdir(parents=True, exist_ok=True)
-    (into / "__init__.py").write_text('"""Generated from proto/ by tools/generate_protos.py; never edited by hand."""\n')
+    (into / "__init__.py").write_text('"""Generated from proto/ by tools/generate_protos.py."""\n')
     _compile(ROOT / "proto", [f"rainbow/v2/{name}.proto" for name in OURS], into / "v2", "rainbow.pb.v2")
-    _compile(ROOT / "proto/prototype", [f"{name}.proto" for name in PROTOTYPE], into / "prototype", "rainbow.pb.prototype")
+    theirs = [f"{name}.proto" for name in PROTOTYPE]
+    _compile(ROOT / "proto/prototype", theirs, into / "prototype", "rainbow.pb.prototype")
 
 
 def _compile(include: Path, files: list[str], into: Path, package: str) -> None:
-    from grpc_tools import protoc  # noqa: PLC0415 - only this tool needs it
+    from grpc_tools import protoc
 
     into.mkdir(parents=True, exist_ok=True)
     (into / "__init__.py").write_text('"""Generated; see the folder above."""\n')

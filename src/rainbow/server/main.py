@@ -83,7 +83,7 @@ async def _serve(options: ServerOptions) -> None:
 class Running:
     """A server that answers calls."""
 
-    def __init__(self, service: Service, server: aio.Server, alive: health.aio.HealthServicer, address: str) -> None:
+    def __init__(self, service: Service, server: aio.Server, alive: Any, address: str) -> None:
         self.service, self._server, self._alive, self.address = service, server, alive, address
 
     @staticmethod
@@ -146,7 +146,7 @@ def _listen(service: Service, options: ServerOptions) -> tuple[aio.Server, Any]:
     access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(), server)
     rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), server)
     memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), server)
-    alive = health.aio.HealthServicer()
+    alive = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
     health_pb2_grpc.add_HealthServicer_to_server(alive, server)
     names = [descriptor.full_name for descriptor in _SERVICES]
     reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)

@@ -1,0 +1,83 @@
+"""The tree keeps its own rules: short files, a sentence for each module, nothing of the workshop in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+LONGEST = 400
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the repository; generated code is left out."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    return [ROOT / name for name in listed if "/pb/" not in name and (ROOT / name).is_file()]
+
+
+def modules() -> list[Path]:
+    """Every Python file that is written by hand."""
+    return tracked("*.py")
+
+
+def test_no_file_is_too_long_to_read_in_one_sitting() -> None:
+    long = {str(p.relative_to(ROOT)): n for p in modules() if (n := len(p.read_text().splitlines())) > LONGEST}
+    assert long == {}
+
+
+def test_every_module_opens_with_a_sentence() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if path.read_text().strip() and not (ast.get_docstring(ast.parse(path.read_text())) or "").strip()
+    ]
+    assert silent == []
+
+
+def test_the_architecture_page_names_every_room_with_its_sentence() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    for room in sorted((ROOT / "src/rainbow").iterdir()):
+        if not (room / "__init__.py").is_file() or room.name == "pb":
+            continue
+        sentence = (ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or "").splitlines()[0]
+        assert f"`{room.name}`" in page, room.name
+        assert sentence in page, f"{room.name}: {sentence}"
+
+
+@pytest.mark.parametrize("word", ["/work/", "/root/", "TODO", "FIXME"])
+def test_nothing_of_the_workshop_is_in_the_tree(word: str) -> None:
+    me = Path(__file__)
+    found = [
+        str(path.relative_to(ROOT))
+        for path in tracked("*.py", "*.md", "*.toml", "*.yaml", "*.sh", "tools/*", "Makefile")
+        if path != me and re.search(re.escape(word), path.read_text(errors="replace"))
+    ]
+    assert found == []
+
+
+def test_generated_code_is_what_the_generator_makes(tmp_path: Path) -> None:
+    import sys
+
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import generate_protos
+    finally:
+        sys.path.pop(0)
+    generate_protos.generate(tmp_path / "pb")
+    made = {p.relative_to(tmp_path / "pb"): p.read_text() for p in (tmp_path / "pb").rglob("*.py*")}
+    kept = {
+        p.relative_to(ROOT / "src/rainbow/pb"): p.read_text()
+        for p in (ROOT / "src/rainbow/pb").rglob("*.py*")
+        if p.suffix in (".py", ".pyi")
+    }
+    assert made == kept, "run `make proto`"
