@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rainbow.jobspecs.hostlists import expand
+from rainbow.jobspecs.hostlists import MAX_HOSTS, expand
 from rainbow.jobspecs.reading import At
-from rainbow.model.errors import RainbowError
+from rainbow.model.errors import Invalid
 
 OPERATORS = ("properties", "hostlist", "ranks", "and", "or", "not")
 _MORE = "this combination cannot be said in a request"
@@ -21,6 +21,11 @@ class Constraint:
     hosts: tuple[str, ...] | None = None
     not_hosts: tuple[str, ...] = ()
 
+    @property
+    def only_hosts(self) -> bool:
+        """True if all it says is which hosts may be used."""
+        return self.hosts is not None and not self.properties and not self.not_hosts
+
     def both(self, other: Constraint) -> Constraint:
         """All of this and all of the other."""
         hosts = self.hosts if other.hosts is None else other.hosts
@@ -32,80 +37,85 @@ class Constraint:
 
 def parse_constraint(at: At) -> Constraint:
     """Read a constraint; raise `Invalid` naming the part that a request cannot express."""
-    found = Constraint()
-    for operator, values in at.keys(OPERATORS).items():
-        found = found.both(_READERS[operator](values))
-    if found.hosts is not None and not set(found.hosts) - set(found.not_hosts):
-        raise at.refuse("no host is left by this constraint")
-    return found
+    return _Reader().constraint(at)
 
 
-def _properties(at: At) -> Constraint:
-    names = tuple(item.text() for item in at.items())
-    if any(name == "^" for name in names):
-        raise at.refuse("a property's name is missing after ^")
-    return Constraint(properties=_once(names))
+class _Reader:
+    """Reads one constraint with all its parts, which together may name so many hosts and no more."""
 
+    def __init__(self) -> None:
+        self._hosts_left = MAX_HOSTS
+        self._readers = {
+            "properties": self._properties,
+            "hostlist": self._hostlist,
+            "ranks": self._ranks,
+            "and": self._and,
+            "or": self._or,
+            "not": self._not,
+        }
 
-def _hostlist(at: At) -> Constraint:
-    hosts: list[str] = []
-    for item in at.items():
-        try:
-            hosts.extend(expand(item.text()))
-        except RainbowError as error:
-            raise item.refuse(str(error)) from None
-    return Constraint(hosts=_once(hosts))
+    def constraint(self, at: At) -> Constraint:
+        """All operators of one object hold."""
+        found = Constraint()
+        for operator, values in at.keys(OPERATORS).items():
+            found = found.both(self._readers[operator](values))
+        if found.hosts is not None and not set(found.hosts) - set(found.not_hosts):
+            raise at.refuse("no host is left by this constraint")
+        return found
 
+    def _properties(self, at: At) -> Constraint:
+        names = tuple(item.text() for item in at.items())
+        if any(name == "^" for name in names):
+            raise at.refuse("a property's name is missing after ^")
+        return Constraint(properties=_once(names))
 
-def _ranks(at: At) -> Constraint:
-    raise at.refuse("ranks belong to one Flux instance; name hosts with hostlist instead")
+    def _hostlist(self, at: At) -> Constraint:
+        hosts: list[str] = []
+        for item in at.items():
+            try:
+                found = expand(item.text(), at_most=self._hosts_left)
+            except Invalid as error:
+                raise type(error)(error.what, where=item.path) from None
+            self._hosts_left -= len(found)
+            hosts.extend(found)
+        return Constraint(hosts=_once(hosts))
 
+    def _ranks(self, at: At) -> Constraint:
+        raise at.refuse("ranks belong to one Flux instance; name hosts with hostlist instead")
 
-def _and(at: At) -> Constraint:
-    found = Constraint()
-    for item in at.items():
-        found = found.both(parse_constraint(item))
-    return found
+    def _and(self, at: At) -> Constraint:
+        found = Constraint()
+        for item in at.items():
+            found = found.both(self.constraint(item))
+        return found
 
+    def _or(self, at: At) -> Constraint:
+        """Alternatives: only hostlists add up, and one alternative is no choice."""
+        parts = [self.constraint(item) for item in at.items()]
+        if len(parts) <= 1:
+            return parts[0] if parts else Constraint()
+        if all(part.only_hosts for part in parts):
+            return Constraint(hosts=_once(host for part in parts for host in part.hosts or ()))
+        raise at.refuse(f"{_MORE}: alternatives are possible between hostlists only")
 
-def _or(at: At) -> Constraint:
-    """Alternatives: only hostlists add up, and one alternative is no choice."""
-    parts = [parse_constraint(item) for item in at.items()]
-    if len(parts) <= 1:
-        return parts[0] if parts else Constraint()
-    if all(part == Constraint(hosts=part.hosts) and part.hosts is not None for part in parts):
-        return Constraint(hosts=_once(host for part in parts for host in part.hosts or ()))
-    raise at.refuse(f"{_MORE}: alternatives are possible between hostlists only")
-
-
-def _not(at: At) -> Constraint:
-    """Negation of a hostlist or of one property; `not` of nothing matches nothing."""
-    items = at.items()
-    if len(items) != 1:
-        raise at.refuse("'not' takes one constraint")
-    part = parse_constraint(items[0])
-    if part == Constraint(hosts=part.hosts) and part.hosts is not None:
-        return Constraint(not_hosts=part.hosts)
-    if part == Constraint(not_hosts=part.not_hosts) and part.not_hosts:
-        return Constraint(hosts=part.not_hosts)
-    if part == Constraint(properties=part.properties) and len(part.properties) == 1:
-        name = part.properties[0]
-        return Constraint(properties=(name[1:] if name.startswith("^") else f"^{name}",))
-    raise at.refuse(f"{_MORE}: 'not' takes a hostlist or one property")
+    def _not(self, at: At) -> Constraint:
+        """Negation of a hostlist or of one property; `not` of nothing matches nothing."""
+        items = at.items()
+        if len(items) != 1:
+            raise at.refuse("'not' takes one constraint")
+        part = self.constraint(items[0])
+        if part.only_hosts:
+            return Constraint(not_hosts=part.hosts or ())
+        if part.not_hosts and part == Constraint(not_hosts=part.not_hosts):
+            return Constraint(hosts=part.not_hosts)
+        if len(part.properties) == 1 and part == Constraint(properties=part.properties):
+            name = part.properties[0]
+            return Constraint(properties=(name[1:] if name.startswith("^") else f"^{name}",))
+        raise at.refuse(f"{_MORE}: 'not' takes a hostlist or one property")
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
-
-
-_READERS = {
-    "properties": _properties,
-    "hostlist": _hostlist,
-    "ranks": _ranks,
-    "and": _and,
-    "or": _or,
-    "not": _not,
-}
 
 
 def as_constraint(properties: Iterable[str], hosts: Iterable[str], not_hosts: Iterable[str]) -> dict[str, object]:

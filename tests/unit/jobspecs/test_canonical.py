@@ -12,7 +12,7 @@ from rainbow.model.request import Count, Group, Level, Request
 from tests.unit.jobspecs.shapes import requests
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(requests)
 def test_every_request_is_read_back_equal_and_written_the_same(request):
     text = to_json(request)
@@ -20,7 +20,7 @@ def test_every_request_is_read_back_equal_and_written_the_same(request):
     assert to_json(from_json(text)) == text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(requests)
 def test_the_order_of_a_mapping_does_not_show(request):
     turned = replace(

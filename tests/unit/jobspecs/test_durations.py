@@ -1,5 +1,7 @@
 """Durations as RFC 23 and clocks write them."""
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,7 +57,5 @@ def test_a_written_duration_is_read_back_exactly(seconds):
 @settings(max_examples=200, deadline=None)
 @given(st.text("0123456789.:-smhde+ ", max_size=20))
 def test_any_text_is_a_duration_or_invalid(text):
-    try:
+    with contextlib.suppress(Invalid):
         assert (parse_duration(text) or 1) > 0
-    except Invalid:
-        pass

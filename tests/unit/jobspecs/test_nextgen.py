@@ -75,7 +75,12 @@ def test_one_resource_may_stand_under_with_without_a_list():
 
 def test_schedule_leaves_out_all_others_and_says_so():
     request = parse(
-        "resources: {a: {type: node, schedule: true}, b: {type: node}, c: {type: node, with: [{type: core, schedule: true}]}}"
+        """
+        resources:
+          a: {type: node, schedule: true}
+          b: {type: node}
+          c: {type: node, with: [{type: core, schedule: true}]}
+        """
     )
     assert [group.name for group in request.groups] == ["a", "c"]
     assert len(request.ignored) == 1
@@ -100,7 +105,8 @@ def test_labels_units_exclusive_and_ranges_are_kept():
     (found,) = levels(
         """
         resources:
-          a: {type: node, replicas: {min: 2, max: 8}, exclusive: true, label: db, with: [{type: memory, count: 16, unit: GB}]}
+          a:
+            {type: node, replicas: {min: 2, max: 8}, exclusive: true, label: db, with: [{type: memory, count: 16, unit: GB}]}
         """
     )
     assert (found.count, found.exclusive, found.label) == (Count(2, 8), True, "db")
@@ -146,13 +152,14 @@ def test_requirements_are_read_in_each_form_at_each_place(written, meant):
 
 def test_two_requirements_on_one_subsystem_both_count():
     (found,) = levels(
-        "resources: {a: {type: node, requires: [{name: c, field: value, match: gcc}, {name: c, field: value, match: 12.1}]}}"
+        "resources: {a: {type: node, requires: [{name: c, field: v, match: gcc}, {name: c, field: v, match: 12.1}]}}"
     )
     assert len(found.requires) == 2
 
 
 def test_named_blocks_at_the_top_are_required_and_can_be_referred_to():
-    text = "requires: {soft: [{name: spack, field: name, match: ior}]}\nresources: {a: {type: node}}\ntasks: [{command: [a], requires: %s}]"
+    text = "requires: {soft: [{name: spack, field: name, match: ior}]}\nresources: {a: {type: node}}\n"
+    text += "tasks: [{command: [a], requires: %s}]"
     assert parse(text % "soft").requires == (Requirement("spack", (Equals("name", "ior"),)),)
     with pytest.raises(Invalid, match=r"tasks\[0\].requires.*did you mean 'soft'"):
         parse(text % "sort")

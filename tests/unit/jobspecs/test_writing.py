@@ -69,7 +69,8 @@ def test_flags_mean_what_the_same_flux_jobspec_means(nodes, more, cores, gpus, e
 
 def test_plain_flags_without_nodes_are_slots_like_nextgens_replicas():
     flags = request_from_flags(Flags(tasks=4, cores_per_task=2, command=("app",)))
-    text = "resources: {task: {type: node, replicas: 4, with: [{type: core, count: 2}]}}\ntasks: [{command: [app], resources: task}]"
+    text = "resources: {task: {type: node, replicas: 4, with: [{type: core, count: 2}]}}\n"
+    text += "tasks: [{command: [app], resources: task}]"
     nextgen = parse(text)
     assert concrete(flags.groups[0].levels[0]) == concrete(nextgen.groups[0].levels[0])
     assert flags.tasks == nextgen.tasks
@@ -83,9 +84,7 @@ def a_request(*levels, **more):
     ("request_", "named"),
     [
         (
-            parse(
-                "resources: {a: {type: node, replicas: 1, requires: [{name: io, field: t, match: x}], with: [{type: core}]}}"
-            ),
+            parse("resources: {a: {type: node, replicas: 1, requires: {io: {t: x}}, with: [{type: core}]}}"),
             "io",
         ),
         (request_from_flags(Flags(nodes=1, tasks=1, memory="4G", command=("a",))), "4 GiB memory"),
@@ -108,7 +107,8 @@ def test_flux_v1_names_what_it_cannot_say(request_, named):
 
 
 def test_the_nearest_flux_document_comes_with_what_it_leaves_out():
-    asked = "resources: {a: {type: rack, replicas: 1, with: [{type: node, count: 2, with: [{type: core, count: 8}]}]}}\ntasks: [{command: [a]}]"
+    node = "{type: node, count: 2, with: [{type: core, count: 8}]}"
+    asked = f"resources: {{a: {{type: rack, replicas: 1, with: [{node}]}}}}\ntasks: [{{command: [a]}}]"
     written = as_flux(parse(asked))
     assert written.left_out == ("that all lies in one rack",)
     slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 4}]}

@@ -1,0 +1,86 @@
+"""Compatibility documents of images become requirements, or are reported."""
+
+import json
+
+import pytest
+
+from rainbow.jobspecs import parse
+from rainbow.jobspecs.compat import TABLE, How, Mapped, with_compatibility
+from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.model.errors import Invalid
+from rainbow.model.request import Equals, Requirement, Runs, Within
+
+SPEC = {
+    "version": "0.0.0",
+    "kind": "CompatibilitySpec",
+    "metadata": {"name": "lammps", "schemas": {"io.archspec": "https://example.org/archspec.json"}},
+    "compatibilities": [
+        {"name": "io.archspec", "version": "0.0.0", "attributes": {"cpu.target": "x86_64_v3"}},
+        {
+            "name": "org.supercontainers",
+            "attributes": {
+                "mpi.implementation": "mpich",
+                "mpi.version": "4.1.1",
+                "hardware.gpu.available": "no",
+                "x": 1,
+            },
+        },
+    ],
+}
+MEANT = (
+    Requirement("arch", (Runs("target", "x86_64_v3"),)),
+    Requirement("mpi", (Equals("implementation", "mpich"), Equals("version", "4.1.1"))),
+)
+
+
+def test_each_attribute_with_a_rule_becomes_a_requirement_on_the_nodes():
+    request = with_compatibility(request_from_flags(Flags(nodes=2, tasks=2)), json.dumps(SPEC))
+    assert request.groups[0].levels[0].requires == MEANT
+
+
+def test_what_has_no_rule_or_asks_for_nothing_is_reported():
+    request = with_compatibility(request_from_flags(Flags()), json.dumps(SPEC))
+    assert len(request.ignored) == 2
+    assert "hardware.gpu.available=no asks for nothing" in request.ignored[0]
+    assert "no rule" in request.ignored[1]
+
+
+@pytest.mark.parametrize("place", ["%s", "attributes: %s"])
+def test_an_image_and_its_document_can_stand_in_the_jobspec(place):
+    written = place % f"{{image: alpine, compatibility: {json.dumps(SPEC)}}}"
+    data = "resources: {a: {type: rack, replicas: 1, with: [{type: node}]}}\n"
+    request = parse(data + (written if "attributes" in place else f"image: alpine\ncompatibility: {json.dumps(SPEC)}"))
+    assert request.image == "alpine"
+    assert request.groups[0].levels[0].requires == ()
+    assert request.groups[0].levels[0].inside[0].requires == MEANT
+
+
+def test_a_site_can_extend_the_table():
+    table = {**TABLE, "org.supercontainers/x": Mapped("site", "level", How.AT_LEAST)}
+    request = with_compatibility(request_from_flags(Flags(nodes=1)), json.dumps(SPEC), table=table)
+    assert request.groups[0].levels[0].requires[-1] == Requirement("site", (Within("level", min=1),))
+    text = json.dumps({"resources": {"a": {"type": "node"}}, "compatibility": SPEC})
+    assert parse(text, compat=table).groups[0].levels[0].requires[-1].subsystem == "site"
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"kind": "Pod"}, "kind"),
+        ({"compatibilities": 3}, "compatibilities"),
+        ({"compatibilities": [{"attributes": {}}]}, "compatibilities[0]"),
+        (
+            {"compatibilities": [{"name": "io.archspec", "attributes": {"cpu.target": 5}}]},
+            "compatibilities[0].attributes",
+        ),
+        (
+            {"compatibilities": [{"name": "io.archspec", "attributes": {"cpu.target": []}}]},
+            "compatibilities[0].attributes",
+        ),
+        ({"kinds": 1}, "kinds"),
+    ],
+)
+def test_a_broken_document_is_refused_where_it_is_broken(change, where):
+    with pytest.raises(Invalid) as error:
+        with_compatibility(request_from_flags(Flags()), json.dumps({**SPEC, **change}))
+    assert error.value.where.startswith(where)
