@@ -188,9 +188,9 @@ def _attempt(session: Session, asked: Asked) -> None:
         asked.error = session.dialect.translate(error)
         try:
             session.restore()
-        except Exception as broken:
+        except Exception:  # the error took the whole transaction with it
             _abandon(session)
-            raise Lost(str(session.dialect.translate(broken))) from error
+            raise Lost(str(asked.error)) from error
 
 
 def _fail_all(group: list[Asked], error: Exception, session: Session) -> None:

@@ -38,7 +38,7 @@ class Table:
 
     def intern(self, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Keep each text once: its id and its check number."""
-        digests = {text: hashlib.sha256(encoded(text)).digest() for text in set(texts)}
+        digests = {text: hashlib.sha256(encoded(text)).digest() for text in dict.fromkeys(texts)}
         known: dict[bytes, int] = {}
         for part in batches(list(digests.values())):
             known.update((bytes(digest), id) for digest, id in self.db.rows("texts_by_digest", digests=part))

@@ -1,0 +1,82 @@
+"""A database is brought to the newest schema once, whoever starts, however it ends in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rainbow.model.errors import Conflict, Unavailable
+from rainbow.store import open_store
+from rainbow.store.base import Tx
+from rainbow.store.schema import migrations
+from tests.contract.store.builders import a_draft, flat
+from tests.support.postgres import Postgres
+
+ROOT = Path(__file__).parents[3]
+
+
+def version(tx: Tx) -> int:
+    return int(tx.db.rows("schema_version")[0][0])  # type: ignore[attr-defined]
+
+
+async def test_a_new_database_has_the_newest_schema_and_opening_again_changes_nothing(url: str) -> None:
+    for _ in range(2):
+        store = await open_store(url)
+        assert await store.read(version) == migrations()[-1].version
+        await store.close()
+
+
+async def test_a_database_of_a_newer_program_is_refused_with_what_to_do(url: str) -> None:
+    store = await open_store(url)
+    await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    await store.write(lambda tx: tx.db.change("add_schema_version", version=9999, name="future"))
+    await store.close()
+    with pytest.raises(Conflict, match=r"schema 9999, made by a newer Rainbow.*start the newer version"):
+        await open_store(url)
+
+
+def die_in_migration(url: str, left: int) -> bool:
+    """True if the process was killed before it was done."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.contract.store.migrating_process", url, str(left)],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    return ended.returncode != 0
+
+
+async def test_a_crash_in_the_middle_of_a_migration_leaves_a_usable_database(url: str) -> None:
+    statements = len(migrations()[0].statements("sqlite"))
+    points = [0, 1, 2, 3, statements // 2, statements + 1, statements + 2, statements + 3]
+    for left in points:
+        assert await asyncio.to_thread(die_in_migration, url, left)
+    store = await open_store(url)
+    assert await store.write(lambda tx: tx.add_jobs([a_draft()])) == [1]
+    assert await store.read(version) == migrations()[-1].version
+    await store.close()
+
+
+async def test_two_servers_that_start_at_once_on_postgresql_do_not_collide(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    stores = await asyncio.gather(*[open_store(url) for _ in range(4)])
+    ids = await asyncio.gather(*[store.write(lambda tx: tx.add_jobs([a_draft()])) for store in stores])
+    assert sorted(flat(ids)) == [1, 2, 3, 4]
+    for store in stores:
+        await store.close()
+
+
+async def test_a_second_server_on_one_file_is_refused_and_told_who_has_it(sqlite_url: str) -> None:
+    opened = await asyncio.gather(*[open_store(sqlite_url) for _ in range(4)], return_exceptions=True)
+    (store,) = [one for one in opened if not isinstance(one, BaseException)]
+    refused = [one for one in opened if isinstance(one, BaseException)]
+    assert all(isinstance(one, Unavailable) and "has" in str(one) and "open" in str(one) for one in refused)
+    await store.close()
+    again = await open_store(sqlite_url)
+    await again.close()

@@ -1,0 +1,68 @@
+"""Named queries are found, cut at their parameters, and bound in order."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import rainbow.store
+from rainbow.store import sql
+from rainbow.store.schema import migrations
+
+ROOM = Path(rainbow.store.__file__).parent
+
+
+def test_parameters_become_placeholders_in_their_order() -> None:
+    one = sql.statement("SELECT :b, :a, :b WHERE x = 'é'", "?")
+    assert one.bind({"a": 1, "b": 2}) == ("SELECT ?, ?, ? WHERE x = 'é'", (2, 1, 2))
+
+
+def test_a_list_becomes_as_many_placeholders_as_it_has_values() -> None:
+    some = sql.statement("x IN (:*ids) AND y = :y", "%s")
+    assert some.bind({"ids": [1, 2, 3], "y": 4}) == ("x IN (%s, %s, %s) AND y = %s", (1, 2, 3, 4))
+
+
+def test_a_percent_sign_survives_postgresqls_placeholders() -> None:
+    assert sql.statement("a % :b", "%s").bind({"b": 1}) == ("a %% %s", (1,))
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_both_databases_have_every_query_that_the_code_names(dialect: str) -> None:
+    known = sql.load(dialect)
+    verbs = {"rows", "row", "change", "change_many", "returning", "text", "also", "_ids"}
+    named = {
+        arg.value
+        for file in [*ROOM.glob("*.py"), *ROOM.glob("tables/*.py")]
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in verbs
+        for arg in node.args[:1]
+        if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+    }
+    assert len(named) > 60
+    assert named <= known.keys()
+    assert not any("{" in text.replace("'{}'", "") for text in known.values())
+
+
+def test_no_query_is_left_that_nobody_names() -> None:
+    source = "".join(f.read_text("utf-8") for f in [*ROOM.glob("*.py"), *ROOM.glob("tables/*.py")])
+    texts = "".join(f.read_text("utf-8") for f in ROOM.glob("queries/*.sql"))
+    unused = [
+        name
+        for name in sql.load("sqlite")
+        if f'"{name}"' not in source and f"'{name}'" not in source and f"{{{name}}}" not in texts
+    ]
+    assert [name for name in unused if not name.startswith("audit_")] == []
+
+
+def test_a_migration_is_cut_into_statements_in_the_words_of_each_database() -> None:
+    first = migrations()[0]
+    ours, theirs = first.statements("sqlite"), first.statements("postgresql")
+    assert len(ours) == len(theirs) > 20
+    assert all(statement.startswith("CREATE ") for statement in ours)
+    assert not any(word in "\n".join(theirs) for word in ("BLOB", "ROWID", "INTEGER"))
+
+
+def test_migrations_are_numbered_from_one_without_gap() -> None:
+    assert [m.version for m in migrations()] == list(range(1, len(migrations()) + 1))
