@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 
 from rainbow.jobspecs.documents import MAX_BYTES
 from rainbow.jobspecs.hints import did_you_mean
@@ -20,6 +21,7 @@ from rainbow.model.request import Request
 _SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")
 _RAINBOW = re.compile(r"#\s?RAINBOW:?(?:\s|$)(.*)")
 _FLUX = re.compile(r"([^\w]*)(?:flux|FLUX):(.*)")
+_TRIPLE = re.compile(r"(\"{3}|'{3})(.*?)\1")
 # What makes a text without an interpreter line a script; the repeats are bounded so that no text is slow to search.
 _ANY = re.compile(r"^(?:#SBATCH|# ?RAINBOW:?|[^\w\s:]{1,4} {0,4}(?:flux|FLUX):)[ \t]{1,40}-", re.MULTILINE)
 
@@ -94,30 +96,51 @@ def _take(option: Option, line: _Line, found: Collected, where: str) -> None:
 
 
 def _directives(text: str, found: Collected) -> list[_Line]:
-    """The directive lines before the first command; those after it are reported, or refused as RFC 36 says."""
+    """The directive lines that count; the others are reported, or refused as RFC 36 says."""
     lines: list[_Line] = []
-    stopped = False
-    prefix: str | None = None
+    prefix: str | None = None  # of the first flux directive
+    commands = False  # sbatch stops at the first command
+    halted = False  # flux stops at the first line that does not begin like its first directive
     for number, line in enumerate(text.splitlines(), start=1):
-        if number == 1 and line.startswith("#!"):
-            continue
         directive, sentinel = _directive(line, number)
-        if directive is None:
-            stripped = line.strip()
-            stopped = stopped or bool(stripped and not stripped.startswith(("#", prefix.strip() if prefix else "#")))
-            continue
         if sentinel is not None:
-            if stopped and prefix is not None:
+            if halted:
                 raise Invalid("a flux directive stands after the first command; move it up", where=f"line {number}")
             if prefix not in (None, sentinel):
                 raise Invalid("all flux directives begin with the same characters", where=f"line {number}")
-            if prefix is None:
-                prefix, stopped = sentinel, False
-        elif stopped:
+            prefix = sentinel
+        elif line.strip():
+            commands = commands or not line.startswith("#")
+            halted = halted or (prefix is not None and not line.startswith(prefix))
+        if directive is not None and sentinel is None and commands:
             found.note(f"line {number}", "a directive after the first command is not read")
+        elif directive is not None:
+            lines.append(directive)
+    return _joined(lines)
+
+
+def _joined(lines: list[_Line]) -> list[_Line]:
+    """Flux lines with triple quotes made plain, and those that one such literal spans made one."""
+    joined: list[_Line] = []
+    opening: _Line | None = None
+    literal: list[str] = []
+    for line in lines:
+        if opening is not None:
+            if line.text.strip() == opening.text.rstrip()[-3:]:
+                content = textwrap.dedent("\n".join([*literal, ""]))
+                joined.append(replace(opening, text=opening.text.rstrip()[:-3] + shlex.quote(content)))
+                opening = None
+            literal.append(line.text)
             continue
-        lines.append(directive)
-    return lines
+        if line.grammar is FLUX:
+            line = replace(line, text=_TRIPLE.sub(lambda match: shlex.quote(match[2]), line.text))
+            if line.text.rstrip().endswith(('"""', "'''")):
+                opening, literal = line, []
+                continue
+        joined.append(line)
+    if opening is not None:
+        raise Invalid("the triple quotes are not closed", where=f"line {opening.number}")
+    return joined
 
 
 def _directive(line: str, number: int) -> tuple[_Line | None, str | None]:

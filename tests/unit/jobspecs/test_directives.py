@@ -101,6 +101,21 @@ def test_flux_directives_are_read_as_rfc_36_says():
     assert (request.options, request.name) == ({"queue": "batch"}, "a b")
 
 
+def test_triple_quotes_of_flux_hold_anything_also_over_several_lines():
+    one = parse("""#!/bin/sh\n# flux: -N1 --job-name='''It's a "job"'''\n""")
+    assert one.name == 'It\'s a "job"'
+    several = parse('#!/bin/sh\n# flux: --env=CONF="""\n# flux:  [a]\n# flux:    b = "c"\n# flux: """\n# flux: -n 2\n')
+    assert several.environment == {"CONF": '[a]\n  b = "c"\n'}
+    assert several.groups[0].levels[0].count == Count(2)
+    with pytest.raises(Invalid, match="line 2: the triple quotes"):
+        parse('#!/bin/sh\n# flux: --env=CONF="""\n# flux:  [a]\n')
+
+
+def test_directives_may_stand_in_the_docstring_of_a_python_script():
+    text = '#!/usr/bin/env python3\ndef main():\n    """\n    flux: -N4\n    flux: --queue=batch\n    """\n    run()\n'
+    assert parse(text).groups == request_from_flags(Flags(nodes=4)).groups
+
+
 @pytest.mark.parametrize(
     "text",
     [

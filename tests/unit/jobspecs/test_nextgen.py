@@ -106,7 +106,11 @@ def test_labels_units_exclusive_and_ranges_are_kept():
         """
         resources:
           a:
-            {type: node, replicas: {min: 2, max: 8}, exclusive: true, label: db, with: [{type: memory, count: 16, unit: GB}]}
+            type: node
+            replicas: {min: 2, max: 8}
+            exclusive: true
+            label: db
+            with: [{type: memory, count: 16, unit: GB}]
         """
     )
     assert (found.count, found.exclusive, found.label) == (Count(2, 8), True, "db")
