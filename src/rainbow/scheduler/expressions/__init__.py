@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow.scheduler.expressions.compiler import Compiler, Run
+from rainbow.scheduler.expressions.compiler import Compiler
 from rainbow.scheduler.expressions.errors import BadExpression, EvaluationError, ExpressionError, MissingVariable
+from rainbow.scheduler.expressions.fast import Run
 from rainbow.scheduler.expressions.parser import parse
 
 __all__ = ["BadExpression", "EvaluationError", "Expression", "ExpressionError", "MissingVariable", "compiled"]

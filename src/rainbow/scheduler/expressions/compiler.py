@@ -8,9 +8,11 @@ functions of their own with the checks written out; the rest goes through `opera
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
+from rainbow.scheduler.expressions import fast
 from rainbow.scheduler.expressions.errors import BadExpression, EvaluationError, MissingVariable
+from rainbow.scheduler.expressions.fast import Run
 from rainbow.scheduler.expressions.glob import glob
 from rainbow.scheduler.expressions.operations import (
     ARITHMETIC,
@@ -24,8 +26,6 @@ from rainbow.scheduler.expressions.operations import (
     kind,
 )
 from rainbow.scheduler.expressions.parser import Node
-
-Run: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 
 class Compiler:
@@ -47,11 +47,11 @@ class Compiler:
             return self._call(args[0], [self.compile(arg) for arg in args[1:]], position)
         if op in ("=~", "!~"):
             return self._glob(op, self.compile(args[0]), args[1], position)
+        if op in ARITHMETIC:
+            return self._arithmetic(op, args[0], args[1], position)
         return self._operator(op, [self.compile(arg) for arg in args], position)
 
     def _operator(self, op: str, parts: list[Run], position: int) -> Run:
-        if op in ARITHMETIC:
-            return self._arithmetic(op, parts[0], parts[1], position)
         if op in ORDER:
             return self._ordered(op, parts[0], parts[1], position)
         return {
@@ -80,6 +80,8 @@ class Compiler:
                 raise MissingVariable(name, self._text, position) from None
             if value.__class__ is float and -LARGEST <= value <= LARGEST:
                 return value
+            if value.__class__ is int and -LARGEST <= value <= LARGEST:
+                return float(value)
             return self._as_value(name, value, position)
 
         return run
@@ -101,20 +103,35 @@ class Compiler:
             return tuple(self._as_value(name, item, position) for item in value if item is not None)
         raise self._error(f"{name!r} is neither a number, a text, true/false nor a list", position)
 
-    def _arithmetic(self, op: str, left: Run, right: Run, position: int) -> Run:
-        operation = ARITHMETIC[op]
+    def _arithmetic(self, op: str, first: Node, second: Node, position: int) -> Run:
+        left, operation = self.compile(first), ARITHMETIC[op]
+
+        def wrong(x: Any, y: Any) -> EvaluationError:
+            if x.__class__ is not float or y.__class__ is not float:
+                return self._error(f"{op!r} takes two numbers, not {kind(x)} and {kind(y)}", position)
+            try:
+                operation(x, y)
+            except NoResult as error:
+                return self._error(str(error), position)
+            return self._error("the result is too large for a number", position)
+
+        if op in fast.BY_CONSTANT and second.op == "constant" and isinstance(second.args[0], float) and second.args[0]:
+            return fast.BY_CONSTANT[op](left, second.args[0], wrong)
+        right = self.compile(second)
+        if op in fast.GENERAL:
+            return fast.GENERAL[op](left, right, wrong)
 
         def run(env: Mapping[str, Any]) -> Any:
             x, y = left(env), right(env)
-            if x.__class__ is float and y.__class__ is float:
-                try:
-                    result = operation(x, y)
-                except NoResult as error:
-                    raise self._error(str(error), position) from None
-                if -LARGEST <= result <= LARGEST:
-                    return result
-                raise self._error("the result is too large for a number", position)
-            raise self._error(f"{op!r} takes two numbers, not {kind(x)} and {kind(y)}", position)
+            if x.__class__ is not float or y.__class__ is not float:
+                raise wrong(x, y)
+            try:
+                result = operation(x, y)
+            except NoResult as error:
+                raise self._error(str(error), position) from None
+            if -LARGEST <= result <= LARGEST:
+                return result
+            raise wrong(x, y)
 
         return run
 
@@ -248,6 +265,13 @@ class Compiler:
 
     def _call(self, name: str, parts: list[Run], position: int) -> Run:
         function = CALLS[name]
+
+        if len(parts) == 2 and name in fast.OF_TWO:
+
+            def wrong(x: Any, y: Any) -> EvaluationError:
+                return self._error(f"{name} takes numbers, not {kind(y if x.__class__ is float else x)}", position)
+
+            return fast.OF_TWO[name](parts[0], parts[1], wrong)
 
         def run(env: Mapping[str, Any]) -> float:
             values = [part(env) for part in parts]

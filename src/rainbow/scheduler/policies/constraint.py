@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from rainbow.model.candidate import Candidate, Demand
 from rainbow.model.errors import Invalid
@@ -34,16 +34,8 @@ OWN: Mapping[str, Callable[[Candidate, Demand], object]] = {
 }
 
 
-class _Row:
-    """One cluster on its way through the steps of one priority."""
-
-    __slots__ = ("env", "name", "shown", "sort")
-
-    def __init__(self, name: str, env: dict[str, Any]) -> None:
-        self.name = name
-        self.env = env
-        self.shown: dict[str, float] = {}  # the numbers that were calculated or sorted by
-        self.sort: Any = None
+_Row: TypeAlias = tuple[str, dict[str, Any]]  # a cluster's name and its variables, on the way through one priority
+_Why: TypeAlias = dict[str, list[str]]  # for each cluster, why each priority left it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +59,18 @@ class Constraint:
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Go through the priorities; the first one that leaves clusters ranks them."""
-        reasons: dict[str, list[str]] = {candidate.name: [] for candidate in candidates}
+        reasons: _Why = {candidate.name: [] for candidate in candidates}
         own = [name for name in self.program.names if name in OWN or name.startswith("labels.")]
+        parameters = demand.parameters
         for priority in self.program.priorities:
-            rows = [_Row(c.name, {**_own(own, c, demand), **demand.parameters, **c.state}) for c in candidates]
+            rows: list[_Row] = [(c.name, {**parameters, **c.state}) for c in candidates]
+            if own:
+                rows = [(c.name, {**_own(own, c, demand), **env}) for c, (_, env) in zip(candidates, rows, strict=True)]
             left = _run(priority, rows, reasons, rng)
             if left:
-                kept = {row.name for row in left}
+                kept = {name for name, _ in left}
                 dropped = {name: "; ".join(why) for name, why in reasons.items() if name not in kept}
-                return Ranking([_ranked(row, place, priority) for place, row in enumerate(left)], dropped)
+                return Ranking(_ranked(left, priority), dropped)
         return Ranking([], {name: "; ".join(why) for name, why in reasons.items()})
 
 
@@ -86,14 +81,14 @@ def _own(names: Sequence[str], candidate: Candidate, demand: Demand) -> dict[str
     }
 
 
-def _run(priority: Priority, rows: list[_Row], reasons: dict[str, list[str]], rng: Random) -> list[_Row]:
+def _run(priority: Priority, rows: list[_Row], reasons: _Why, rng: Random) -> list[_Row]:
     for step in priority.steps:
         if not rows:
             break
         if isinstance(step, Filter):
             rows = _filter(step, rows, reasons, priority)
         elif isinstance(step, Calc):
-            rows = _calc(step, rows, reasons, priority)
+            rows = _calc(step.expression, step.variable, rows, reasons, priority)
         elif isinstance(step, Sort):
             rows = _sort(step, rows, reasons, priority)
         else:
@@ -101,53 +96,44 @@ def _run(priority: Priority, rows: list[_Row], reasons: dict[str, list[str]], rn
     return rows
 
 
-def _filter(step: Filter, rows: list[_Row], reasons: dict[str, list[str]], priority: Priority) -> list[_Row]:
+def _filter(step: Filter, rows: list[_Row], reasons: _Why, priority: Priority) -> list[_Row]:
     run, left = step.expression.run, []
     for row in rows:
+        name, env = row
         try:
-            value = run(row.env)
+            value = run(env)
         except EvaluationError as error:
-            reasons[row.name].append(_out(priority, error))
+            reasons[name].append(_out(priority, error))
             continue
         if value is True:
             left.append(row)
         elif value is False:
-            reasons[row.name].append(_is_false(priority, step.expression, row.env))
+            reasons[name].append(_is_false(priority, step.expression, env))
         else:
-            reasons[row.name].append(f"priority {priority.number}: filter {step.expression.text} is not true or false")
+            reasons[name].append(f"priority {priority.number}: filter {step.expression.text} is not true or false")
     return left
 
 
-def _calc(step: Calc, rows: list[_Row], reasons: dict[str, list[str]], priority: Priority) -> list[_Row]:
-    run, variable, left = step.expression.run, step.variable, []
+def _calc(expression: Expression, variable: str, rows: list[_Row], reasons: _Why, priority: Priority) -> list[_Row]:
+    run, left = expression.run, []
     for row in rows:
+        name, env = row
         try:
-            value = run(row.env)
+            env[variable] = run(env)
         except EvaluationError as error:
-            reasons[row.name].append(_out(priority, error))
-            continue
-        row.env[variable] = value
-        if value.__class__ is float:
-            row.shown[variable] = value
-        left.append(row)
+            reasons[name].append(_out(priority, error))
+        else:
+            left.append(row)
     return left
 
 
-def _sort(step: Sort, rows: list[_Row], reasons: dict[str, list[str]], priority: Priority) -> list[_Row]:
-    run, text, left = step.expression.run, step.expression.text.strip(), []
-    for row in rows:
-        try:
-            value = run(row.env)
-        except EvaluationError as error:
-            reasons[row.name].append(_out(priority, error))
-            continue
-        if value.__class__ is float:
-            row.shown[text] = value
-        # kinds are kept apart, so that numbers and texts in one column have an order
-        row.sort = (value.__class__.__name__, value)
-        left.append(row)
-    left.sort(key=lambda row: row.sort, reverse=step.descending)  # stable either way: ties stay by name
-    return left
+def _sort(step: Sort, rows: list[_Row], reasons: _Why, priority: Priority) -> list[_Row]:
+    key = step.key
+    left = _calc(step.expression, key, rows, reasons, priority)  # ties stay by name, whichever way it sorts
+    if all(env[key].__class__ is float for _, env in left):
+        return sorted(left, key=lambda row: row[1][key], reverse=step.descending)
+    # kinds are kept apart, so that numbers and texts in one column have an order
+    return sorted(left, key=lambda row: (row[1][key].__class__.__name__, row[1][key]), reverse=step.descending)
 
 
 def _select(step: Select, rows: list[_Row], rng: Random) -> list[_Row]:
@@ -159,10 +145,16 @@ def _select(step: Select, rows: list[_Row], rng: Random) -> list[_Row]:
     return [rows[i] for _, i in drawn]
 
 
-def _ranked(row: _Row, place: int, priority: Priority) -> Ranked:
-    shown = ", ".join([f"{name}={value:g}" for name, value in row.shown.items()])
-    reason = f"priority {priority.number}: {shown}" if shown else f"priority {priority.number}: passes"
-    return Ranked(row.name, float(place), reason, row.shown)
+def _ranked(rows: list[_Row], priority: Priority) -> list[Ranked]:
+    """With the numbers that were calculated or sorted by as terms."""
+    shown = [key for key in priority.shown if all(env[key].__class__ is float for _, env in rows)]
+    numbers = ", ".join(f"{key.replace('%', '%%')}=%g" for key in shown)
+    shape = f"priority {priority.number}: {numbers or 'passes'}"
+    ranked = []
+    for place, (name, env) in enumerate(rows):
+        terms = {key: env[key] for key in shown}
+        ranked.append(Ranked(name, float(place), shape % tuple(terms.values()), terms))
+    return ranked
 
 
 def _out(priority: Priority, error: EvaluationError) -> str:

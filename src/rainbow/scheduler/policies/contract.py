@@ -27,7 +27,7 @@ class Ranked(NamedTuple):
     """One cluster in its place: the number it was ranked by, why, and the numbers behind that one."""
 
     name: str
-    score: float | None  # None: what it ranks by is not known here
+    score: float | None  # None: there is no such number, or it is not known here
     reason: str
     terms: Mapping[str, float] | None = None
 

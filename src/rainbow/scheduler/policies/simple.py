@@ -46,8 +46,8 @@ class AtRandom:
         """Draw a number for each and order by it."""
         drawn = [(candidate.fit is not Fit.NOW, rng.random(), candidate) for candidate in candidates]
         drawn.sort(key=lambda item: item[:2])
-        among = len(candidates)
-        return Ranking([Ranked(c.name, draw, f"drawn at random among {among}{_suffix(c)}") for _, draw, c in drawn], {})
+        reason = f"drawn at random among {len(candidates)}"
+        return Ranking([Ranked(c.name, None, reason + NOT_NOW if later else reason) for later, _, c in drawn], {})
 
 
 @dataclass(frozen=True, slots=True)

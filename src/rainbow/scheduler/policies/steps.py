@@ -41,6 +41,11 @@ class Sort:
     expression: Expression
     descending: bool
 
+    @property
+    def key(self) -> str:
+        """The variable that holds what is sorted by: the one that is named, or the text of the formula."""
+        return self.expression.text.strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Select:
@@ -58,6 +63,7 @@ class Priority:
 
     number: int
     steps: tuple[Step, ...]
+    shown: tuple[str, ...]  # the variables that it calculates or sorts by, in order, each once
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,8 @@ def _priority(raw: Any, index: int, where: str) -> Priority:
     read = tuple(_step(step, f"{where} step {i + 1}") for i, step in enumerate(steps))
     if any(isinstance(step, Select) for step in read[:-1]):
         raise Invalid("select is the last step; what follows it would never be done", where=where)
-    return Priority(int(number), read)
+    shown = [step.variable if isinstance(step, Calc) else step.key for step in read if isinstance(step, Calc | Sort)]
+    return Priority(int(number), read, tuple(dict.fromkeys(shown)))
 
 
 def _step(raw: Any, where: str) -> Step:
