@@ -113,7 +113,7 @@ class House:
         """Run `rainbow` against this server; `token` defaults to the administrator's."""
         environment = self.environment() | {"RAINBOW_SERVER": self.address} | extra
         environment["RAINBOW_TOKEN"] = self.admin_token if token is None else token
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: PLW1510 - checked below, with the output
             [*RAINBOW, *arguments],
             env=environment,
             capture_output=True,

@@ -42,7 +42,7 @@ class Vertex:
     name: str = ""
     size: int = 1
     unit: str = ""
-    metadata: Mapping[str, object] = NOTHING  # free keys of any JSON type; `properties` is a mapping or list of names
+    metadata: Mapping[str, object] = field(default_factory=lambda: NOTHING)  # free keys of any JSON type
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subsystem:
-    """A named graph beside the dominant one. Parents come first; each vertex hangs on a parent, dominant ids, or both."""
+    """A named graph beside the dominant one. Parents come first; each vertex hangs on a parent, on ids, or both."""
 
     name: str
     vertices: tuple[Vertex, ...]

@@ -1,1 +1,1 @@
-"""Generated from proto/ by tools/generate_protos.py; never edited by hand."""
+"""Generated from proto/ by tools/generate_protos.py."""
