@@ -1,0 +1,1 @@
+"""Measurements, one module per subject; each prints ratios within one run."""
