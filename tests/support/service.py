@@ -1,0 +1,80 @@
+"""A real service over a real SQLite file, with a clock that stands still, for unit tests of the use cases."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+from rainbow.jobspecs.canonical import to_json
+from rainbow.model.credential import Kind, Principal
+from rainbow.model.job import Terms
+from rainbow.model.request import Count, Group, Level, Request, Task
+from rainbow.service import registering
+from rainbow.service.assembly import Service, assemble
+from rainbow.service.clock import ManualClock
+from rainbow.service.ids import Ids
+from rainbow.service.settings import Settings
+from rainbow.service.submitting import Receipt, Submission
+from rainbow.store.opening import open_store
+
+ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
+
+
+def a_user(name: str) -> Principal:
+    """A caller who may submit anywhere and see their own jobs."""
+    return Principal(name=name, kind=Kind.USER, scopes=frozenset({"submit:*", "job:read:own", "job:cancel:own"}))
+
+
+@contextlib.asynccontextmanager
+async def a_service(
+    folder: Path, *, settings: Settings | None = None, clock: ManualClock | None = None, seed: int = 1
+) -> AsyncIterator[Service]:
+    """A service whose tasks are not started: tests call `decider.settle()` and `timers.tick()` themselves."""
+    store = await open_store(f"sqlite:///{folder / 'rainbow.db'}")
+    chosen = settings or Settings(policy="first")
+    service = await assemble(store, chosen, clock or ManualClock(), Ids(Random(seed)), "a registration secret")
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+def a_graph(nodes: int = 2, cores: int = 4, gpus: int = 0) -> bytes:
+    """A cluster in the compact form."""
+    inside: list[dict[str, object]] = [{"type": "core", "count": cores}]
+    if gpus:
+        inside.append({"type": "gpu", "count": gpus})
+    node = {"type": "node", "count": nodes, "name": f"n[0-{nodes - 1}]" if nodes > 1 else "n0", "with": inside}
+    return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
+
+
+async def with_cluster(service: Service, name: str, **shape: int) -> registering.Registered:
+    """Register a cluster of that shape."""
+    made = await registering.register(service.core, name, a_graph(**shape))
+    assert made is not None
+    return made
+
+
+def a_request(nodes: int = 1, cores: int = 1, gpus: int = 0) -> Request:
+    """Nodes with cores in each."""
+    inside = [Level(type="core", count=Count(cores))]
+    if gpus:
+        inside.append(Level(type="gpu", count=Count(gpus)))
+    level = Level(type="node", count=Count(nodes), inside=tuple(inside))
+    return Request(groups=(Group(levels=(level,)),), tasks=(Task(command=("true",)),))
+
+
+def a_submission(owner: str = "ana", *, token: str = "", terms: Terms | None = None, **shape: int) -> Submission:
+    """A job that asks for nodes with cores."""
+    request = a_request(**shape)
+    return Submission(
+        owner=owner, request=request, spec=to_json(request), name="job", client_token=token, terms=terms or Terms()
+    )
+
+
+async def submit(service: Service, *submissions: Submission) -> list[Receipt]:
+    """Submit together."""
+    return await service.intake.submit(submissions)

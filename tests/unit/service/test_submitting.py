@@ -1,0 +1,159 @@
+"""Submitting: acknowledged is stored, decided and counted; asked again is the same job."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rainbow.model.errors import Conflict, Invalid
+from rainbow.model.job import Hold, JobState, Terms
+from rainbow.service import jobs
+from rainbow.service.settings import Settings
+from rainbow.store.base import Dependency
+from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
+
+
+async def test_a_job_that_fits_is_given_to_a_cluster_at_once(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=2)
+        [receipt] = await submit(service, a_submission(nodes=2))
+        assert (receipt.state, receipt.cluster) == (JobState.BOUND, "east")
+        view = await jobs.get(service.core, receipt.id, ADMIN)
+        assert view.attempt is not None
+        assert view.attempt.cluster == "east"
+
+
+async def test_what_is_placed_is_taken_from_what_fits_now(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=1, cores=4)
+        first, second = await submit(service, a_submission(cores=3), a_submission(cores=3))
+        assert first.state is JobState.BOUND
+        assert second.state is JobState.HELD
+        assert "east" in second.reason
+
+
+async def test_a_waiting_job_is_decided_when_a_cluster_that_fits_appears(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "tiny", nodes=1, cores=1)
+        [receipt] = await submit(service, a_submission(nodes=4))
+        assert receipt.state is JobState.HELD
+        await with_cluster(service, "large", nodes=4)
+        await service.decider.settle()
+        view = await jobs.get(service.core, receipt.id, ADMIN)
+        assert (view.job.state, view.job.cluster) == (JobState.BOUND, "large")
+
+
+async def test_jobs_that_cannot_run_anywhere_fail_fast_only_when_asked(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "tiny", nodes=1, cores=1)
+        patient, hasty = await submit(
+            service, a_submission(nodes=9), a_submission(nodes=9, terms=Terms(fail_fast=True))
+        )
+        assert (patient.state, hasty.state) == (JobState.HELD, JobState.INFEASIBLE)
+
+
+async def test_the_same_client_token_gives_the_same_job(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        first = await submit(service, a_submission(token="t"))
+        again = await submit(service, a_submission(token="t"))
+        assert again[0].id == first[0].id
+        assert again[0].again
+        with pytest.raises(Conflict):
+            await submit(service, a_submission(token="t", cores=2))
+        other = await submit(service, a_submission("bob", token="t"))
+        assert other[0].id != first[0].id
+
+
+async def test_a_repeated_submission_takes_nothing_twice(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=1, cores=4)
+        for _ in range(3):
+            await submit(service, a_submission(token="t", cores=2))
+        [more] = await submit(service, a_submission(cores=2))
+        assert more.state is JobState.BOUND
+
+
+async def test_many_submitters_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=8, cores=64)
+        asked = [submit(service, a_submission(f"user{i}", token=str(i))) for i in range(50)]
+        receipts = [one for [one] in await asyncio.gather(*asked)]
+        assert len({receipt.id for receipt in receipts}) == 50
+        for i, receipt in enumerate(receipts):
+            view = await jobs.get(service.core, receipt.id, ADMIN)
+            assert view.job.owner == f"user{i}"
+
+
+async def test_one_bad_submission_does_not_spoil_its_neighbours(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        await submit(service, a_submission(token="t"))
+        good, bad = await asyncio.gather(
+            submit(service, a_submission()), submit(service, a_submission(token="t", cores=2)), return_exceptions=True
+        )
+        assert isinstance(bad, Conflict)
+        assert isinstance(good, list)
+        assert good[0].state is JobState.BOUND
+
+
+async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        with pytest.raises(Invalid):
+            await submit(service, a_submission(token="x"), a_submission(token="x"))
+        listed = await jobs.listed(service.core, jobs.JobFilter(), ADMIN, before=0, limit=10)
+        assert listed == []
+
+
+async def test_a_held_job_waits_for_its_owner(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [receipt] = await submit(service, a_submission(terms=Terms(hold=True)))
+        await service.decider.settle()
+        held = await jobs.get(service.core, receipt.id, ADMIN)
+        assert (held.job.state, held.job.hold) == (JobState.HELD, Hold.USER)
+        await jobs.release(service.core, receipt.id, ADMIN)
+        await service.decider.settle()
+        assert (await jobs.get(service.core, receipt.id, ADMIN)).job.state is JobState.BOUND
+
+
+async def test_a_dependent_job_waits_and_ends_when_it_can_never_run(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [first] = await submit(service, a_submission(terms=Terms(hold=True)))
+        from dataclasses import replace
+
+        after = replace(a_submission(), waits_for=(Dependency("afterok", first.id),))
+        [second] = await submit(service, after)
+        assert second.state is JobState.HELD
+        await jobs.cancel(service.core, [first.id], None, ADMIN, "")
+        view = await jobs.get(service.core, second.id, ADMIN)
+        assert view.job.state is JobState.FAILED
+        assert f"afterok:{first.id}" in view.job.reason
+
+
+async def test_a_policy_that_wants_bids_decides_after_the_job_is_stored(tmp_path: Path) -> None:
+    async with a_service(tmp_path, settings=Settings(policy="start", bid_deadline=0.05)) as service:
+        await with_cluster(service, "east")
+        [receipt] = await submit(service, a_submission())
+        assert receipt.state is JobState.QUEUED
+        await service.decider.settle()
+        assert (await jobs.get(service.core, receipt.id, ADMIN)).job.state is JobState.BOUND
+
+
+async def test_waiting_jobs_and_placements_survive_a_restart(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=1, cores=4)
+        [bound] = await submit(service, a_submission(cores=3))
+        [waiting] = await submit(service, a_submission(cores=3))
+    async with a_service(tmp_path) as service:
+        assert len(service.core.shelf) == 1
+        [third] = await submit(service, a_submission(cores=3))
+        assert third.state is JobState.HELD
+        await jobs.cancel(service.core, [bound.id], None, ADMIN, "")
+        await service.decider.settle()
+        assert (await jobs.get(service.core, waiting.id, ADMIN)).job.state is JobState.BOUND
+        assert (await jobs.get(service.core, third.id, ADMIN)).job.state is JobState.HELD

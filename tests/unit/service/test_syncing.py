@@ -1,0 +1,281 @@
+"""The agent's Sync from the server's side: offers, confirms, reports, cancels, kills, and what is said twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.cluster import Standing
+from rainbow.model.errors import Conflict
+from rainbow.model.job import Delivery, JobState, Terms
+from rainbow.service import jobs, watching
+from rainbow.service.assembly import Service
+from rainbow.service.clock import ManualClock
+from rainbow.service.settings import Settings
+from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut
+from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
+
+
+class Agent:
+    """Speaks for one cluster and remembers what it was told."""
+
+    def __init__(self, service: Service, cluster: str = "east", epoch: str = "e1") -> None:
+        self.service, self.cluster, self.epoch, self.seq = service, cluster, epoch, 0
+
+    async def says(self, *, again: bool = False, **fields: object) -> SyncOut:
+        """One Sync that does not wait; `again` repeats the last sequence number."""
+        self.seq += 0 if again else 1
+        told: list[SyncOut] = []
+
+        def encode(out: SyncOut) -> bytes:
+            told.append(out)
+            return json.dumps([[o[0].job, o[0].n, o[0].token] for o in out.offers]).encode()
+
+        message = SyncIn(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **fields)  # type: ignore[arg-type]
+        reply = await self.service.agents.sync(message, encode)
+        self.answer = reply.answer
+        return told[-1] if told else SyncOut()
+
+    async def takes(self) -> Ref:
+        """Take one offer to the point where it is confirmed."""
+        offers = (await self.says(want=1)).offers or (await self.says(want=1)).offers
+        ref = Ref(offers[0][0].job, offers[0][0].n, offers[0][0].token)
+        assert (await self.says(accepts=(ref,))).confirms == [ref]
+        return ref
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock, settings=Settings(policy="first", output_cap=100)) as made:
+        await with_cluster(made, "east")
+        yield made
+
+
+async def state(service: Service, id: int) -> JobState:
+    return (await jobs.get(service.core, id, ADMIN)).job.state
+
+
+async def test_a_job_goes_from_offer_to_its_end(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    ref = await agent.takes()
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING, native_id="77"),))
+    view = await jobs.get(service.core, job.id, ADMIN)
+    assert view.attempt is not None
+    assert (view.attempt.state, view.attempt.native_id) == (AttemptState.RUNNING, "77")
+    done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+    assert (await agent.says(reports=(done,))).acked == [ref]
+    assert await state(service, job.id) is JobState.SUCCEEDED
+    assert (await agent.says(reports=(done,))).acked == [ref], "a repeated report is acknowledged again"
+
+
+async def test_the_same_message_gets_the_same_answer(service: Service) -> None:
+    agent = Agent(service)
+    await agent.says()
+    await submit(service, a_submission())
+    await agent.says(want=1)
+    first = agent.answer
+    await agent.says(again=True, want=1)
+    assert agent.answer == first
+    assert json.loads(first)
+
+
+async def test_an_idle_agent_is_woken_by_an_offer(service: Service) -> None:
+    agent = Agent(service)
+    await agent.says()
+    waiting = asyncio.create_task(agent.says(want=1, wait=20.0))
+    while "east" not in service.agents.presence.listening():
+        await asyncio.sleep(0)
+    await submit(service, a_submission())
+    told = await asyncio.wait_for(waiting, 5)
+    assert len(told.offers) == 1
+
+
+async def test_a_stale_token_changes_nothing_and_is_told_to_kill(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    ref = await agent.takes()
+    stale = Ref(ref.job, ref.n, "not-the-token")
+    told = await agent.says(reports=(Report(ref=stale, state=AttemptState.RUNNING),))
+    assert told.kills == [stale]
+    told = await agent.says(reports=(Report(ref=stale, state=AttemptState.SUCCEEDED, exit_code=0),))
+    assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_a_cancel_before_the_confirm_ends_at_once_and_kills_the_offer(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    await agent.says()
+    [(attempt, _)] = (await agent.says(want=1)).offers
+    await jobs.cancel(service.core, [job.id], None, ADMIN, "")
+    assert await state(service, job.id) is JobState.CANCELLED
+    ref = Ref(attempt.job, attempt.n, attempt.token)
+    assert (await agent.says(accepts=(ref,))).kills == [ref]
+
+
+async def test_a_cancel_after_the_confirm_waits_for_the_agent(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    ref = await agent.takes()
+    await jobs.cancel(service.core, [job.id], None, ADMIN, "enough")
+    assert await state(service, job.id) is JobState.CANCELLING
+    for _ in range(2):  # a command is told again until it is acknowledged
+        [command] = (await agent.says()).commands
+        assert (command.kind, command.job) == ("cancel", job.id)
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.CANCELLED),), command_acks=(command.id,))
+    assert await state(service, job.id) is JobState.CANCELLED
+    assert (await agent.says()).commands == []
+
+
+async def test_what_finished_before_the_cancel_has_finished(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    ref = await agent.takes()
+    await jobs.cancel(service.core, [job.id], None, ADMIN, "")
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    assert await state(service, job.id) is JobState.SUCCEEDED
+
+
+async def test_a_job_handed_back_goes_to_the_next_best_cluster(service: Service) -> None:
+    await with_cluster(service, "west")
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    await agent.says()
+    [(attempt, _)] = (await agent.says(want=1)).offers
+    ref = Ref(attempt.job, attempt.n, attempt.token)
+    await agent.says(rejects=((ref, "not today"),))
+    await service.decider.settle()
+    view = await jobs.get(service.core, job.id, ADMIN)
+    assert (view.job.cluster, view.job.attempt, view.job.failures) == ("west", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        (Terms(), JobState.FAILED),
+        (Terms(delivery=Delivery.AT_LEAST_ONCE), JobState.FAILED),
+        (Terms(delivery=Delivery.AT_LEAST_ONCE, retries=1), JobState.BOUND),
+        (Terms(retries=1), JobState.FAILED),
+    ],
+)
+async def test_a_failed_run_is_repeated_only_by_its_owners_word(
+    service: Service, terms: Terms, expected: JobState
+) -> None:
+    await with_cluster(service, "west")
+    [job] = await submit(service, a_submission(terms=terms))
+    agent = Agent(service)
+    ref = await agent.takes()
+    report = Report(ref=ref, state=AttemptState.FAILED, exit_code=3, failure=Failure.EXIT)
+    await agent.says(reports=(report,))
+    await service.decider.settle()
+    view = await jobs.get(service.core, job.id, ADMIN)
+    assert view.job.state is expected
+    if expected is JobState.FAILED:
+        assert view.job.exit_code == 3
+
+
+async def test_an_offer_nobody_accepts_lapses_and_is_decided_again(service: Service) -> None:
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(service.core.settings.lease + 1)
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    await agent.says()
+    assert len((await agent.says(want=1)).offers) == 1
+    clock.advance(service.core.settings.lease + 1)
+    await service.timers.tick()
+    clock.advance(service.core.settings.lease + 1)
+    service.core.shelf.changed()
+    await service.decider.settle()
+    view = await jobs.get(service.core, job.id, ADMIN)
+    assert (view.job.state, view.job.attempt) == (JobState.BOUND, 2)
+
+
+async def test_two_agents_of_one_cluster_do_not_fight(service: Service) -> None:
+    first, second = Agent(service), Agent(service, epoch="e2")
+    await first.says()
+    waiting = asyncio.create_task(first.says(wait=20.0))
+    while "east" not in service.agents.presence.listening():
+        await asyncio.sleep(0)
+    with pytest.raises(Conflict, match="another agent"):
+        await second.says()
+    service.core.hub.ring("cluster east")
+    await waiting
+    assert (await second.says()).resync, "when the first is gone, the second takes over"
+
+
+async def test_a_new_agent_is_told_what_it_should_hold(service: Service) -> None:
+    await submit(service, a_submission())
+    ref = await Agent(service).takes()
+    told = await Agent(service, epoch="e2").says()
+    assert told.resync
+    assert told.expected == [ref]
+
+
+async def test_output_comes_back_and_the_middle_of_too_much_is_cut(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    ref = await agent.takes()
+    text = b"".join(b"%09d\n" % i for i in range(40))
+    for offset in (0, 200, 0, 200):
+        piece = OutputPiece(ref=ref, stream="stdout", offset=offset, data=text[offset : offset + 200])
+        told = await agent.says(output=(piece,))
+    assert told.output_acks == [(ref, "stdout", 400)]
+    chunks = [
+        chunk.data
+        async for chunk in watching.logs(
+            service.core, job.id, ADMIN, follow=False, streams=("stdout",), offsets={}, tail=0
+        )
+    ]
+    shown = b"".join(chunks)
+    assert shown.startswith(text[:50])
+    assert shown.endswith(text[-50:])
+    assert b"300 bytes were cut here" in shown
+
+
+async def test_refusals_in_a_row_trip_the_breaker_and_a_start_closes_it(service: Service) -> None:
+    agent = Agent(service)
+    await agent.says()
+    for _ in range(3):
+        await submit(service, a_submission())
+        [(attempt, _)] = (await agent.says(want=1)).offers
+        await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "broken"),))
+    assert service.core.fleet.member("east").cluster.standing is Standing.DEGRADED
+    await submit(service, a_submission())
+    [(attempt, _)] = (await agent.says(want=1)).offers
+    ref = Ref(attempt.job, attempt.n, attempt.token)
+    await agent.says(accepts=(ref,))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
+    assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
+
+
+async def test_a_silent_agent_makes_its_cluster_unreachable_and_its_word_brings_it_back(service: Service) -> None:
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    agent = Agent(service)
+    await agent.says(manager="local")
+    [job] = await submit(service, a_submission())
+    clock.advance(500)
+    await service.timers.tick()
+    assert service.core.fleet.member("east").cluster.standing is Standing.UNREACHABLE
+    assert await state(service, job.id) is JobState.QUEUED
+    await agent.says(manager="local")
+    await service.timers.tick()
+    assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
+
+
+async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service) -> None:
+    await with_cluster(service, "west")
+    small, large = await submit(service, a_submission(cores=1), a_submission(cores=4))
+    agent = Agent(service)
+    await agent.says()
+    offers = (await agent.says(want=5, accept_only="cores <= 2")).offers
+    assert [job.id for _, job in offers] == [small.id]
+    await service.decider.settle()
+    assert (await jobs.get(service.core, large.id, ADMIN)).job.cluster == "west"
