@@ -1,0 +1,149 @@
+"""What the first Rainbow's Go client sends, sent by stubs of the same contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2_grpc
+from rainbow.pb.prototype import rainbow_pb2 as pb
+from tests.support.house import SECRET, House
+from tests.support.jgf import dict_jgf, subsystem_jgf
+
+SPEC = """\
+version: 1
+resources:
+  task-resources:
+    type: rack
+    replicas: 1
+    with:
+    - {type: node, count: 2, with: [{type: core, count: 8}]}
+tasks:
+- {name: app, command: [echo, "quoted ' \\" -- text"], replicas: 1, resources: task-resources}
+"""
+
+
+@pytest.fixture
+def stub(house: House) -> Iterator[rainbow_pb2_grpc.RainbowSchedulerStub]:
+    with house.channel() as channel:
+        yield rainbow_pb2_grpc.RainbowSchedulerStub(channel)
+
+
+def register(stub: rainbow_pb2_grpc.RainbowSchedulerStub, name: str, **shape: int) -> pb.RegisterResponse:
+    request = pb.RegisterRequest(name=name, secret=SECRET, nodes=json.dumps(dict_jgf(**shape)), subsystem="")
+    answer: pb.RegisterResponse = stub.Register(request)
+    assert answer.status == pb.RegisterResponse.REGISTER_SUCCESS
+    return answer
+
+
+def submission(made: pb.RegisterResponse, name: str, **fields: object) -> pb.SubmitJobRequest:
+    entries = [pb.SubmitJobRequest.Cluster(), pb.SubmitJobRequest.Cluster(name=name, token=made.token)]
+    return pb.SubmitJobRequest(name="app", clusters=entries, jobspec=SPEC, **fields)  # type: ignore[arg-type]
+
+
+def test_submit_is_satisfy_then_submit_with_empty_entries(
+    house: House, stub: rainbow_pb2_grpc.RainbowSchedulerStub
+) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    register(stub, "small", nodes=1, cores=4)
+    with house.channel() as channel:
+        graph = memory_pb2_grpc.MemoryGraphStub(channel)
+        import yaml
+
+        answer = graph.Satisfy(memory_pb2.SatisfyRequest(payload=json.dumps(yaml.safe_load(SPEC))))
+    assert (list(answer.clusters), answer.status) == (["east"], 1)
+    assert (answer.total_clusters, answer.total_matches, answer.total_mismatches) == (2, 1, 1)
+    done = stub.SubmitJob(submission(made, "east"))
+    assert (done.status, done.cluster) == (1, "east")
+    assert done.jobid > 0
+    second = stub.SubmitJob(submission(made, "east"))
+    assert second.jobid > done.jobid
+
+
+def test_satisfy_only_names_the_clusters_and_stores_nothing(
+    house: House, stub: rainbow_pb2_grpc.RainbowSchedulerStub
+) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    answer = stub.SubmitJob(submission(made, "east", satisfy_only=True))
+    assert (answer.status, list(answer.clusters), answer.jobid) == (1, ["east"], 0)
+    assert json.loads(house.run("jobs", "-a", "-o", "json").stdout)["jobs"] == []
+
+
+def test_the_jobspec_comes_back_byte_for_byte(stub: rainbow_pb2_grpc.RainbowSchedulerStub) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    sent = stub.SubmitJob(submission(made, "east"))
+    got = stub.ReceiveJobs(pb.ReceiveJobsRequest(cluster="east", secret=made.secret, maxJobs=10))
+    assert got.status == pb.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
+    job = json.loads(got.jobs[sent.jobid])
+    assert job["jobspec"] == SPEC
+    assert (job["id"], job["cluster"], job["name"], job["command"]) == (sent.jobid, "east", "app", "")
+
+
+def test_no_two_receivers_get_one_job(stub: rainbow_pb2_grpc.RainbowSchedulerStub) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    for _ in range(5):
+        stub.SubmitJob(submission(made, "east"))
+    ask = pb.ReceiveJobsRequest(cluster="east", secret=made.secret, maxJobs=3)
+    first, second, third = (set(stub.ReceiveJobs(ask).jobs) for _ in range(3))
+    assert len(first | second) == 5
+    assert not first & second
+    assert not third
+    accepted = stub.AcceptJobs(pb.AcceptJobsRequest(cluster="east", secret=made.secret, jobids=sorted(first)))
+    assert accepted.status == pb.AcceptJobsResponse.RESULT_TYPE_SUCCESS
+    again = stub.AcceptJobs(pb.AcceptJobsRequest(cluster="east", secret=made.secret, jobids=sorted(first)))
+    assert again.status == pb.AcceptJobsResponse.RESULT_TYPE_PARTIAL
+
+
+def test_replies_stay_under_the_clients_limit_however_long_the_queue(
+    stub: rainbow_pb2_grpc.RainbowSchedulerStub,
+) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    long = SPEC + "# " + "x" * 60_000 + "\n"
+    entries = [pb.SubmitJobRequest.Cluster(name="east", token=made.token)]
+    for _ in range(80):
+        stub.SubmitJob(pb.SubmitJobRequest(name="long", clusters=entries, jobspec=long))
+    seen: set[int] = set()
+    ask = pb.ReceiveJobsRequest(cluster="east", secret=made.secret)
+    for _ in range(10):
+        answer = stub.ReceiveJobs(ask)
+        assert answer.ByteSize() < 4 * 1024 * 1024
+        if not answer.jobs:
+            break
+        seen |= set(answer.jobs)
+        stub.AcceptJobs(pb.AcceptJobsRequest(cluster="east", secret=made.secret, jobids=list(answer.jobs)))
+    assert len(seen) == 80
+
+
+def test_subsystems_and_clusters_are_deleted(stub: rainbow_pb2_grpc.RainbowSchedulerStub) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    io = json.dumps(subsystem_jgf("io", ["2"], {"type": "shm"}))
+    stub.RegisterSubsystem(pb.RegisterRequest(name="east", secret=made.secret, nodes=io, subsystem="io"))
+    gone = stub.DeleteSubsystem(pb.DeleteRequest(name="east", secret=made.secret, subsytem="io"))
+    assert gone.status == pb.DeleteResponse.DELETE_SUCCESS
+    assert stub.Delete(pb.DeleteRequest(name="east", secret=made.secret)).status == 0
+    with pytest.raises(grpc.RpcError) as denied:
+        stub.ReceiveJobs(pb.ReceiveJobsRequest(cluster="east", secret=made.secret))
+    assert denied.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    register(stub, "east", nodes=1, cores=1)
+
+
+def test_denials_are_errors_never_answers(stub: rainbow_pb2_grpc.RainbowSchedulerStub) -> None:
+    made = register(stub, "east", nodes=3, cores=4)
+    nodes = json.dumps(dict_jgf())
+    bad = [
+        lambda: stub.Register(pb.RegisterRequest(name="new", secret="wrong", nodes=nodes)),
+        lambda: stub.Register(pb.RegisterRequest(name="new", nodes=nodes)),
+        lambda: stub.UpdateState(pb.UpdateStateRequest(cluster="east", secret="wrong", payload="{}")),
+        lambda: stub.UpdateState(pb.UpdateStateRequest(cluster="east", secret=made.token, payload="{}")),
+        lambda: stub.SubmitJob(pb.SubmitJobRequest(name="x", jobspec=SPEC)),
+        lambda: stub.SubmitJob(submission(pb.RegisterResponse(token="wrong"), "east")),
+        lambda: stub.SubmitJob(submission(made, "other")),
+        lambda: stub.Delete(pb.DeleteRequest(name="east", secret="wrong")),
+    ]
+    for call in bad:
+        with pytest.raises(grpc.RpcError) as denied:
+            call()
+        assert denied.value.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)

@@ -1,0 +1,43 @@
+"""The first Rainbow's own Python client from PyPI, unmodified, in a virtual environment of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+VERSION = "0.0.16"
+PARTS = (f"rainbow-scheduler=={VERSION}", "jobspec==0.1.15", "setuptools<81")
+
+
+def python_with_client() -> Path:
+    """The interpreter of an environment with the client, made once and kept in the system's temporary folder."""
+    home = Path(tempfile.gettempdir()) / f"rainbow-prototype-{VERSION}-py{sys.version_info[0]}{sys.version_info[1]}"
+    python = home / "bin/python"
+    with (Path(tempfile.gettempdir()) / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "ready").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True, timeout=120)
+            command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PARTS]
+            subprocess.run(command, check=True, timeout=300)
+            (home / "ready").touch()
+    return python
+
+
+def run_client(script: str, folder: Path, **values: object) -> dict[str, object]:
+    """Run `script` with the client; it finds `values` as variables and leaves its answers in the dict `out`."""
+    body = "import json, warnings\nwarnings.simplefilter('ignore')\nout = {}\n"
+    body += "".join(f"{name} = {value!r}\n" for name, value in values.items())
+    body += textwrap.dedent(script) + "\nprint('\\n--out--')\nprint(json.dumps(out))\n"
+    path = folder / "script.py"
+    path.write_text(body)
+    done = subprocess.run(
+        [str(python_with_client()), str(path)], capture_output=True, text=True, timeout=120, cwd=folder, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    answer: dict[str, object] = json.loads(done.stdout.rsplit("--out--\n", 1)[1])
+    return answer
