@@ -65,12 +65,17 @@ class Journal:
         return os.fstat(self._file.fileno()).st_size
 
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
-        """Write records and return when they are safe on disk."""
+        """Write records and return when they are safe on disk; when that fails, the file is as it was."""
         data = memoryview(b"".join(map(line, records)))
-        while data:  # an unbuffered write may be partial
-            data = data[self._file.write(data) :]
-        if self._sync:
-            os.fdatasync(self._file.fileno())
+        before = self.size
+        try:
+            while data:  # an unbuffered write may be partial
+                data = data[self._file.write(data) :]
+            if self._sync:
+                os.fdatasync(self._file.fileno())
+        except OSError:
+            os.ftruncate(self._file.fileno(), before)  # half a line before good ones would count as damage
+            raise
 
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
         """Replace the whole journal by these records, in one step that a crash cannot split."""

@@ -169,7 +169,7 @@ def _unclear(d: Draft, event: e.SubmitUnclear) -> None:
 def _look_up(d: Draft, held: Held) -> None:
     """One question at a time: a late answer to an older one must not be taken for news."""
     if not held.busy:
-        d.held[held.ref] = replace(held, busy="lookup", act_at=None)
+        d.held[held.ref] = replace(held, busy="lookup", act_at=held.act_at if held.wish else None)
         d.do(e.Lookup(held.ref))
 
 
@@ -223,7 +223,7 @@ def _backend(d: Draft, event: e.BackendUpdated) -> None:
         update = by_tag.get(ref.tag)
         if update is not None:
             _update(d, held, update)
-        elif held.phase in (Phase.SUBMITTED, Phase.RUNNING) and held.act_at is None:
+        elif held.phase in (Phase.SUBMITTED, Phase.RUNNING) and (held.wish or held.act_at is None):
             _look_up(d, held)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from rainbow.agent.backends.base import BackendSettings, MakeBackend
 from rainbow.model.errors import Invalid, NotFound
@@ -28,15 +28,18 @@ def load_backend(name: str) -> MakeBackend:
         made: MakeBackend = getattr(import_module(module), attribute)
         return made
     for point in entry_points(group=GROUP, name=name):
-        loaded = point.load()
-        if not callable(loaded):
-            raise Invalid(f"backend {name!r} of {point.value} is not a function that builds a backend")
-        made = loaded
-        return made
+        return _callable(point)
     known = backend_names()
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
     raise NotFound(f"there is no backend {name!r}{hint}")
+
+
+def _callable(point: EntryPoint) -> MakeBackend:
+    loaded: MakeBackend = point.load()
+    if not callable(loaded):
+        raise Invalid(f"backend {point.name!r} of {point.value} is not a function that builds a backend")
+    return loaded
 
 
 __all__ = ["BACKENDS", "BackendSettings", "MakeBackend", "backend_names", "load_backend"]

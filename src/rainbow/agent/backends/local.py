@@ -1,0 +1,329 @@
+"""Backend `local`: runs jobs on this machine, within the cores, memory and gpus of its graph.
+
+Each job has a directory under the agent's state (`local_files.py`) and a detached runner
+(`agent/wrapper.py`), so jobs survive the agent, and a new agent finds them by tag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rainbow.agent import wrapper
+from rainbow.agent.backends.base import BackendSettings, Launch
+from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
+from rainbow.agent.backends.local_files import MAX_TASKS, TAG, JobFiles, copies
+from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
+from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
+from rainbow.discover.host import discover_graph
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.errors import Unsupported
+from rainbow.model.request import Request
+
+WATCH_INTERVAL = 0.5  # seconds between looks at the growing output of running jobs
+BLIND_INTERVAL = 0.1  # where the end of a process cannot be awaited, it is looked for
+_NEVER_BEGAN = Result(
+    state=AttemptState.FAILED,
+    failure=Failure.LAUNCH,
+    reason="its runner ended before the job began; see the agent's log",
+)
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is known of one job. The only mutable thing here; the files are the truth."""
+
+    files: JobFiles
+    request: Request
+    order: int
+    phase: Phase = Phase.SUBMITTED
+    place: Place = NOWHERE
+    started_at: float | None = None
+    result: Result | None = None
+    runner: subprocess.Popen[bytes] | None = None  # when this agent started it
+    watch: int = -1  # a descriptor that becomes readable when the runner ends
+
+
+class LocalBackend:
+    """Jobs in a queue, first fit, on one machine."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self.settings = settings
+        self.root = settings.directory / "jobs"
+        self.machine = Machine(settings.graph or discover_graph(settings.cluster), sorted(os.sched_getaffinity(0)))
+        self._jobs: dict[str, _Job] = {}
+        self._history: list[Ran] = []
+        self._news = asyncio.Event()
+        self._submitting = asyncio.Lock()
+        self._blind = False
+
+    async def start(self) -> None:
+        """Find the jobs of an earlier agent: those that run go on, those that wait wait on."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._history = _read_history(self.settings.directory / "history")
+        for path in sorted(self.root.iterdir()):
+            files = JobFiles(self.root, path.name)
+            if not TAG.fullmatch(path.name):
+                continue
+            if not files.exists:
+                files.remove()  # the submission did not come to its end, so it never was
+                continue
+            ticket = files.ticket()
+            job = self._jobs[path.name] = _Job(files, ticket.request, ticket.order)
+            if files.begun() is not None or files.result() is not None:
+                self._adopt(job)
+        self._start_what_fits()
+
+    def _adopt(self, job: _Job) -> None:
+        job.result = job.files.result()
+        if job.result is not None:
+            job.phase = Phase.ENDED
+            return
+        marker = job.files.begun()
+        job.phase, job.place = Phase.RUNNING, job.files.place()
+        job.started_at = float(str(marker["at"])) if marker else None
+        self.machine.occupy(job.place)
+        pid = job.files.runner()
+        if pid is None:
+            self._look(job)  # it ended between two looks
+        else:
+            self._watch(job, pid)
+
+    async def submit(self, launch: Launch) -> str:
+        """Queue a job; when this returns it is safe on disk. The same tag again changes nothing."""
+        async with self._submitting:
+            if launch.tag in self._jobs:
+                return launch.tag
+            if not TAG.fullmatch(launch.tag):
+                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+            reason = await self.check(launch.request)
+            if reason is not None:
+                raise Unsupported(reason)
+            files = JobFiles(self.root, launch.tag)
+            ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
+            self._jobs[launch.tag] = _Job(files, ticket.request, ticket.order)
+        self._start_what_fits()
+        return launch.tag
+
+    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """This machine forgets nothing before it is told to, so absent means never."""
+        job = self._jobs.get(tag)
+        return Found(self._update(job)) if job is not None else Absent(never=True)
+
+    async def poll(self) -> tuple[Update, ...]:
+        """Every job there is."""
+        self._news.clear()
+        for job in self._jobs.values():
+            if job.phase is Phase.RUNNING and job.watch < 0:
+                self._look(job)
+        self._start_what_fits()
+        return tuple(map(self._update, self._jobs.values()))
+
+    async def changed(self) -> None:
+        """At once when a job began or ended; now and then while output grows."""
+        running = any(job.phase is Phase.RUNNING for job in self._jobs.values())
+        interval = (BLIND_INTERVAL if self._blind else WATCH_INTERVAL) if running else 10 * WATCH_INTERVAL
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), interval)
+
+    async def cancel(self, tag: str, native: str) -> None:
+        """End a job: one that waits never begins, one that runs gets SIGTERM and later SIGKILL."""
+        job = self._jobs.get(tag)
+        if job is None or job.phase is Phase.ENDED:
+            return
+        job.files.cancel()
+        if job.phase is Phase.SUBMITTED:
+            job.files.end(
+                {"code": None, "cause": "cancelled", "reason": "cancelled", "started": None, "ended": time.time()}
+            )
+            self._ended(job, job.files.result())
+            return
+        pid = job.files.runner()
+        if pid is not None:
+            _signal(pid, signal.SIGTERM)
+        else:
+            self._look(job)
+
+    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of a job's output."""
+        job = self._jobs.get(tag)
+        return b"" if job is None else await asyncio.to_thread(job.files.read, stream, offset, limit)
+
+    async def check(self, request: Request) -> str | None:
+        """What this machine cannot do."""
+        if not request.tasks:
+            return "there is nothing to run: the request has no task"
+        if request.image:
+            return f"this machine runs no container images ({request.image})"
+        tasks = sum(copies(request, task) for task in request.tasks)
+        if tasks > MAX_TASKS:
+            return f"one machine runs at most {MAX_TASKS} tasks of a job, not {tasks}"
+        if any("\0" in word for task in request.tasks for word in task.command):
+            return "a word of the command holds a zero byte"
+        return self.machine.lacks(request)
+
+    async def bid(self, request: Request) -> BidAnswer:
+        """By playing the queue forward, and by the prices of this site."""
+        reason = await self.check(request)
+        if reason is not None:
+            return BidAnswer(yes=False, reason=reason)
+        now = time.time()
+        running = [
+            Running(job.place, job.request.duration, now - (job.started_at or now))
+            for job in self._jobs.values()
+            if job.phase is Phase.RUNNING
+        ]
+        queued = [job.request for job in self._queue()]
+        p50, p90 = (starts_in(request, self.machine, running, queued, self._history, q) for q in (0.5, 0.9))
+        hours = None if request.duration is None else request.duration / 3600
+        return BidAnswer(
+            yes=True,
+            start_p50=p50,
+            start_p90=None if p50 is None or p90 is None else max(p50, p90),
+            cost=cost(request, self.machine, self.settings.prices, hours),
+            valid_for=30.0,
+        )
+
+    async def facts(self) -> Facts:
+        """What is free, and what it costs."""
+        prices = self.settings.prices
+        state: dict[str, object] = {
+            "nodes_free": self.machine.count("node", free=True),
+            "cores_free": self.machine.count("core", free=True),
+            "gpus_free": self.machine.count("gpu", free=True),
+            "queue_depth": len(self._queue()),
+        }
+        named = {"core": prices.core_hour, "node": prices.node_hour, "gpu": prices.gpu_hour}
+        state.update({f"cost_per_{kind}_hour": price for kind, price in named.items() if price})
+        return Facts(manager="local", state=state)
+
+    async def forget(self, tag: str) -> None:
+        """Remove the job's directory."""
+        job = self._jobs.get(tag)
+        if job is not None and job.phase is Phase.ENDED:
+            del self._jobs[tag]
+            await asyncio.to_thread(job.files.remove)
+
+    async def close(self) -> None:
+        """Stop watching; the runners are on their own and go on."""
+        for job in self._jobs.values():
+            self._unwatch(job)
+            if job.runner is not None:
+                job.runner.returncode = 0  # nobody here waits for it any more
+
+    # --- the queue ---
+
+    def _queue(self) -> list[_Job]:
+        waiting = [job for job in self._jobs.values() if job.phase is Phase.SUBMITTED]
+        return sorted(waiting, key=lambda job: job.order)
+
+    def _start_what_fits(self) -> None:
+        for job in self._queue():
+            place = self.machine.take(job.request)
+            if place is not None:
+                self._run(job, place)
+
+    def _run(self, job: _Job, place: Place) -> None:
+        job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
+        job.files.put_place(place)
+        job.runner = subprocess.Popen(
+            [sys.executable, "-I", "-S", wrapper.__file__, str(job.files.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+        self._watch(job, job.runner.pid)
+        self._news.set()
+
+    def _watch(self, job: _Job, pid: int) -> None:
+        try:
+            job.watch = os.pidfd_open(pid)
+        except OSError:  # it ended already, or the kernel has no such thing
+            self._blind = True
+            return
+        asyncio.get_running_loop().add_reader(job.watch, self._look, job)
+
+    def _unwatch(self, job: _Job) -> None:
+        if job.watch >= 0:
+            asyncio.get_running_loop().remove_reader(job.watch)
+            os.close(job.watch)
+            job.watch = -1
+
+    def _look(self, job: _Job) -> None:
+        """The runner may have ended: read what it left."""
+        if job.phase is not Phase.RUNNING:
+            return
+        if job.runner is not None and job.runner.poll() is None:
+            return
+        self._unwatch(job)
+        pid = job.files.runner()
+        result = job.files.result()
+        if result is not None:
+            self._ended(job, result)
+        elif pid is not None:
+            job.runner = None  # a runner of an earlier agent was first; it is the one that counts
+            self._watch(job, pid)
+        elif job.files.begun() is None:
+            self._ended(job, _NEVER_BEGAN)
+
+    def _ended(self, job: _Job, result: Result | None) -> None:
+        if job.phase is Phase.RUNNING:
+            self.machine.release(job.place)
+            self._remember(job, result)
+        job.phase, job.result = Phase.ENDED, result
+        self._news.set()
+        self._start_what_fits()
+
+    def _remember(self, job: _Job, result: Result | None) -> None:
+        if result is None or result.state is AttemptState.CANCELLED or not result.started_at or not result.ended_at:
+            return
+        ran = Ran(job.request.duration, result.ended_at - result.started_at)
+        self._history = [*self._history[-KEPT_HISTORY:], ran]
+        with contextlib.suppress(OSError), (self.settings.directory / "history").open("a") as file:
+            file.write(json.dumps([ran.limit, ran.took]) + "\n")
+
+    def _update(self, job: _Job) -> Update:
+        return Update(
+            tag=job.files.tag,
+            phase=job.phase,
+            native=job.files.tag,
+            result=job.result,
+            started_at=job.started_at,
+            sizes=job.files.sizes(),
+        )
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def _read_history(path: Path) -> list[Ran]:
+    """The durations of the past; a damaged line is skipped: they are advice only."""
+    found: list[Ran] = []
+    with contextlib.suppress(FileNotFoundError):
+        for text in path.read_text().splitlines()[-KEPT_HISTORY:]:
+            with contextlib.suppress(ValueError, TypeError):
+                limit, took = json.loads(text)
+                found.append(Ran(limit, took))
+    return found
+
+
+def make(settings: BackendSettings) -> LocalBackend:
+    """Build the backend."""
+    return LocalBackend(settings)

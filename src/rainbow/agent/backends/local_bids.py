@@ -1,0 +1,111 @@
+"""When this machine would start a job: its queue played forward, with ends guessed from limits and the past. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+from rainbow.agent.backends.base import Prices
+from rainbow.agent.backends.local_machine import Machine, Place
+from rainbow.model.request import Request
+
+MIN_HISTORY = 5  # fewer jobs than this say nothing
+KEPT_HISTORY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One job that ended by itself: its limit, if it had one, and how long it took."""
+
+    limit: float | None
+    took: float
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One job that runs."""
+
+    place: Place
+    limit: float | None
+    elapsed: float
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The value below which a share `q` of `values` lies (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
+
+
+def takes(limit: float | None, q: float, history: Sequence[Ran], elapsed: float = 0.0) -> float:
+    """How long a job takes in all, at quantile `q`, given that it has run for `elapsed`; inf if nothing is known.
+
+    With a limit, jobs of the past tell what share of their limits they used; without one, how long they took. Only
+    those that outlived `elapsed` are comparable. The limit is never exceeded.
+    """
+    if limit is not None:
+        alike = [used for ran in history if ran.limit and (used := ran.took / ran.limit * limit) >= elapsed]
+    else:
+        alike = [ran.took for ran in history if ran.took >= elapsed]
+    if len(alike) < MIN_HISTORY:
+        return limit if limit is not None else math.inf
+    guess = quantile(alike, q)
+    return guess if limit is None else min(guess, limit)
+
+
+def starts_in(
+    request: Request,
+    machine: Machine,
+    running: Sequence[Running],
+    queued: Sequence[Request],
+    history: Sequence[Ran],
+    q: float,
+) -> float | None:
+    """Seconds until `request` would start behind what runs and waits, at quantile `q`; None if that cannot be told."""
+    trial = copy(machine)
+    trial.free = dict(machine.free)
+    ends = [(max(0.0, takes(job.limit, q, history, job.elapsed) - job.elapsed), job.place) for job in running]
+    waiting = [*queued, request]
+    at = 0.0
+    while True:
+        for one in list(waiting):
+            units = trial.fit(one)
+            if units is None:
+                continue
+            if one is request:
+                return at
+            for i, amount in units.items():
+                trial.free[i] -= amount
+            ends.append((at + takes(one.duration, q, history), Place(units)))
+            waiting.remove(one)
+        if not ends:
+            return None
+        soonest = min(ends, key=lambda end: end[0])
+        if soonest[0] == math.inf:
+            return None
+        ends.remove(soonest)
+        at = max(at, soonest[0])
+        for i, amount in soonest[1].units.items():
+            trial.free[i] += amount
+
+
+def cost(request: Request, machine: Machine, prices: Prices, hours: float | None) -> float | None:
+    """What the whole job would cost; None if its length is not known."""
+    units = machine.fit(request, empty=True)
+    if units is None:
+        return None
+    if not (prices.core_hour or prices.gpu_hour or prices.node_hour):
+        return 0.0
+    if hours is None:
+        return None
+    of = {"core": 0, "gpu": 0}
+    nodes = set()
+    for i, amount in units.items():
+        kind = machine.graph.types[i]
+        if kind in of:
+            of[kind] += amount
+        while i >= 0 and machine.graph.types[i] != "node":
+            i = machine.graph.parents[i]
+        nodes.add(i)
+    return hours * (of["core"] * prices.core_hour + of["gpu"] * prices.gpu_hour + len(nodes) * prices.node_hour)

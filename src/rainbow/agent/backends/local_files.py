@@ -1,0 +1,239 @@
+"""One directory per job of the local backend: what to run, where, whether it began, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.local_machine import Place
+from rainbow.agent.values import STREAMS, Result
+from rainbow.agent.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
+from rainbow.jobspecs.canonical import from_json, to_json
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.request import Group, Level, Request, Task
+
+TAG = re.compile(r"rb-[0-9]{1,19}-[0-9]{1,10}")
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+MAX_TASKS = 1_024
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """A job in the queue, as it was submitted."""
+
+    tag: str
+    request: Request
+    order: int  # the queue's order
+
+
+def slots(group: Group) -> int:
+    """How many slots a group asks for: the counts down to its slot, multiplied; 1 if it marks none."""
+
+    def down(level: Level) -> int | None:
+        if level.shared or level.label:
+            return level.count.min
+        found = next((n for inner in level.inside if (n := down(inner)) is not None), None)
+        return None if found is None else found * level.count.min
+
+    return next((n for level in group.levels if (n := down(level)) is not None), 1)
+
+
+def copies(request: Request, task: Task) -> int:
+    """How many times a task runs."""
+    if task.total is not None:
+        return task.total
+    if task.script:
+        return task.per_slot
+    groups = [group for group in request.groups if group.name == task.group] or list(request.groups)
+    return task.per_slot * sum(map(slots, groups))
+
+
+def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str]:
+    """What a job sees: a few plain variables of the agent's, the job's own, and Rainbow's. Nothing else leaks in."""
+    kept = {name: agent[name] for name in KEPT if name in agent}
+    own = {name: value for name, value in launch.request.environment.items() if not name.startswith("RAINBOW_")}
+    rainbow = {
+        "RAINBOW_JOB_ID": str(launch.job),
+        "RAINBOW_ATTEMPT": str(launch.attempt),
+        "RAINBOW_CLUSTER": launch.cluster,
+        "RAINBOW_JOB_NAME": launch.name or launch.request.name,
+        "RAINBOW_TASKS": str(sum(copies(launch.request, task) for task in launch.request.tasks)),
+    }
+    if launch.array_index is not None:
+        rainbow["RAINBOW_ARRAY_INDEX"] = str(launch.array_index)
+    return {"PATH": DEFAULT_PATH, **kept, **own, **rainbow}
+
+
+class JobFiles:
+    """The files of one job."""
+
+    def __init__(self, root: Path, tag: str) -> None:
+        self.tag = tag
+        self.path = root / tag
+
+    @property
+    def exists(self) -> bool:
+        """True once it was submitted."""
+        return (self.path / "launch.json").exists()
+
+    def create(self, launch: Launch, environment: Mapping[str, str]) -> Ticket:
+        """Write down what is to run; when this returns, it is submitted and safe on disk."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work = self.path / "work"
+        work.mkdir(mode=0o700, exist_ok=True)
+        tasks: list[list[str]] = []
+        for number, task in enumerate(launch.request.tasks):
+            argv = list(task.command) or self._script(number, task.script)
+            tasks += [argv] * copies(launch.request, task)
+        ticket = Ticket(tag=self.tag, request=launch.request, order=time.time_ns())
+        write_whole(
+            self.path / "launch.json",
+            {
+                "tasks": tasks,
+                "environment": clean_environment(launch, environment),
+                "cwd": launch.request.cwd or str(work),
+                "limit": launch.request.duration,
+                "grace": GRACE,
+                "order": ticket.order,
+                "request": to_json(launch.request),
+            },
+        )
+        return ticket
+
+    def _script(self, number: int, text: str) -> list[str]:
+        """A script is run by its interpreter line; without one, by the shell."""
+        path = self.path / f"script{number}"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "w") as file:
+            file.write(text)
+        return [str(path)] if text.startswith("#!") else ["/bin/sh", str(path)]
+
+    def ticket(self) -> Ticket:
+        """What was submitted, read back."""
+        launch = json.loads((self.path / "launch.json").read_text())
+        return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]))
+
+    def put_place(self, place: Place, cgroup: str = "") -> None:
+        """Write down where it is to run. An earlier place of a job that may have begun stays."""
+        environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
+        write_whole(self.path / "place.json", {**asdict(place), "environment": environment, "cgroup": cgroup})
+
+    def place(self) -> Place:
+        """Where it runs."""
+        with contextlib.suppress(FileNotFoundError):
+            data = json.loads((self.path / "place.json").read_text())
+            units = {int(i): int(amount) for i, amount in data["units"].items()}
+            return Place(units, tuple(data["cpus"]), tuple(data["gpus"]), data["memory"])
+        return Place()
+
+    def begun(self) -> dict[str, object] | None:
+        """The start marker, or None."""
+        return self._json(MARKER)
+
+    def cancel(self) -> None:
+        """Leave word that it is not to begin."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / CANCEL).touch(mode=0o600)
+
+    def cancel_asked(self) -> bool:
+        """True if it is to end."""
+        return (self.path / CANCEL).exists()
+
+    def runner(self) -> int | None:
+        """The process that runs it, if it still does."""
+        marker = self.begun()
+        if marker is None or marker["boot"] != boot_id():
+            return None
+        pid = int(str(marker["pid"]))
+        return pid if start_time(pid) == marker["start"] else None
+
+    def result(self) -> Result | None:
+        """How it ended; None if it has not. Only for a job whose runner is gone or that left its exit file."""
+        alive = self.runner() is not None  # asked first: a runner that ends now has left its exit file before
+        ended = self._json(EXIT)
+        if ended is not None:
+            return _result(ended)
+        marker = self.begun()
+        if marker is None or alive:
+            return None
+        restarted = marker["boot"] != boot_id()
+        return Result(
+            state=AttemptState.FAILED,
+            failure=Failure.NODE if restarted else Failure.UNKNOWN,
+            reason="the machine restarted under it" if restarted else "its runner was killed, so its end is unknown",
+            started_at=float(str(marker["at"])),
+        )
+
+    def end(self, result: dict[str, object]) -> None:
+        """Write down the end of a job that never began."""
+        write_whole(self.path / EXIT, result)
+
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of stdout and stderr."""
+        return self._size(STREAMS[0]), self._size(STREAMS[1])
+
+    def _size(self, stream: str) -> int:
+        try:
+            return (self.path / stream).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def read(self, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of output."""
+        try:
+            with (self.path / stream).open("rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+
+    def remove(self) -> None:
+        """All of it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _json(self, name: str) -> dict[str, object] | None:
+        try:
+            value: dict[str, object] = json.loads((self.path / name).read_text())
+        except FileNotFoundError:
+            return None
+        return value
+
+
+def _result(ended: Mapping[str, object]) -> Result:
+    code, cause = ended["code"], ended["cause"]
+    exit_code = int(str(code)) if code is not None else None
+    started, stopped = ended["started"], ended["ended"]
+    state, failure = (
+        AttemptState.FAILED,
+        {
+            "exit": Failure.EXIT,
+            "time-limit": Failure.TIME_LIMIT,
+            "memory": Failure.MEMORY,
+            "launch": Failure.LAUNCH,
+        }.get(str(cause)),
+    )
+    reason = str(ended["reason"])
+    if cause == "cancelled":
+        state = AttemptState.CANCELLED
+    elif cause == "exit" and exit_code == 0:
+        state, failure = AttemptState.SUCCEEDED, None
+    elif cause == "exit":
+        signal_number = exit_code - 128 if exit_code is not None and exit_code > 128 else 0
+        reason = f"ended by signal {signal_number}" if signal_number else f"exit code {exit_code}"
+    return Result(
+        state=state,
+        exit_code=exit_code,
+        failure=failure,
+        reason=reason,
+        started_at=float(str(started)) if started is not None else None,
+        ended_at=float(str(stopped)) if stopped is not None else None,
+    )

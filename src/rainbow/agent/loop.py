@@ -1,0 +1,310 @@
+"""The thin loop around the reactor: takes events one by one, and does what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from rainbow.agent import events as e
+from rainbow.agent.backends.base import Backend, Launch
+from rainbow.agent.contact import ContactFile
+from rainbow.agent.events import SyncAnswer, SyncMessage
+from rainbow.agent.journal import COMPACT_ABOVE, Journal
+from rainbow.agent.reactor import due, idle, react
+from rainbow.agent.records import compacted, restored
+from rainbow.agent.refusals import Refusals
+from rainbow.agent.rules import Rules
+from rainbow.agent.state import Limits, State
+from rainbow.agent.values import Absent, BidAnswer, Chunk, Found, Offer, Result, Unknown
+from rainbow.client.connection import Backoff
+from rainbow.jobspecs.canonical import from_json
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.errors import Invalid, RainbowError, Unsupported
+
+log = logging.getLogger("rainbow.agent")
+LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
+JOURNAL_AGAIN = 5.0
+BACKOFF = Backoff(first=0.2, cap=10.0)
+
+
+def boot_clock() -> float:
+    """Seconds since boot, the time asleep included: a closed laptop does not stop it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Syncing(Protocol):
+    """What the loop needs of the link."""
+
+    async def sync(self, message: SyncMessage) -> SyncAnswer:
+        """Send one message and wait for its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent is made of."""
+
+    cluster: str
+    link: Syncing
+    backend: Backend
+    journal: Journal
+    rules: Rules = field(default_factory=Rules)
+    limits: Limits = field(default_factory=Limits)
+
+
+class Agent:
+    """One running agent."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        once: bool = False,
+        clock: Callable[[], float] = boot_clock,
+        rng: Random | None = None,
+    ) -> None:
+        self.parts = parts
+        self.backend = parts.backend
+        self._once, self._clock, self._rng = once, clock, rng or Random()
+        held, past = restored(parts.journal.records)
+        self.state = State(limits=parts.limits, fresh=parts.journal.fresh, held=held, past=past)
+        self._contact = ContactFile(parts.journal.path.parent / "contact")
+        self._events: asyncio.Queue[e.Event] = asyncio.Queue()
+        self._writes: asyncio.Queue[e.WriteJournal] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sync: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._refusals = Refusals()
+        self._broken: asyncio.Future[None] | None = None
+
+    def stop(self) -> None:
+        """Take no more work, say so to the server, and leave; what runs goes on."""
+        self._events.put_nowait(e.StopAsked())
+
+    async def run(self) -> None:
+        """Until stopped (or, with `once`, until there is nothing left to do); raise what cannot be mended."""
+        self._broken = asyncio.get_running_loop().create_future()
+        if self.parts.journal.truncated:
+            log.warning("cut %d bytes of an unfinished line off the journal", self.parts.journal.truncated)
+        await self.backend.start()
+        self._spawn(self._follow_backend())
+        self._spawn(self._write_journal())
+        for held in self.state.held.values():
+            log.info("%s: %s, from the journal", held.ref.tag, held.phase.value)
+        self._apply(e.Started(self._contact.read()))
+        try:
+            await self._turn()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.backend.close()
+
+    async def _turn(self) -> None:
+        leave_at: float | None = None
+        while True:
+            event = await self._next(leave_at)
+            if self._broken is not None and self._broken.done():
+                self._broken.result()
+            seq = self.state.seq
+            self._apply(event)
+            now = self._clock()
+            if isinstance(event, e.StopAsked):
+                leave_at = now + LAST_WORD
+            if leave_at is not None and (now >= leave_at or self._said_goodbye(event, seq)):
+                return
+            if self._once and self._nothing_left(event):
+                return
+
+    async def _next(self, leave_at: float | None) -> e.Event:
+        if not self._events.empty():
+            return self._events.get_nowait()
+        now = self._clock()
+        times = [at for at in (due(self.state, now), leave_at) if at is not None]
+        timeout = max(0.0, min(times) - now) if times else None
+        try:
+            return await asyncio.wait_for(self._events.get(), timeout)
+        except TimeoutError:
+            return e.Tick()
+
+    def _said_goodbye(self, event: e.Event, seq: int) -> bool:
+        """True once a message that asks for no more work was answered."""
+        said = self.state.answered
+        return isinstance(event, e.SyncAnswered) and said is not None and said.want == 0 and event.answer.ack == seq
+
+    def _nothing_left(self, event: e.Event) -> bool:
+        waited = self.state.answered is not None and self.state.answered.wait > 0
+        return isinstance(event, e.SyncAnswered) and event.answer.empty and waited and idle(self.state)
+
+    def _apply(self, event: e.Event) -> None:
+        self.state, commands = react(self.state, event, self._clock())
+        for command in commands:
+            self._do(command)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None and self._broken is not None:
+            if not self._broken.done():
+                self._broken.set_exception(problem)
+            self._events.put_nowait(e.Tick())
+
+    def _do(self, command: e.Command) -> None:
+        match command:
+            case e.SendSync(message):
+                if self._sync is not None:
+                    self._sync.cancel()
+                self._sync = self._spawn(self._send(message))
+            case e.WriteJournal():
+                self._writes.put_nowait(command)
+            case e.Judge(offer):
+                self._spawn(self._judge(offer))
+            case e.Submit(offer):
+                self._spawn(self._submit(offer))
+            case e.Lookup(ref):
+                self._spawn(self._look_up(command))
+            case e.Cancel(ref, native):
+                log.info("%s: ending it", ref.tag)
+                self._spawn(self._quietly(self.backend.cancel(ref.tag, native), f"{ref.tag}: cannot end it"))
+            case e.ReadOutput():
+                self._spawn(self._read(command))
+            case e.AskBid(request):
+                self._spawn(self._bid(request))
+            case e.Forget(ref):
+                self._spawn(self._quietly(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
+
+    # --- the server ---
+
+    async def _send(self, message: SyncMessage) -> None:
+        try:
+            answer = await self.parts.link.sync(message)
+        except RainbowError as problem:
+            self._failures += 1
+            pause = self._refusals.pause(problem, self._clock())  # raises when it is time to give up
+            retry_in = pause or BACKOFF.delay(self._failures - 1, self._rng)
+            log.warning("%s; trying again in %.1f s", problem, retry_in)
+            self._events.put_nowait(e.SyncFailed(message.seq, retry_in))
+            return
+        if self._failures or self.state.contact_at is None:
+            log.info("in touch with the server")
+        self._failures = 0
+        self._refusals.answered()
+        self._contact.write(self.state.flight_at)
+        self._events.put_nowait(e.SyncAnswered(answer))
+
+    # --- the journal ---
+
+    async def _write_journal(self) -> None:
+        """Whatever has gathered is written together: one flush to disk for all."""
+        journal = self.parts.journal
+        while True:
+            batch = [await self._writes.get()]
+            while not self._writes.empty():
+                batch.append(self._writes.get_nowait())
+            while True:
+                try:
+                    await asyncio.to_thread(journal.append, [write.record for write in batch])
+                    break
+                except OSError as problem:
+                    log.error("the journal cannot be written (%s); nothing is started meanwhile", problem)
+                    await asyncio.sleep(JOURNAL_AGAIN)
+            for write in batch:
+                self._log(write)
+                self._events.put_nowait(e.Stored(write.ref, write.kind))
+            if journal.size > COMPACT_ABOVE and self._writes.empty() and self._events.empty():
+                records = compacted(self.state.held.values(), self.state.past)
+                journal.compact(records)
+
+    def _log(self, write: e.WriteJournal) -> None:
+        if write.kind == "end" and isinstance(write.record["result"], dict):
+            result = write.record["result"]
+            log.info("%s: %s %s", write.ref.tag, result["state"], result["reason"])
+        elif write.kind != "forget":
+            log.info("%s: %s", write.ref.tag, write.kind)
+
+    # --- the backend ---
+
+    async def _follow_backend(self) -> None:
+        while True:
+            try:
+                updates = await self.backend.poll()
+                facts = await self.backend.facts()
+                self._events.put_nowait(e.BackendUpdated(updates, facts))
+            except RainbowError as problem:
+                log.warning("the manager cannot be asked: %s", problem)
+            await self.backend.changed()
+
+    async def _judge(self, offer: Offer) -> None:
+        try:
+            request = from_json(offer.spec)
+            reason = self.parts.rules.refuses(offer, request) or await self.backend.check(request)
+        except RainbowError as problem:
+            reason = f"the agent cannot read the request: {problem}"
+        if reason is not None:
+            log.info("%s: handed back: %s", offer.ref.tag, reason)
+        self._events.put_nowait(e.Judged(offer, reason))
+
+    async def _submit(self, offer: Offer) -> None:
+        ref = offer.ref
+        try:
+            launch = Launch(
+                tag=ref.tag,
+                job=ref.job,
+                attempt=ref.n,
+                cluster=self.parts.cluster,
+                request=from_json(offer.spec),
+                owner=offer.owner,
+                name=offer.name,
+                array_index=offer.array_index,
+            )
+            native = await self.backend.submit(launch)
+            event: e.Event = e.SubmitAnswered(ref, native)
+        except (Invalid, Unsupported) as problem:
+            refused = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason=str(problem))
+            event = e.SubmitRefused(ref, refused)
+        except Exception as problem:  # a driver may fail in any way; what the manager did is then unknown
+            log.warning("%s: submitting it failed: %s", ref.tag, problem)
+            event = e.SubmitUnclear(ref, str(problem))
+        self._events.put_nowait(event)
+
+    async def _look_up(self, command: e.Lookup) -> None:
+        answer: Found | Absent | Unknown
+        try:
+            answer = await self.backend.lookup(command.ref.tag)
+        except Exception as problem:  # a driver may fail in any way; unknown is not dead
+            log.warning("%s: cannot be looked up: %s", command.ref.tag, problem)
+            answer = Unknown(str(problem))
+        self._events.put_nowait(e.LookedUp(command.ref, answer))
+
+    async def _read(self, command: e.ReadOutput) -> None:
+        data = b""
+        with contextlib.suppress(RainbowError, OSError):
+            data = await self.backend.output(command.ref.tag, command.stream, command.offset, command.limit)
+        self._events.put_nowait(e.OutputRead(Chunk(command.ref, command.stream, command.offset, data)))
+
+    async def _bid(self, request: e.BidRequest) -> None:
+        try:
+            async with asyncio.timeout(max(0.1, request.deadline or 2.0)):
+                answer = await self.backend.bid(from_json(request.spec))
+        except TimeoutError:
+            answer = BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
+        except RainbowError as problem:
+            answer = BidAnswer(yes=False, reason=str(problem), valid_for=5.0)
+        self._events.put_nowait(e.BidReady(request.id, answer))
+
+    async def _quietly(self, work: Awaitable[None], trouble: str) -> None:
+        """For what is asked again anyway, or does not matter."""
+        try:
+            await work
+        except (RainbowError, OSError) as problem:
+            log.warning("%s: %s", trouble, problem)

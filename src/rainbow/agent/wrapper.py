@@ -1,0 +1,230 @@
+"""Runs one job of the local backend and outlives the agent: `python -I wrapper.py DIR`.
+
+DIR holds `launch.json` (what to run) and `place.json` (where). The wrapper links its start
+marker into place, which only one process can do, so that even a doubled submission runs
+once; it runs the tasks in a process group of their own, ends them at the time limit or on
+SIGTERM, and leaves how it ended in `exit`. It imports nothing but the standard library,
+so that it starts quickly and nothing in the job's environment can change it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MARKER, EXIT, CANCEL = "started", "exit", "cancel"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_WATCHED = (signal.SIGCHLD, signal.SIGTERM)
+
+
+def boot_id() -> str:
+    """Changes when the machine restarts."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When process `pid` began, in clock ticks since boot; None if there is none. Tells a reused number apart."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def write_whole(path: Path, value: object) -> None:
+    """Write JSON so that the file is there whole, and safe on disk, or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def mark_started(directory: Path) -> bool:
+    """Put the start marker in place; False if somebody was first."""
+    beside = directory / f".{MARKER}.{os.getpid()}"
+    me = {"pid": os.getpid(), "start": start_time(os.getpid()), "boot": boot_id(), "at": time.time()}
+    write_whole(beside, me)
+    try:
+        os.link(beside, directory / MARKER)
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink()
+    return True
+
+
+class Run:
+    """One job under way."""
+
+    def __init__(self, directory: Path, launch: dict[str, Any], place: dict[str, Any]) -> None:
+        self.directory, self.launch, self.place = directory, launch, place
+        self.group = 0  # process group of all tasks
+        self.alive: set[int] = set()
+        self.codes: list[int] = []
+        self.cause = "exit"
+        self.reason = ""
+
+    def start(self) -> None:
+        """Start every task; the first makes the process group, the others join it."""
+        prepare = _preparation(self.place)
+        for rank, task in enumerate(self.launch["tasks"]):
+            environment = {**self.launch["environment"], **self.place["environment"], "RAINBOW_TASK_RANK": str(rank)}
+            with (
+                (self.directory / "stdout").open("ab") as out,
+                (self.directory / "stderr").open("ab") as err,
+            ):
+                child = subprocess.Popen(
+                    task,
+                    cwd=self.launch["cwd"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    process_group=self.group,
+                    preexec_fn=prepare,  # noqa: PLW1509 - there are no threads here
+                )
+            child.returncode = 0  # reaped below, not by subprocess
+            self.group = self.group or child.pid
+            self.alive.add(child.pid)
+
+    def wait(self) -> None:
+        """Until every task has ended: by itself, by its time limit, or by SIGTERM and, if it must be, SIGKILL."""
+        limit = self.launch["limit"]
+        grace = self.launch["grace"]
+        deadline = None if limit is None else time.monotonic() + limit
+        kill_at: float | None = None
+        while self.alive:
+            next_at = kill_at if kill_at is not None else deadline
+            left = 3600.0 if next_at is None else max(0.0, next_at - time.monotonic())
+            got = signal.sigtimedwait(_WATCHED, min(left, 3600.0))
+            self.reap()
+            if not self.alive:
+                return
+            now = time.monotonic()
+            if kill_at is None and got is not None and got.si_signo == signal.SIGTERM:
+                self.cause, self.reason = "cancelled", "cancelled"
+                kill_at = self.ask_to_end(now + grace)
+            elif kill_at is None and deadline is not None and now >= deadline:
+                self.cause, self.reason = "time-limit", f"ran longer than its limit of {limit:g} s"
+                kill_at = self.ask_to_end(now + grace)
+            elif kill_at is not None and now >= kill_at:
+                self.signal(signal.SIGKILL)
+                kill_at = now + 1.0
+
+    def ask_to_end(self, kill_at: float) -> float:
+        """SIGTERM to all tasks; SIGCONT too, for those that are stopped."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+        return kill_at
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all tasks and what they started."""
+        if not self.group:
+            return  # nothing began, and group 0 would be our own
+        try:
+            os.killpg(self.group, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def reap(self) -> None:
+        """Note what has ended. Strays that lost their parent come here too, and only leave."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.alive.clear()
+                return
+            if pid == 0:
+                return
+            if pid in self.alive:
+                self.alive.discard(pid)
+                code = os.waitstatus_to_exitcode(status)
+                self.codes.append(128 - code if code < 0 else code)
+
+    def sweep(self) -> None:
+        """End whatever the tasks left behind, also what left their process group."""
+        self.signal(signal.SIGKILL)
+        while True:
+            children = Path(f"/proc/self/task/{os.getpid()}/children")
+            pids = children.read_text().split() if children.exists() else []
+            if not pids:
+                break
+            for pid in pids:
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
+
+
+def _preparation(place: dict[str, Any]) -> Callable[[], None]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    cpus, memory, cgroup = place["cpus"], place["memory"], place.get("cgroup")
+
+    def prepare() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if cgroup:
+            with open(os.path.join(cgroup, "cgroup.procs"), "w") as procs:
+                procs.write("0")
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        if memory:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+    return prepare
+
+
+def main(directory: Path) -> int:
+    """Run the job of `directory` unless somebody did; 0 if it ran here."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # first: a cancel right after the marker must not end us
+    if not mark_started(directory):
+        return 3
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    started = time.time()
+    launch = json.loads((directory / "launch.json").read_text())
+    run = Run(directory, launch, json.loads((directory / "place.json").read_text()))
+    if (directory / CANCEL).exists():
+        run.cause, run.reason = "cancelled", "cancelled before it started"
+    else:
+        try:
+            run.start()
+        except (OSError, subprocess.SubprocessError) as problem:
+            run.cause, run.reason = "launch", f"cannot start {launch['tasks'][0][0]!r}: {problem}"
+            run.codes.append(127 if isinstance(problem, FileNotFoundError) else 126)
+            with (directory / "stderr").open("a") as err:
+                err.write(f"rainbow: {run.reason}\n")
+            run.signal(signal.SIGKILL)
+        run.wait()
+        run.sweep()
+    code = max(run.codes) if run.codes else None
+    write_whole(
+        directory / EXIT,
+        {"code": code, "cause": run.cause, "reason": run.reason, "started": started, "ended": time.time()},
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))
