@@ -1,0 +1,65 @@
+"""A graph of ten thousand nodes and a million vertices registers, and others are answered meanwhile."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.support.calls import Calls
+from tests.support.house import House
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def million(nodes: int = 10_000, cores: int = 96, gpus: int = 4) -> bytes:
+    """JGF text, nodes as a list, made without building it in memory twice."""
+    vertices, edges = ['{"id":"0","metadata":{"type":"cluster","name":"c0"}}'], []
+    next_id = 1
+    for node in range(nodes):
+        node_id = next_id
+        vertices.append(f'{{"id":"{node_id}","metadata":{{"type":"node","name":"n{node}"}}}}')
+        edges.append(f'{{"source":"0","target":"{node_id}","relation":"contains"}}')
+        next_id += 1
+        for kind, count in (("socket", 2), ("core", cores), ("gpu", gpus)):
+            for i in range(count):
+                vertices.append(f'{{"id":"{next_id}","metadata":{{"type":"{kind}","name":"{kind}{i}"}}}}')
+                edges.append(f'{{"source":"{node_id}","target":"{next_id}","relation":"contains"}}')
+                next_id += 1
+    return f'{{"graph":{{"nodes":[{",".join(vertices)}],"edges":[{",".join(edges)}]}}}}'.encode()
+
+
+def test_a_million_vertices_register_and_health_answers_meanwhile(house: House) -> None:
+    text = gzip.compress(million(), compresslevel=1)
+    worst, done = [0.0], threading.Event()
+
+    def ask() -> None:
+        with house.channel() as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            while not done.is_set():
+                begun = time.monotonic()
+                stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
+                worst[0] = max(worst[0], time.monotonic() - begun)
+                done.wait(0.05)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        with house.channel() as channel:
+            calls = Calls(channel, house.admin_token)
+            begun = time.monotonic()
+            assert calls.register("huge", text).secret
+            took = time.monotonic() - begun
+            fits = calls.submit(nodes=10_000, cores=96)
+            assert (fits.state, fits.cluster) == ("bound", "huge")
+    finally:
+        done.set()
+        asking.join()
+    print(f"registered in {took:.1f} s; the slowest health answer meanwhile took {worst[0]:.2f} s")
+    assert worst[0] < 30
+    house.kill()
+    house.start(timeout=120)
+    assert "huge" in house.run("clusters").stdout
