@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from rainbow.client import rpcs, wire
@@ -11,7 +11,7 @@ from rainbow.client.connection import Connection
 from rainbow.client.submission import Submission
 from rainbow.client.views import Chunk, EventView, ExplanationView, JobView, PlanView, Submitted
 from rainbow.client.wire import JobFilter
-from rainbow.model.errors import Unavailable
+from rainbow.model.errors import NotFound, Unavailable
 from rainbow.pb.v2 import jobs_pb2 as jobs
 
 Item = TypeVar("Item")
@@ -77,15 +77,26 @@ class JobVerbs:
         return wire.explanation(await self.connection.call(rpcs.EXPLAIN, jobs.ExplainRequest(id=id)))
 
     async def wait(self, id: int) -> JobView:
-        """Wait until a job has ended. Reads its events from the first, so that none can slip by."""
+        """Wait until a job has ended."""
+        return (await self.wait_all([id]))[0]
+
+    async def wait_all(self, ids: Sequence[int]) -> tuple[JobView, ...]:
+        """Wait until every one of these jobs has ended. Reads their events from the first, so that none slips by."""
         while True:
-            async for event in self.watch(JobFilter(ids=(id,)), after=0):
+            known = {job.id: job for job in await self.jobs(JobFilter(ids=ids), limit=len(ids))}
+            missing = [id for id in ids if id not in known]
+            if missing:
+                raise NotFound(f"there is no job {', '.join(map(str, missing[:10]))} that you may see")
+            open_ids = {id for id in ids if not known[id].ended}
+            if not open_ids:
+                return tuple(known[id] for id in ids)
+            async for event in self.watch(JobFilter(ids=sorted(open_ids)), after=0):
                 if event.last:
-                    return await self.job(id)
-            job = await self.job(id)
-            if job.ended:
-                return job
-            await self.connection.sleep(self.connection.patience.backoff.cap)  # the server ended the stream early
+                    open_ids.discard(event.job)
+                    if not open_ids:
+                        break
+            if open_ids:  # the server ended the stream early
+                await self.connection.sleep(self.connection.patience.backoff.cap)
 
     async def watch(self, chosen: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
         """Events as they happen, each once; `after` None: from now on. Goes on where it was after a cut."""
@@ -102,9 +113,20 @@ class JobVerbs:
                 seen = message.seq
                 yield wire.event(message)
 
-    async def logs(self, id: int, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[Chunk]:
-        """A job's output, each byte once; with `follow` until the job has ended. Goes on where it was after a cut."""
-        at: dict[str, int] = {}
+    async def logs(
+        self,
+        id: int,
+        *,
+        follow: bool = False,
+        stream: str = "",
+        tail: int = 0,
+        offsets: Mapping[str, int] | None = None,
+    ) -> AsyncIterator[Chunk]:
+        """A job's output, each byte once, from `offsets` by stream if given; with `follow` until the job has ended.
+
+        Goes on where it was after a cut.
+        """
+        at: dict[str, int] = dict(offsets or {})
 
         def open_stream() -> AsyncIterator[jobs.LogChunk]:
             request = jobs.LogsRequest(

@@ -73,6 +73,7 @@ class Client:
     release = _call(AsyncClient.release)
     explain = _call(AsyncClient.explain)
     wait = _call(AsyncClient.wait)
+    wait_all = _call(AsyncClient.wait_all)
     watch = _iterate(AsyncClient.watch)
     logs = _iterate(AsyncClient.logs)
     register = _call(AsyncClient.register)

@@ -187,11 +187,11 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _explanations(text: str) -> tuple[dict[str, Any], ...]:
-    """The list inside `rainbow.explanations/1`, with or without its envelope."""
-    found = _json(text) if text else []
-    if isinstance(found, dict):
-        found = next((value for value in found.values() if isinstance(value, list)), [])
-    return tuple(item for item in found if isinstance(item, dict))
+    """The clusters of `rainbow.explanations/1`; one that takes no work is among them as `closed`."""
+    found = _json_object(text)
+    closed = found.get("closed", {})
+    shut = ({"cluster": name, "fit": "closed", "reasons": [{"sentence": why}]} for name, why in closed.items())
+    return (*found.get("clusters", ()), *shut)
 
 
 def _json(text: str) -> Any:

@@ -1,0 +1,149 @@
+"""The options that say what a job asks for and on which terms, shared by `submit`, `run` and `plan`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import click
+
+from rainbow.cli.options import on_clusters
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+COMMAND_KEY = "rainbow.command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was typed; None, empty or False: not said."""
+
+    file: str | None
+    jobspec: str | None
+    argv: tuple[str, ...]
+    nodes: int | None
+    tasks: int | None
+    cores: int | None
+    gpus: int | None
+    gpus_per_node: int | None
+    mem: str | None
+    time: str | None
+    exclusive: bool
+    software: tuple[str, ...]
+    image: str | None
+    compat: str | None
+    name: str | None
+    env: tuple[str, ...]
+    cwd: str | None
+    command: str | None
+    select: str | None
+    select_options: tuple[str, ...]
+    prefer: str | None
+    deadline: str | None
+    max_cost: float | None
+    clusters: tuple[str, ...]
+    not_clusters: str | None
+    hold: bool
+    start_after: str | None
+    priority: int
+    labels: tuple[str, ...]
+    rerun: bool
+    retries: int
+    fail_fast: bool
+    array: str | None
+    dependencies: tuple[str, ...]
+
+
+RESOURCES = (
+    click.option("-N", "--nodes", type=click.IntRange(1), metavar="N", help="Nodes; alone, each one whole."),
+    click.option("-n", "--tasks", "--ntasks", "tasks", type=click.IntRange(1), metavar="N", help="Tasks in all."),
+    click.option(
+        "-c", "--cores", "--cores-per-task", "cores", type=click.IntRange(1), metavar="N", help="Cores of each task."
+    ),
+    click.option(
+        "-g", "--gpus", "--gpus-per-task", "gpus", type=click.IntRange(0), metavar="N", help="GPUs of each task."
+    ),
+    click.option("--gpus-per-node", type=click.IntRange(0), metavar="N", help="GPUs of each node; needs -N."),
+    click.option("--mem", metavar="SIZE", help="Memory of each node (without -N: of the job): 4G, 512M."),
+    click.option("-t", "--time", "--time-limit", "time", metavar="DURATION", help="Time limit: 30m, 1.5h, 01:30:00."),
+    click.option("--exclusive", is_flag=True, help="Take the nodes for this job alone."),
+    click.option(
+        "--software", multiple=True, metavar="SPEC", help="Needed software: 'lammps@>=2024 +kokkos'; repeatable."
+    ),
+    click.option("--image", metavar="REF", help="Container image that the job runs in."),
+    click.option("--compat", metavar="FILE", help="The image's compatibility document; clusters must meet it."),
+    click.option("--name", "--job-name", "name", help="Name of the job (default: the command)."),
+    click.option(
+        "--env", multiple=True, metavar="KEY[=VALUE]", help="Environment; without a value, yours. Repeatable."
+    ),
+    click.option("--cwd", metavar="DIR", help="Working directory on the cluster (default: one of its own)."),
+    click.option(
+        "--command", metavar="TEXT", help="The command as one text, split as a shell would; or write -- COMMAND."
+    ),
+    click.option("--jobspec", metavar="FILE", help="The same as FILE."),
+)
+TERMS = (
+    click.option("--select", metavar="POLICY[:K=V,...]", help="Policy that chooses: random, least:by=queue, start ..."),
+    click.option(
+        "--select-option", "select_options", multiple=True, metavar="K=V", help="Option of the policy; V may be @FILE."
+    ),
+    click.option("--prefer", type=click.Choice(["start", "cost"]), help="The earliest start, or the lowest cost."),
+    click.option("--deadline", metavar="TIME", help="Must have ended by: +6h, 18:00, 2026-11-16T09:00."),
+    click.option("--max-cost", type=click.FloatRange(0), metavar="N", help="Must not cost more than this."),
+    on_clusters("Only these clusters."),
+    click.option("--not", "not_clusters", metavar="NAME[,NAME]", help="None of these clusters."),
+    click.option("--hold", is_flag=True, help="Do not start before rainbow release."),
+    click.option("--start-after", metavar="TIME", help="Do not start before: +2h, 22:00."),
+    click.option("--priority", type=int, default=0, metavar="N", help="Higher goes first among your jobs."),
+    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to filter by; repeatable."),
+    click.option("--rerun", is_flag=True, help="May be run again if its outcome is unknown (default: at most once)."),
+    click.option(
+        "--retries",
+        type=click.IntRange(0, 100),
+        default=0,
+        metavar="N",
+        help="Run again up to N times after a failure.",
+    ),
+    click.option("--fail-fast", is_flag=True, help="Refuse at once what no cluster can run, instead of waiting."),
+    click.option("--array", metavar="RANGE", help="Many jobs in one: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."),
+    click.option(
+        "--dependency",
+        "dependencies",
+        multiple=True,
+        metavar="KIND:ID",
+        help="after, afterok, afternotok or afterany:ID.",
+    ),
+)
+
+
+class WithCommand(click.Command):
+    """A command that takes everything after `--` as the job's own command line, untouched."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Cut the job's command line off before click sees it."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND_KEY] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show the `--` in the usage line."""
+        return ["[OPTIONS] FILE | [OPTIONS] -- COMMAND..."]
+
+
+def asks(command: Command) -> Command:
+    """Give a command all of these options, as one argument `asked`."""
+
+    @click.argument("file", required=False)
+    @functools.wraps(command)
+    def with_asked(*args: Any, **kwargs: Any) -> Any:
+        kwargs["argv"] = click.get_current_context().meta.get(COMMAND_KEY, ())
+        asked = Asked(**{field.name: kwargs.pop(field.name) for field in fields(Asked)})
+        return command(*args, asked=asked, **kwargs)
+
+    decorated: Any = with_asked
+    for option in reversed((*RESOURCES, *TERMS)):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]  # click's decorators hide what they return

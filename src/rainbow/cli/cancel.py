@@ -1,0 +1,106 @@
+"""`rainbow cancel`: end jobs, by id, name, range or filter."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rainbow.cli.link import Link, connected
+from rainbow.cli.options import on_clusters, output
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+    from rainbow.client.views import JobView
+
+EPILOG = """\b
+Examples:
+  rainbow cancel 120-121 -m "wrong input"
+  rainbow cancel last
+  rainbow cancel --filter pending -n      what would be cancelled
+  rainbow cancel all -M perl
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("ids", nargs=-1)
+@click.option("-f", "--filter", "wanted", metavar="WHICH[,...]", help="Instead of ids: pending, running, active.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be cancelled.")
+@click.option("-m", "--message", default="", help="Why; kept with the jobs.")
+@on_clusters("Only jobs on these clusters.")
+@output
+@connected
+def cancel(
+    link: Link,
+    ids: tuple[str, ...],
+    wanted: str | None,
+    dry_run: bool,
+    message: str,
+    clusters: tuple[str, ...],
+    form: str,
+) -> None:
+    """Cancel IDS: ids, ranges such as 3-9, names, last or all (all that have not ended).
+
+    A job that runs is cancelled when its cluster says so; until then it is `cancelling`.
+    What finished first, finished.
+    """
+    from rainbow.cli import render_jobs
+    from rainbow.cli.output import listing_text
+
+    if bool(ids) == bool(wanted):
+        raise click.UsageError("give job ids or --filter, one of them")
+
+    async def asking(client: AsyncClient) -> tuple[JobView, ...]:
+        chosen = await _chosen(client, ids, wanted, clusters)
+        return await client.cancel(chosen, reason=message, dry_run=dry_run) if chosen else ()
+
+    rows = [job.as_dict() for job in link.ask(asking)]
+    if form == "table":
+        click.echo(sentence(rows, dry_run=dry_run))
+    else:
+        click.echo(listing_text(render_jobs.listing(time.time()), rows, form), nl=False)
+
+
+async def _chosen(
+    client: AsyncClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]
+) -> list[int]:
+    from rainbow.cli import render_jobs
+    from rainbow.cli.ids import ACTIVE, MAX_RANGE, resolve
+    from rainbow.cli.jobs import letters_of
+    from rainbow.client import JobFilter
+
+    if ids and not clusters:
+        return await resolve(client, ids)
+    chosen = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=ACTIVE)
+    letters = letters_of(wanted) if wanted else None
+    return [
+        job.id
+        for job in await client.jobs(chosen, limit=MAX_RANGE)
+        if (letters is None or render_jobs.letter(job.as_dict()) in letters)
+        and (not clusters or job.cluster in clusters)
+    ]
+
+
+def sentence(rows: list[dict[str, Any]], *, dry_run: bool) -> str:
+    """`cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched)`."""
+    plural = "" if len(rows) == 1 else "s"
+    if dry_run or not rows:
+        return f"{'would cancel' if dry_run else 'cancelled'} {len(rows)} job{plural}"
+    said = "; ".join(_fate(row) for row in rows[:10])
+    more = f"; and {len(rows) - 10} more" if len(rows) > 10 else ""
+    return f"cancelled {len(rows)} job{plural} ({said}{more})"
+
+
+def _fate(row: dict[str, Any]) -> str:
+    where = f" on {row['cluster']}" if row.get("cluster") else ""
+    native = f"native {row['native_id']}, " if row.get("native_id") else ""
+    match row["state"]:
+        case "cancelled" if not where:
+            return f"{row['id']}: never dispatched"
+        case "cancelled":
+            return f"{row['id']}{where}: {native}cancelled"
+        case "cancelling":
+            return f"{row['id']}{where}: {native}ending"
+        case state:
+            return f"{row['id']}{where}: had {state} before"

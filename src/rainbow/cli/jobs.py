@@ -1,0 +1,145 @@
+"""`rainbow jobs`: the list of jobs, once or kept current."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rainbow.cli import render_jobs
+from rainbow.cli.link import Link, connected
+from rainbow.cli.options import on_clusters, output, pairs
+from rainbow.cli.output import MACHINE, json_text, listing_text
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient, JobFilter
+
+EPILOG = """\b
+Letters (ST): D waits for a job or a time, P held, S waits to start, R runs,
+C ends; CD completed, F failed, CA cancelled, TO timed out, HO handed off.
+
+\b
+Examples:
+  rainbow jobs                      what has not ended
+  rainbow jobs -a --since -1d       everything of the last day
+  rainbow jobs -f failed -M perl    what failed on perl
+  rainbow jobs -a -o '{id} {status} {cluster} {returncode}'
+  rainbow jobs -w -o jsonl          every event from now on, one per line
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("ids", nargs=-1)
+@click.option("-a", "--all", "everything", is_flag=True, help="Also jobs that have ended.")
+@click.option("-f", "--filter", "wanted", metavar="WHICH[,...]", help="pending, running, active, failed, inactive ...")
+@click.option("-u", "--user", metavar="NAME", help="Only jobs of this user; `me` for your own.")
+@click.option("--name", help="Only jobs of this name.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only jobs with this label; repeatable.")
+@click.option("--since", metavar="TIME", help="Only jobs submitted since: -1d, 09:30, 2026-11-16.")
+@click.option("-c", "--count", default=1000, show_default=True, help="At most so many, the newest.")
+@click.option("-w", "--watch", is_flag=True, help="Stay, and show changes as they happen.")
+@click.option("--stats", is_flag=True, help="Only count them.")
+@on_clusters("Only jobs on these clusters.")
+@output
+@connected
+def jobs(link: Link, form: str, watch: bool, stats: bool, count: int, **asked: Any) -> None:
+    """List jobs, the newest first: by default those that have not ended.
+
+    IDS are job ids, ranges such as 3-9, names, or last.
+    """
+
+    async def asking(client: AsyncClient) -> None:
+        chosen, letters = await _filter(client, **asked)
+        if watch:
+            await _watch(client, chosen, letters, form, count)
+            return
+        rows = await _rows(client, chosen, letters, count)
+        if stats:
+            click.echo(render_jobs.stats(rows))
+        else:
+            _show(rows, form)
+
+    link.ask(asking)
+
+
+async def _filter(
+    client: AsyncClient,
+    *,
+    ids: tuple[str, ...],
+    everything: bool,
+    wanted: str | None,
+    user: str | None,
+    name: str | None,
+    labels: tuple[str, ...],
+    since: str | None,
+    clusters: tuple[str, ...],
+) -> tuple[list[JobFilter], frozenset[str]]:
+    """What to ask the server for (once for each cluster), and the letters that are kept of it."""
+    from rainbow.cli.ids import resolve
+    from rainbow.cli.times import moment
+    from rainbow.client import JobFilter
+
+    letters = letters_of(wanted or ("active,inactive" if everything or ids else "active"))
+    owner = (await client.who_am_i()).name if user == "me" else user or ""
+    base = JobFilter(
+        states=sorted({state for one in letters for state in render_jobs.STATES[one]}),
+        name=name or "",
+        labels=pairs(labels, "--label"),
+        ids=await resolve(client, ids) if ids else (),
+        since=moment(since, time.time()) if since else None,
+        owner=owner,
+    )
+    return [replace(base, cluster=cluster) for cluster in clusters or ("",)], letters
+
+
+def letters_of(wanted: str) -> frozenset[str]:
+    """The letters that a list of filter names means."""
+    found: frozenset[str] = frozenset()
+    for word in wanted.split(","):
+        name = word.strip().lower()
+        if name not in render_jobs.FILTERS:
+            raise click.UsageError(f"there is no filter {word!r}; use {', '.join(render_jobs.FILTERS)}")
+        found |= render_jobs.FILTERS[name]
+    return found
+
+
+async def _rows(
+    client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], count: int
+) -> list[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for one in chosen:
+        for job in await client.jobs(one, limit=count):
+            row = job.as_dict()
+            if render_jobs.letter(row) in letters:
+                found[job.id] = row
+    return [found[id] for id in sorted(found, reverse=True)][:count]
+
+
+def _show(rows: list[dict[str, Any]], form: str) -> None:
+    listing = render_jobs.listing(time.time())
+    click.echo(listing_text(listing, rows, form), nl=False)
+    if not rows and form in ("table", "wide"):
+        click.echo("rainbow: no jobs; -a shows those that have ended", err=True)
+
+
+async def _watch(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:
+    """On a terminal the table is drawn again at every change; elsewhere each event is one line of JSON."""
+    if form in MACHINE or not sys.stdout.isatty():
+        async for event in client.watch(chosen[0]):
+            click.echo(json_text(event.as_dict()), nl=False)
+            sys.stdout.flush()
+        return
+    drawn = 0.0
+    await _redraw(client, chosen, letters, form, count)
+    async for _ in client.watch(chosen[0]):
+        if time.monotonic() - drawn >= 0.5:
+            await _redraw(client, chosen, letters, form, count)
+            drawn = time.monotonic()
+
+
+async def _redraw(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:
+    click.echo("\x1b[H\x1b[J", nl=False)
+    _show(await _rows(client, chosen, letters, count), form)

@@ -1,0 +1,55 @@
+"""`rainbow logs`: what a job printed, while it runs, after its end, after a cancel."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from rainbow.cli.link import Link, connected
+from rainbow.cli.options import output
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+
+EPILOG = """\b
+Examples:
+  rainbow logs 118
+  rainbow logs -f last --tail 20
+  rainbow logs 118 --stderr > errors.txt
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("job")
+@click.option("-f", "--follow/--no-follow", default=False, help="Stay until the job has ended.")
+@click.option("--tail", type=click.IntRange(0), default=0, metavar="N", help="Only the last N lines.")
+@click.option("--stdout", "stream", flag_value="stdout", default=None, help="Only what it wrote to stdout.")
+@click.option("--stderr", "stream", flag_value="stderr", help="Only what it wrote to stderr.")
+@click.option("--raw", is_flag=True, help="Pass control characters on, also to a terminal.")
+@output
+@connected
+def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw: bool, form: str) -> None:
+    """Print the output of JOB: an id, a name, or last.
+
+    Its stdout goes to stdout and its stderr to stderr. On a terminal, control sequences
+    are left out; into a file or a pipe every byte goes as it came.
+    """
+
+    async def asking(client: AsyncClient) -> None:
+        from rainbow.cli.following import Printer
+        from rainbow.cli.ids import only_one
+        from rainbow.cli.output import MACHINE, json_text
+
+        id = await only_one(client, job)
+        printer = Printer(raw=raw)
+        async for chunk in client.logs(id, follow=follow, stream=stream or "", tail=tail):
+            if form in MACHINE:
+                click.echo(json_text(chunk.as_dict()), nl=False)
+                sys.stdout.flush()
+            else:
+                printer.write(chunk)
+        printer.finish()
+
+    link.ask(asking)

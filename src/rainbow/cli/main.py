@@ -1,0 +1,107 @@
+"""The program `rainbow`: its table of commands, and how every ending becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from rainbow import __version__
+from rainbow.cli.lazy import Lazy, LazyGroup
+
+SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
+    "Jobs": {
+        "submit": Lazy("rainbow.cli.submit:submit", "Submit a job; print its id."),
+        "run": Lazy("rainbow.cli.run:run", "Run a job and stay with it: its output, its exit code."),
+        "plan": Lazy("rainbow.cli.plan:plan", "Show where a job would go, and why; submit nothing."),
+        "explain": Lazy("rainbow.cli.explain:explain", "Say why a job is where it is."),
+        "jobs": Lazy("rainbow.cli.jobs:jobs", "List jobs."),
+        "logs": Lazy("rainbow.cli.logs:logs", "Print the output of a job."),
+        "wait": Lazy("rainbow.cli.wait:wait", "Wait until jobs have ended."),
+        "cancel": Lazy("rainbow.cli.cancel:cancel", "Cancel jobs."),
+        "release": Lazy("rainbow.cli.release:release", "Release jobs that were submitted with --hold."),
+    },
+    "Clusters": {
+        "clusters": Lazy("rainbow.cli.clusters:clusters", "List clusters, or show one."),
+        "register": Lazy("rainbow.cli.register:register", "Register a cluster or one of its subsystems."),
+        "update": Lazy("rainbow.cli.update:update", "Report a cluster's state or the state of its nodes."),
+        "drain": Lazy("rainbow.cli.drain:drain", "Give a cluster no new work."),
+        "undrain": Lazy("rainbow.cli.drain:undrain", "Give a cluster new work again."),
+        "receive": Lazy("rainbow.cli.receive:receive", "Take jobs of a cluster by hand."),
+        "delete": Lazy("rainbow.cli.delete:delete", "Delete a cluster or one of its subsystems."),
+    },
+    "Servers": {
+        "server": Lazy("rainbow.cli.server:server", "Run the scheduler."),
+        "agent": Lazy("rainbow.cli.agent:agent", "Run the agent beside a cluster."),
+        "demo": Lazy("rainbow.cli.demo:demo", "Show all of it on this machine, in two minutes."),
+    },
+    "This program": {
+        "config": Lazy("rainbow.cli.config:config", "Write or show the configuration."),
+        "whoami": Lazy("rainbow.cli.whoami:whoami", "Show who the server takes you for."),
+        "plugins": Lazy("rainbow.cli.plugins:plugins", "List policies, dialects and backends."),
+        "completion": Lazy("rainbow.cli.completion:completion", "Print the shell's completion script."),
+    },
+}
+
+EPILOG = """\b
+Examples:
+  rainbow submit -N2 -n8 -t 30m -- ./simulate --steps 1000
+  rainbow plan -g1 --software 'lammps@>=2024' job.sh
+  rainbow jobs -w
+
+\b
+Environment: RAINBOW_SERVER, RAINBOW_TOKEN, RAINBOW_CONFIG, RAINBOW_OUTPUT,
+RAINBOW_REGISTRATION_SECRET, RAINBOW_CLUSTER_SECRET, RAINBOW_CA, RAINBOW_CERT,
+RAINBOW_KEY, NO_COLOR. A flag beats the environment, the environment beats
+the config file.
+"""
+
+
+@click.group(cls=LazyGroup, sections=SECTIONS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="rainbow %(version)s")
+def cli() -> None:
+    """One door to many clusters: submit a job, and Rainbow finds a cluster that can run it and says why."""
+
+
+def main() -> None:
+    """The entry point: run, and end the process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    try:
+        result = cli.main(list(args), prog_name="rainbow", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as in `rainbow jobs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except click.ClickException as error:
+        return _usage_error(error, args)
+    except Exception as error:  # the outermost edge: ours become a sentence, others stay a traceback
+        return _own_error(error, args)
+    return result if isinstance(result, int) else 0
+
+
+def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
+    from rainbow.cli.report import say_error
+    from rainbow.model.errors import Invalid
+
+    message = error.format_message().rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    if ctx is not None and "--help" not in message:
+        message = f"{message}; see {ctx.command_path} --help"
+    return say_error(Invalid(message), args)
+
+
+def _own_error(error: Exception, args: Sequence[str]) -> int:
+    from rainbow.cli.report import say_error
+    from rainbow.model.errors import RainbowError
+
+    if not isinstance(error, RainbowError):
+        raise error
+    return say_error(error, args)

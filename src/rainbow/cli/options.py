@@ -1,0 +1,75 @@
+"""Options that several commands share: `-o`, `-M`, and how key=value pairs are read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rainbow.cli.output import FORMS
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:
+    _TextType = click.ParamType  # generic to type checkers only, in older versions of click
+
+
+class Form(_TextType):
+    """The value of `-o`: one of the forms, or a '{format}'."""
+
+    name = "form"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """As shown in the help."""
+        return "FORM"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The form, or a usage error that names the forms there are."""
+        if value in FORMS or "{" in value:
+            return value
+        near = difflib.get_close_matches(value, FORMS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "use " + ", ".join(FORMS) + " or '{id} {state}'"
+        return self.fail(f"there is no output form {value!r}; {hint}", param, ctx)
+
+
+def output(command: Command) -> Command:
+    """Add `-o`."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=Form(),
+        default="table",
+        envvar="RAINBOW_OUTPUT",
+        help="table, wide, json, jsonl, yaml, name, or a format such as '{id} {state}'.",
+    )(command)
+
+
+def on_clusters(help: str) -> Callable[[Command], Command]:
+    """Add `-M NAME[,NAME]`, as Slurm's commands take it."""
+    return click.option("-M", "--clusters", "clusters", metavar="NAME[,NAME]", callback=_names, help=help)
+
+
+def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return names(value or "")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`a,b` as its parts."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    """`k=v` words as a mapping."""
+    out: dict[str, str] = {}
+    for value in values:
+        key, separator, rest = value.partition("=")
+        if not separator or not key:
+            raise click.UsageError(f"{option} takes KEY=VALUE, not {value!r}")
+        out[key] = rest
+    return out

@@ -1,0 +1,104 @@
+"""Listings in every form of `-o`: tables for people, versioned JSON, JSON lines and YAML for programs."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rainbow.cli.terminal import one_line, width
+from rainbow.model.errors import Invalid
+
+FORMS = ("table", "wide", "json", "jsonl", "yaml", "name")
+MACHINE = ("json", "jsonl", "yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    header: str
+    value: Callable[[Mapping[str, Any]], str]
+    right: bool = False
+    wide: bool = False  # shown with -o wide only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """How one kind of thing is listed. `fields` are what '{...}' formats may name, beside the row's own keys."""
+
+    schema: str  # rainbow.jobs/1
+    key: str  # jobs
+    columns: tuple[Column, ...]
+    name: str = "name"  # the key that -o name prints
+    fields: Mapping[str, Callable[[Mapping[str, Any]], object]] = field(default_factory=dict)
+    empty: str = ""  # what a table says when there is nothing
+
+
+def listing_text(listing: Listing, rows: Sequence[Mapping[str, Any]], form: str) -> str:
+    """The whole output, line ends included."""
+    if form in ("table", "wide"):
+        if not rows and listing.empty:
+            return ""
+        return table(listing.columns, rows, wide=form == "wide")
+    if form == "name":
+        return "".join(f"{one_line(str(row.get(listing.name, '')))}\n" for row in rows)
+    if form == "jsonl":
+        return "".join(json_text(row) for row in rows)
+    if form in ("json", "yaml"):
+        return document_text({"schema": listing.schema, listing.key: list(rows)}, form)
+    return "".join(f"{_formatted(form, listing, row)}\n" for row in rows)
+
+
+def document_text(document: Mapping[str, Any], form: str) -> str:
+    """One JSON or YAML value."""
+    if form == "yaml":
+        import yaml  # dear to import, and rarely asked for
+
+        text: str = yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, default_flow_style=False)
+        return text
+    return json_text(document)
+
+
+def json_text(value: object) -> str:
+    """One line of JSON. Everything but ASCII is escaped, so nothing in it can harm a terminal."""
+    return json.dumps(value, allow_nan=False) + "\n"
+
+
+def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> str:
+    """A table with a header; each cell is on one line and safe to print."""
+    shown = [column for column in columns if wide or not column.wide]
+    cells = [[column.header for column in shown]]
+    cells += [[one_line(column.value(row)) or "-" for column in shown] for row in rows]
+    widths = [max(width(line[at]) for line in cells) for at in range(len(shown))]
+    return "".join(f"{_line(shown, line, widths)}\n" for line in cells)
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    parts = []
+    for column, cell, size in zip(columns, cells, widths, strict=True):
+        blanks = " " * (size - width(cell))
+        parts.append(blanks + cell if column.right else cell + blanks)
+    return " ".join(parts).rstrip()
+
+
+class _Fields(string.Formatter):
+    """Formats like '{id:>8} {state}': plain names only, no attributes and no indexes."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
+        if field_name not in kwargs:
+            known = ", ".join(sorted(kwargs))
+            raise Invalid(f"a format cannot name {field_name!r}; it knows {known}")
+        return kwargs[field_name], field_name
+
+
+def _formatted(form: str, listing: Listing, row: Mapping[str, Any]) -> str:
+    values: dict[str, object] = {name: value(row) for name, value in listing.fields.items()} | {
+        key: one_line(value) if isinstance(value, str) else value for key, value in row.items()
+    }
+    try:
+        return _Fields().vformat(form, (), values)
+    except (ValueError, IndexError, KeyError) as error:
+        raise Invalid(f"{form!r} is not a format: {error}; write for example '{{id}} {{state}}'") from None

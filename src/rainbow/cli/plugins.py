@@ -1,0 +1,68 @@
+"""`rainbow plugins`: what this installation can use, where it comes from, and what does not load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from rainbow.cli.options import output
+from rainbow.cli.output import Column, Listing, listing_text
+
+EPILOG = """\b
+Packages add plugins by entry points: rainbow.policies, rainbow.dialects, rainbow.graphs.
+
+\b
+Examples:
+  rainbow plugins
+  rainbow plugins -o json
+"""
+LISTING = Listing(
+    schema="rainbow.plugins/1",
+    key="plugins",
+    columns=(
+        Column("KIND", lambda row: row["kind"]),
+        Column("NAME", lambda row: row["name"]),
+        Column("ORIGIN", lambda row: row["origin"]),
+        Column("ERROR", lambda row: row.get("error", "")),
+    ),
+)
+
+
+@click.command(epilog=EPILOG)
+@output
+def plugins(form: str) -> None:
+    """List policies, dialects and graph backends of this installation, also those that fail to load."""
+    rows = [*_policies(), *_dialects(), *_graphs()]
+    click.echo(listing_text(LISTING, rows, form), nl=False)
+
+
+def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:
+    return {"kind": kind, "name": name, "origin": origin, **({"error": error} if error else {})}
+
+
+def _policies() -> Iterator[dict[str, str]]:
+    from rainbow.scheduler.policies import installed
+
+    for listed in installed().listing():
+        yield _row("policy", listed.name, listed.origin, listed.error)
+
+
+def _dialects() -> Iterator[dict[str, str]]:
+    from rainbow.jobspecs.registry import dialects
+
+    for dialect in dialects().values():
+        yield _row("dialect", dialect.name, dialect.origin, dialect.error)
+
+
+def _graphs() -> Iterator[dict[str, str]]:
+    from rainbow.graphs.registry import BACKENDS, load, names
+    from rainbow.model.errors import RainbowError
+
+    for name in names():
+        try:
+            load(name)
+            error = ""
+        except RainbowError as failed:
+            error = str(failed)
+        yield _row("graph backend", name, "built in" if name in BACKENDS else "installed", error)

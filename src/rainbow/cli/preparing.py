@@ -1,0 +1,200 @@
+"""What was typed into what is sent: the request from flags, a jobspec or a script, and its terms."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rainbow.cli.asking import Asked
+from rainbow.cli.options import names, pairs
+from rainbow.cli.software import requirement
+from rainbow.cli.times import moment
+from rainbow.client.submission import Submission
+from rainbow.jobspecs import canonical
+from rainbow.jobspecs.compat import with_compatibility
+from rainbow.jobspecs.directives import is_script
+from rainbow.jobspecs.durations import parse_duration
+from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.jobspecs.registry import parse
+from rainbow.jobspecs.requirements import everywhere
+from rainbow.model.errors import Invalid, NotFound, TooLarge
+from rainbow.model.job import Delivery, Terms
+from rainbow.model.request import Group, Request
+
+MAX_FILE = 1 << 20
+_DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A submission, and the request inside it as it was read here."""
+
+    submission: Submission
+    request: Request
+    source: str = ""  # the file it came from
+
+
+def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepared:
+    """Build and check what is sent; raise Invalid with what is wrong before anything leaves this machine."""
+    path = asked.file or asked.jobspec
+    argv = asked.argv or tuple(_words(asked.command))
+    if path and argv:
+        raise Invalid(f"{path} and a command were both given; give a FILE, or -- COMMAND")
+    if not path and not argv:
+        raise Invalid("there is nothing to run; give a FILE (jobspec or script), or -- COMMAND, as in: -- hostname")
+    text = read_text(path) if path else ""
+    if text:
+        request, changed = _from_file(text, asked)
+    else:
+        request, changed = request_from_flags(_flags(asked, argv)), True
+    adjusted = _adjusted(request, asked, environment)
+    name = adjusted.name or _default_name(argv, path)
+    said = {"canonical": canonical.to_json(adjusted)} if changed or adjusted != request else {"text": text}
+    submission = Submission(
+        **said,
+        name=name,
+        terms=terms(asked, now),
+        array=asked.array or "",
+        dependencies=asked.dependencies,
+    )
+    return Prepared(submission, adjusted, path or "")
+
+
+def terms(asked: Asked, now: float) -> Terms:
+    """The terms that the options ask for."""
+    policy, options = _select(asked)
+    return Terms(
+        priority=asked.priority,
+        delivery=Delivery.AT_LEAST_ONCE if asked.rerun else Delivery.AT_MOST_ONCE,
+        retries=asked.retries,
+        hold=asked.hold,
+        start_after=moment(asked.start_after, now) if asked.start_after else None,
+        deadline=moment(asked.deadline, now) if asked.deadline else None,
+        fail_fast=asked.fail_fast,
+        policy=policy,
+        policy_options=options,
+        only_clusters=asked.clusters,
+        not_clusters=names(asked.not_clusters or ""),
+        max_cost=asked.max_cost,
+        prefer=asked.prefer or "",
+        labels=pairs(asked.labels, "--label"),
+    )
+
+
+def read_text(path: str) -> str:
+    """A file's text; `-` is stdin."""
+    if path == "-":
+        text = sys.stdin.read(MAX_FILE + 1)
+    else:
+        try:
+            with Path(path).open(encoding="utf-8") as file:
+                text = file.read(MAX_FILE + 1)
+        except FileNotFoundError:
+            raise NotFound(f"there is no file {path}; to run a command, write -- before it: -- {path}") from None
+        except OSError as error:
+            raise NotFound(f"cannot read {path}: {error.strerror}") from None
+        except UnicodeError:
+            raise Invalid("it is not text; to run a program, write -- before it", where=path) from None
+    if len(text) > MAX_FILE:
+        raise TooLarge(f"a jobspec or script has at most {MAX_FILE} characters", where=path)
+    if not text.strip():
+        raise Invalid("the file is empty", where=path)
+    return text
+
+
+def _from_file(text: str, asked: Asked) -> tuple[Request, bool]:
+    """The request of a jobspec or script, and whether the flags changed it."""
+    words = _resource_words(asked)
+    if not words:
+        return parse(text), False
+    if not is_script(text):
+        raise Invalid(f"{words[0]}: a jobspec says itself what it needs; change it in the file")
+    lines = text.splitlines(keepends=True)
+    last = max((at for at, line in enumerate(lines) if _DIRECTIVE.match(line)), default=0)
+    lines.insert(last + 1, f"#RAINBOW {shlex.join(words)}\n")  # a later directive beats an earlier one
+    request = parse("".join(lines))
+    return replace(request, tasks=tuple(replace(t, script=text) if t.script else t for t in request.tasks)), True
+
+
+def _resource_words(asked: Asked) -> list[str]:
+    """The resource flags as the directive that says the same."""
+    said = (
+        ("--nodes", asked.nodes),
+        ("--ntasks", asked.tasks),
+        ("--cores-per-task", asked.cores),
+        ("--gpus-per-task", asked.gpus),
+        ("--gpus-per-node", asked.gpus_per_node),
+        ("--mem", asked.mem),
+    )
+    words = [f"{option}={value}" for option, value in said if value is not None]
+    return [*words, "--exclusive"] if asked.exclusive else words
+
+
+def _flags(asked: Asked, argv: tuple[str, ...]) -> Flags:
+    return Flags(
+        nodes=asked.nodes,
+        tasks=asked.tasks,
+        cores_per_task=asked.cores or 1,
+        gpus_per_task=asked.gpus or 0,
+        gpus_per_node=asked.gpus_per_node or 0,
+        memory=asked.mem or "",
+        exclusive=asked.exclusive,
+        command=argv,
+    )
+
+
+def _adjusted(request: Request, asked: Asked, environment: Mapping[str, str]) -> Request:
+    """The request with what flags may change whatever it came from: flag before directive."""
+    needed = tuple(requirement(text) for text in asked.software)
+    if needed:
+        groups = tuple(
+            Group(name=group.name, levels=tuple(everywhere(level, needed) for level in group.levels))
+            for group in request.groups
+        )
+        request = replace(request, groups=groups)
+    if asked.compat:
+        request = with_compatibility(request, read_text(asked.compat))
+    return replace(
+        request,
+        name=asked.name or request.name,
+        duration=parse_duration(asked.time) if asked.time else request.duration,
+        cwd=asked.cwd or request.cwd,
+        image=asked.image or request.image,
+        environment={**request.environment, **_environment(asked.env, environment)},
+    )
+
+
+def _environment(words: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, str]:
+    """`KEY=VALUE`, or `KEY` for the caller's own value."""
+    out: dict[str, str] = {}
+    for word in words:
+        key, separator, value = word.partition("=")
+        if not separator and key not in environment:
+            raise Invalid(f"--env {key}: it is not set here; write {key}=VALUE")
+        out[key] = value if separator else environment[key]
+    return out
+
+
+def _select(asked: Asked) -> tuple[str, dict[str, str]]:
+    """`least:by=queue_depth` into the policy and its options."""
+    policy, _, rest = (asked.select or "").partition(":")
+    options = pairs(names(rest), "--select") | pairs(asked.select_options, "--select-option")
+    if options and not policy:
+        raise Invalid("--select-option needs --select POLICY")
+    return policy, {key: read_text(value[1:]) if value.startswith("@") else value for key, value in options.items()}
+
+
+def _words(command: str | None) -> list[str]:
+    try:
+        return shlex.split(command or "")
+    except ValueError as error:
+        raise Invalid(f"--command cannot be split into words: {error}") from None
+
+
+def _default_name(argv: tuple[str, ...], path: str | None) -> str:
+    word = argv[0] if argv else path if path and path != "-" else ""
+    return Path(word).name[:64] if word else ""

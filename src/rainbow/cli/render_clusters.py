@@ -1,0 +1,100 @@
+"""How clusters look: one line each, or one of them in full, from plain rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rainbow.cli.output import Column, Listing, table
+from rainbow.cli.render_jobs import seconds
+from rainbow.cli.terminal import clean, one_line
+from rainbow.cli.times import ago
+from rainbow.model.bid import TrackRecord
+
+
+def free_of(cluster: Mapping[str, Any], type: str) -> str:
+    """`12/64`: how much of a resource is free, of how much."""
+    found = [total for total in cluster.get("totals", ()) if total["type"] == type]
+    if not found:
+        return "-"
+    return f"{sum(total['free'] for total in found)}/{sum(total['all'] for total in found)}"
+
+
+def seen(cluster: Mapping[str, Any], now: float) -> str:
+    """How long ago the cluster last spoke."""
+    at = seconds(cluster.get("seen_at"))
+    return "never" if at is None else ago(now - at)
+
+
+def track_record(cluster: Mapping[str, Any]) -> str:
+    """`93% of 120, x1.4`: how often jobs started by the bid's p90, and how much longer than said they waited."""
+    record = TrackRecord.from_mapping(cluster.get("record", {}))
+    held = record.p90_held
+    if held is None:
+        return "-"
+    return f"{held:.0%} of {record.jobs}, x{math.exp(record.log_bias / record.weight):.1f}"
+
+
+def listing(now: float) -> Listing:
+    """How `rainbow clusters` lists."""
+    text: Callable[[str], Callable[[Mapping[str, Any]], str]] = lambda key: lambda row: str(row.get(key, ""))  # noqa: E731  # a column is one word
+    return Listing(
+        schema="rainbow.clusters/1",
+        key="clusters",
+        columns=(
+            Column("NAME", text("name")),
+            Column("MANAGER", text("manager")),
+            Column("STATE", text("standing")),
+            Column("SEEN", lambda row: seen(row, now), right=True),
+            Column("NODES(free/all)", lambda row: free_of(row, "node")),
+            Column("CORES", lambda row: free_of(row, "core")),
+            Column("GPU", lambda row: free_of(row, "gpu")),
+            Column("QUEUE", text("queued"), right=True),
+            Column("RUNS", text("running"), right=True),
+            Column("BIDS(p90 held, bias)", track_record),
+            Column("SUBSYSTEMS", lambda row: ",".join(row.get("subsystems", ())), wide=True),
+            Column("REASON", text("reason"), wide=True),
+        ),
+        fields={
+            "manager": text("manager"),
+            "nodes": lambda row: free_of(row, "node"),
+            "seen": lambda row: seen(row, now),
+        },
+        empty="no clusters",
+    )
+
+
+def in_full(cluster: Mapping[str, Any], now: float) -> str:
+    """One cluster with its totals and its state."""
+    lines = [
+        f"{one_line(cluster['name'])}: {cluster.get('standing', 'unknown')}"
+        + (f" ({one_line(cluster['reason'])})" if cluster.get("reason") else ""),
+        f"  manager     {one_line(cluster.get('manager', '')) or 'unknown: no agent has told'}",
+        f"  seen        {seen(cluster, now)}" + ("" if seen(cluster, now) == "never" else " ago"),
+        f"  jobs        {cluster.get('running', 0)} running, {cluster.get('queued', 0)} waiting there",
+        f"  subsystems  {one_line(', '.join(cluster.get('subsystems', ()))) or 'none'}",
+        f"  bids        {track_record(cluster)}",
+    ]
+    totals = table(
+        (
+            Column("  TYPE", lambda total: total["type"]),
+            Column("FREE", lambda total: str(total["free"]), right=True),
+            Column("ALL", lambda total: str(total["all"]), right=True),
+            Column("VERTICES", lambda total: str(total["vertices"]), right=True),
+            Column("UNIT", lambda total: total.get("unit", "")),
+        ),
+        cluster.get("totals", ()),
+    )
+    lines += [line if at == 0 else f"  {line}" for at, line in enumerate(totals.splitlines())]
+    state = cluster.get("state", {})
+    if state:
+        at = seconds(cluster.get("state_at"))
+        lines.append(f"  state{'' if at is None else f', reported {ago(now - at)} ago'}:")
+        lines += [f"    {one_line(str(key))} = {one_line(str(value))}" for key, value in sorted(state.items())]
+    return "\n".join(lines) + "\n"
+
+
+def tree(cluster: Mapping[str, Any]) -> str:
+    """The containment tree as the server drew it."""
+    return "".join(f"{clean(line)}\n" for line in cluster.get("tree", ()))

@@ -1,0 +1,100 @@
+"""How an explanation of a job looks: where it is, what each cluster says, what would help, and the whole story."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rainbow.cli import render_plan
+from rainbow.cli.render_jobs import info, letter, seconds
+from rainbow.cli.terminal import one_line, width
+from rainbow.cli.times import ago, clock
+from rainbow.model.decision import Decision
+
+WORDS = {"D": "WAITING", "P": "HELD", "S": "PENDING", "R": "RUNNING", "C": "ENDING"}
+SAYS = {"now": "NOW", "later": "LATER", "never": "NEVER", "unknown": "UNKNOWN", "closed": "SKIP"}
+
+
+def headline(job: Mapping[str, Any], explanations: Sequence[Mapping[str, Any]], now: float) -> str:
+    """`Job 122 (train) is PENDING since 09:02; evaluated 14 times, last 6 s ago. Nothing can run it now; ...`."""
+    name = f" ({one_line(job['name'])})" if job.get("name") else ""
+    state = WORDS.get(letter(job), str(job["state"]).upper())
+    where = f" on {one_line(job['cluster'])}" if job.get("cluster") else ""
+    since = seconds(job.get("ended_at")) or seconds(job.get("started_at")) or seconds(job.get("submitted_at"))
+    when = f" since {clock(since, now)}" if since else ""
+    tried = job.get("evaluations", 0)
+    at = seconds(job.get("evaluated_at"))
+    last = f", last {ago(now - at)} ago" if at is not None else ""
+    parts = [f"Job {job['id']}{name} is {state}{where}{when}; evaluated {tried} time{'' if tried == 1 else 's'}{last}."]
+    if letter(job) in "DPS" and not job.get("cluster"):
+        parts.append(_hope(explanations))
+    known = info(job)
+    if known:
+        parts.append(f"{one_line(known)}.")
+    return " ".join(parts) + "\n"
+
+
+def _hope(explanations: Sequence[Mapping[str, Any]]) -> str:
+    by_fit = [entry["fit"] for entry in explanations]
+    now, later = by_fit.count("now"), by_fit.count("later") + by_fit.count("unknown")
+    if now:
+        return f"{now} cluster{'' if now == 1 else 's'} could run it now."
+    if later:
+        return f"Nothing can run it now; {later} cluster{'' if later == 1 else 's'} could later."
+    return "No cluster could ever run it."
+
+
+def verdicts(explanations: Sequence[Mapping[str, Any]]) -> str:
+    """One line for each cluster: ` corona  LATER  nodes: 2 free, 8 needed`."""
+    if not explanations:
+        return ""
+    size = max(width(one_line(entry["cluster"])) for entry in explanations)
+    lines = []
+    for entry in explanations:
+        name = one_line(entry["cluster"])
+        said = one_line(render_plan.sentences(entry, "reasons")) or f"{entry.get('slots_now', 0)} would fit"
+        lines.append(f" {name}{' ' * (size - width(name))}  {SAYS.get(entry['fit'], '?'):<7}  {said}\n")
+    return "".join(lines)
+
+
+def last_decision(decision: Decision | None, now: float) -> str:
+    """What was decided last, and why."""
+    if decision is None:
+        return "It was never decided.\n"
+    when = clock(decision.record["at"], now)
+    if decision.winner is None:
+        why = "; ".join(one_line(reason) for reason in decision.record["outcome"]["reasons"][:3])
+        return (
+            f"Last decision at {when}: wait" + (f" ({why})" if why else "") + f". {render_plan.policy_line(decision)}"
+        )
+    return f"Last decision at {when}: {one_line(decision.winner)}. {render_plan.policy_line(decision)}"
+
+
+def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
+    """Every event of the job, the oldest first."""
+    lines = []
+    for event in events:
+        at = clock(seconds(event.get("at")) or now, now)
+        detail = ", ".join(f"{key}={one_line(str(value))}" for key, value in event.get("detail", {}).items())
+        lines.append(f" {at}  {event['kind']:<13} {event['state']:<11} {detail}".rstrip() + "\n")
+    return "Timeline:\n" + "".join(lines) if lines else ""
+
+
+def explain(view: Mapping[str, Any], *, now: float, verbose: bool) -> str:
+    """Everything that `rainbow explain` prints."""
+    job, explanations = view["job"], view.get("explanations", ())
+    decision = Decision(view["decision"]) if view.get("decision") else None
+    ended = letter(job) not in "DPSRC"
+    parts = [headline(job, explanations, now), last_decision(decision, now)]
+    if not ended or verbose:
+        parts += [
+            verdicts(explanations),
+            render_plan.changes(e for e in explanations if e["fit"] not in ("now", "closed")),
+        ]
+    if verbose:
+        if decision is not None:
+            parts += [render_plan.candidates(decision, wanted=1, now=now), render_plan.rejected(decision, (), {})]
+        parts.append(timeline(view.get("events", ()), now))
+    else:
+        parts.append(f" Timeline, bids, scores: rainbow explain {job['id']} -v, or -o json\n")
+    return "".join(parts)

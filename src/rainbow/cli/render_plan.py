@@ -1,0 +1,151 @@
+"""How a plan and an explanation look: candidates with the chosen one ticked, the others with their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rainbow.cli.exits import Exit
+from rainbow.cli.output import Column, table
+from rainbow.cli.terminal import one_line, width
+from rainbow.cli.times import clock, short
+from rainbow.model.decision import Chosen, Decision, Row
+from rainbow.model.request import Request
+
+TICK, CROSS = "✔", "✗"
+MAX_CHANGES = 3
+
+
+def needed(request: Request) -> int:
+    """How many slots are asked for: the count that `slots_now` and `slots_ever` are measured against."""
+    levels = [level for group in request.groups for level in group.levels]
+    return levels[0].count.min if len(levels) == 1 else 1
+
+
+def exit_code(decision: Decision) -> Exit:
+    """0 if it fits now, 75 if something could run it later, 3 if nothing ever could."""
+    outcome = decision.outcome
+    if not isinstance(outcome, Chosen):
+        return Exit.LATER if outcome.ever else Exit.UNSATISFIABLE
+    winner = next(row for row in decision.rows() if row.name == outcome.cluster)
+    return Exit.OK if winner.fit == "now" else Exit.LATER
+
+
+def candidates(decision: Decision, *, wanted: int, now: float, managers: Mapping[str, str] | None = None) -> str:
+    """The table of the clusters that are left, best first; empty when there is none."""
+    rows = [_candidate(row, decision, wanted, now, managers or {}) for row in decision.rows() if row.rank is not None]
+    if not rows:
+        return ""
+    return (
+        table(
+            (
+                Column(" CLUSTER", lambda row: row["cluster"]),
+                Column("MANAGER", lambda row: row["manager"]),
+                Column("MATCH", lambda row: row["match"]),
+                Column("START", lambda row: row["start"], right=True),
+                Column("WAIT", lambda row: row["wait"], right=True),
+                Column("COST", lambda row: row["cost"], right=True),
+                Column("SCORE", lambda row: row["score"], right=True),
+                Column("CHOSEN", lambda row: row["chosen"]),
+            ),
+            rows,
+        )
+        .replace("\n", "\n ")
+        .removesuffix(" ")
+    )
+
+
+def _candidate(row: Row, decision: Decision, wanted: int, now: float, managers: Mapping[str, str]) -> Mapping[str, str]:
+    start, cost = row.estimate.get("start"), row.estimate.get("cost")
+    have = f"{row.slots_now} free" if row.fit == "now" else f"{row.slots_now} free of {row.slots_ever}"
+    return {
+        "cluster": row.name,
+        "manager": managers.get(row.name, ""),
+        "match": f"{have} / {wanted} needed",
+        "start": "" if start is None else clock(now + start, now),
+        "wait": "" if start is None else short(start),
+        "cost": "" if cost is None else f"{cost:.2f}",
+        "score": "" if row.score is None else f"{row.score:.3g}",
+        "chosen": TICK if row.name == decision.winner else " ",
+    }
+
+
+def rejected(decision: Decision, explanations: Sequence[Mapping[str, Any]], managers: Mapping[str, str]) -> str:
+    """One line for each cluster that is out, with the first reason there is."""
+    by_name = {entry["cluster"]: entry for entry in explanations}
+    out: dict[str, str] = {}
+    for row in decision.rows():
+        if row.rank is None:
+            out[row.name] = row.reason or sentences(by_name.get(row.name, {}), "reasons") or f"fits {row.fit}"
+    for name, entry in by_name.items():
+        if entry["fit"] == "closed":
+            out.setdefault(name, sentences(entry, "reasons"))
+    if not out:
+        return ""
+    size = max(width(one_line(name)) for name in out)
+    kind = max(width(one_line(managers.get(name, ""))) for name in out)
+    lines = []
+    for name, why in out.items():
+        shown, manager = one_line(name), one_line(managers.get(name, ""))
+        gaps = " " * (size - width(shown)), " " * (kind - width(manager))
+        lines.append(f" {CROSS} {shown}{gaps[0]}  {manager}{gaps[1]}{'  ' if kind else ''}{one_line(why)}\n")
+    return "".join(lines)
+
+
+def sentences(entry: Mapping[str, Any], key: str, most: int = 2) -> str:
+    """The first sentences of an explanation's reasons or changes."""
+    return "; ".join(str(item.get("sentence", "")) for item in entry.get(key, ())[:most])
+
+
+def changes(explanations: Iterable[Mapping[str, Any]]) -> str:
+    """`Would fit if: -N 2 → corona · gpu 2 instead of 4 → perl`."""
+    by_sentence: dict[str, list[str]] = {}
+    for entry in explanations:
+        for change in entry.get("changes", ())[:MAX_CHANGES]:
+            by_sentence.setdefault(one_line(str(change.get("sentence", ""))), []).append(one_line(entry["cluster"]))
+    if not by_sentence:
+        return ""
+    said = [f"{what} → {', '.join(where[:3])}" for what, where in list(by_sentence.items())[: 2 * MAX_CHANGES]]
+    return f" Would fit if: {' · '.join(said)}\n"
+
+
+def policy_line(decision: Decision) -> str:
+    """`Policy weighted (formula=...): 0.91 = 0.6*start + ...`."""
+    options = decision.record["policy"]["options"]
+    said = ", ".join(f"{key}={one_line(str(value))}" for key, value in options.items())
+    shown = f"Policy {one_line(decision.policy)}" + (f" ({said[:120]})" if said else "")
+    winner = next((row for row in decision.rows() if row.name == decision.winner), None)
+    return f"{shown}: {one_line(winner.reason)}.\n" if winner is not None and winner.reason else f"{shown}.\n"
+
+
+def verdict(decision: Decision) -> str:
+    """What comes of it, in one sentence; empty when a cluster was chosen."""
+    outcome = decision.outcome
+    if isinstance(outcome, Chosen):
+        return ""
+    count = len({row.name for row in decision.rows() if row.fit in ("now", "later", "unknown")})
+    if not outcome.ever:
+        return "No cluster could ever run it.\n"
+    return f"Nothing can run it now; {count} cluster{'' if count == 1 else 's'} could later.\n"
+
+
+def plan(
+    decision: Decision,
+    explanations: Sequence[Mapping[str, Any]],
+    *,
+    request: Request,
+    now: float,
+    managers: Mapping[str, str] | None = None,
+    source: str = "",
+) -> str:
+    """Everything that `rainbow plan` prints."""
+    known = managers or {}
+    parts = [
+        candidates(decision, wanted=needed(request), now=now, managers=known),
+        rejected(decision, explanations, known),
+        changes(entry for entry in explanations if entry["fit"] not in ("now", "closed")),
+        verdict(decision),
+    ]
+    if request.ignored:
+        parts.append(f"Ignored from {source or 'the flags'}: {one_line('; '.join(request.ignored))}\n")
+    return "".join((*parts, policy_line(decision)))

@@ -1,0 +1,54 @@
+"""`rainbow run`: submit a job and stay with it as if it ran here."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from rainbow.cli.asking import Asked, WithCommand, asks
+from rainbow.cli.link import Link, connected
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+
+EPILOG = """\b
+Keys: ^C twice within 2 s cancels the job; ^C then ^Z detaches and lets it go on.
+
+\b
+Exit code: the job's own; 128+n after signal n; 124 time limit; 130 interrupted;
+125 Rainbow itself failed, or the job never began.
+
+\b
+Examples:
+  rainbow run -n2 -- hostname
+  rainbow run -g1 -t 10m --fail-fast train.sh && echo done
+"""
+
+
+@click.command(cls=WithCommand, epilog=EPILOG)
+@asks
+@click.option("--raw", is_flag=True, help="Pass control characters on, also to a terminal.")
+@connected
+def run(link: Link, asked: Asked, raw: bool) -> int:
+    """Run a job and stay with it: its output is printed here, and its exit code is this command's.
+
+    Takes what rainbow submit takes. On a terminal a status line tells where the job is
+    until it starts; nothing else is mixed into its output.
+    """
+    from rainbow.cli.preparing import prepare
+    from rainbow.model.errors import Invalid
+
+    if asked.array:
+        raise Invalid("run stays with one job; submit an array, then use rainbow wait")
+    prepared = prepare(asked, time.time(), os.environ)
+
+    async def asking(client: AsyncClient) -> int:
+        from rainbow.cli.attached import Attached
+
+        answer = await client.submit_one(prepared.submission)
+        return await Attached(client, answer.id, raw=raw).follow()
+
+    return link.ask(asking)

@@ -1,0 +1,129 @@
+"""`rainbow server`: run the scheduler in the foreground."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rainbow.cli.options import pairs
+
+if TYPE_CHECKING:
+    from rainbow.client.config import Config
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EPILOG = """\b
+The registration secret, which admits clusters, comes from RAINBOW_REGISTRATION_SECRET
+or the config's scheduler.secret; without either the server makes one at its first
+start and says in which file it keeps it. There is no default secret.
+
+\b
+Examples:
+  rainbow server
+  rainbow server --listen 127.0.0.1:0 --db sqlite:////var/lib/rainbow/rainbow.db
+  rainbow server --listen 0.0.0.0:50051 --tls-cert server.pem --tls-key server.key
+  rainbow server --db postgresql://rainbow@db/rainbow --policy weighted \\
+      --policy-option 'formula=0.6*start + 0.4*cost'
+"""
+
+
+def _file(help: str, *names: str) -> Callable[[Command], Command]:
+    return click.option(*names, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help=help)
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--listen", "--host", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT", help="Where to listen."
+)
+@click.option(
+    "--db", default="", metavar="URL", help="sqlite:///FILE or postgresql://... (default: SQLite in the data dir)."
+)
+@click.option(
+    "--config", "--config-path", "config_path", metavar="FILE", help="rainbow-config.yaml: secret, policy, graphs."
+)
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Database and secrets."
+)
+@click.option(
+    "--policy",
+    "--select",
+    "--select-algorithm",
+    "policy",
+    metavar="NAME",
+    help="How to choose among clusters that fit.",
+)
+@click.option("--policy-option", "options", multiple=True, metavar="K=V", help="Option of the policy; repeatable.")
+@click.option("--graph-database", "graph", metavar="NAME", help="Graph backend: memory (default) or cypher.")
+@_file("Certificate, for TLS.", "--tls-cert", "--cert")
+@_file("Its key.", "--tls-key", "--key")
+@_file("Authority: clients must show a certificate signed by it.", "--tls-ca", "--ca-cert")
+@click.option("--insecure", is_flag=True, help="Plain text beyond this machine; everything can be read on the way.")
+@click.option(
+    "--allow-anonymous-satisfy", "anonymous", is_flag=True, help="The prototype's Satisfy without credentials."
+)
+@click.option(
+    "--log-level",
+    "--loglevel",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much to log to stderr.",
+)
+def server(
+    listen: str,
+    db: str,
+    config_path: str | None,
+    data_dir: Path | None,
+    policy: str | None,
+    options: tuple[str, ...],
+    graph: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    insecure: bool,
+    anonymous: bool,
+    log_level: str,
+) -> None:
+    """Run the scheduler until SIGTERM or ^C. Its port opens when it can serve.
+
+    Only this machine can reach it unless TLS is configured.
+    """
+    from rainbow.client.config import Config, load
+    from rainbow.server.main import serve
+    from rainbow.server.options import ServerOptions
+
+    config = load(Path(config_path)) if config_path else Config()
+    serve(
+        ServerOptions(
+            listen=listen,
+            db=db,
+            data_dir=data_dir or _data_dir(),
+            policy=policy or _configured_policy(config),
+            policy_options=pairs(options, "--policy-option") or _texts(config, "scheduler", "algorithms", "selection"),
+            graph_backend=graph or "memory",
+            registration_secret=config.text("scheduler", "secret"),
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            tls_ca=tls_ca,
+            insecure=insecure,
+            anonymous_satisfy=anonymous,
+            log_level=log_level,
+        )
+    )
+
+
+def _data_dir() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("rainbow", appauthor=False))
+
+
+def _configured_policy(config: Config) -> str:
+    return config.text("scheduler", "algorithms", "selection", "name")
+
+
+def _texts(config: Config, *keys: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in config.section(*keys, "options").items()}

@@ -1,0 +1,62 @@
+"""`rainbow wait`: block until jobs have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from rainbow.cli.link import Link, connected
+from rainbow.cli.options import output
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+    from rainbow.client.views import JobView
+
+EPILOG = """\b
+Exit code: the job's own; of several jobs the largest; 124 when --timeout passed;
+125 when Rainbow itself failed.
+
+\b
+Examples:
+  rainbow wait last
+  rainbow wait 3-9 && ./gather.sh
+  rainbow wait train --timeout 2h
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("ids", nargs=-1, required=True)
+@click.option("--timeout", metavar="DURATION", help="Give up after this long: 30m, 2h.")
+@output
+@connected
+def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> int:
+    """Wait until every one of IDS has ended: ids, ranges such as 3-9, names, last or all."""
+    from rainbow.cli import render_jobs
+    from rainbow.cli.exits import Exit, of_job
+    from rainbow.cli.output import listing_text
+    from rainbow.cli.report import say
+    from rainbow.jobspecs.durations import parse_duration
+
+    seconds = parse_duration(timeout) if timeout else None
+
+    async def asking(client: AsyncClient) -> tuple[JobView, ...]:
+        from rainbow.cli.ids import resolve
+
+        async with asyncio.timeout(seconds):
+            return await client.wait_all(await resolve(client, ids))
+
+    try:
+        rows = [job.as_dict() for job in link.ask(asking)]
+    except TimeoutError:
+        say(f"not all of them ended within {timeout}")
+        return Exit.TIME_LIMIT
+    if form != "table":
+        click.echo(listing_text(render_jobs.listing(time.time()), rows, form), nl=False)
+    else:
+        for row in rows:
+            how = render_jobs.info(row)
+            say(f"job {row['id']} {row['state']}" + (f" ({how})" if how else ""))
+    return max((of_job(row) for row in rows), default=0)
