@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 
 SECRET = "a-registration-secret-for-tests"
-RAINBOW = [sys.executable, "-m", "rainbow.cli.main"]
+RAINBOW = [sys.executable, "-c", "from rainbow.cli.main import main; main()"]
 
 
 def free_port() -> int:
