@@ -45,7 +45,7 @@ class World:
                     for j in self.inside(i):
                         self.free[j], self.used[j] = 0, True
                 else:
-                    self.free[i], self.used[i] = max(0, graph.sizes[i] - units), True
+                    self.free[i], self.used[i] = min(self.free[i], graph.sizes[i] - units), True
             for i in range(size):
                 if self.dark[i]:
                     self.free[i] = 0

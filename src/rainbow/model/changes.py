@@ -14,6 +14,7 @@ from typing import Any
 from rainbow.model.errors import Invalid
 from rainbow.model.reasons import amount
 from rainbow.model.request import Count, Equals, Level, Request, Requirement, Runs, Scalar, Within
+from rainbow.model.versions import at_most
 
 Path = tuple[int, ...]
 
@@ -64,9 +65,14 @@ class Change:
     term: int = 0  # which of that requirement's terms
     to: Scalar | None = None  # the new count, value or bound
     text: str = ""  # the sentence, made when the change was found
+    then: Change | None = None  # a second change, to the changed request, when one alone is not enough
 
     def apply(self, request: Request) -> Request:
         """`request` with this change made."""
+        changed = self._first(request)
+        return self.then.apply(changed) if self.then else changed
+
+    def _first(self, request: Request) -> Request:
         match self.kind:
             case Kind.DROP_HOSTS:
                 return replace(request, hosts=())
@@ -97,15 +103,22 @@ class Change:
             elif isinstance(term, Runs):
                 terms[self.term] = replace(term, target=str(self.to))
             elif isinstance(term, Within):
-                terms[self.term] = Within(term.field, self.to if term.min is not None else None, None)
-                if term.max is not None and term.min is None:
-                    terms[self.term] = Within(term.field, None, self.to)
+                terms[self.term] = self._bound(term)
             after = (replace(asked, terms=tuple(terms)),)
         return before[: self.requirement] + after + before[self.requirement + 1 :]
 
+    def _bound(self, term: Within) -> Within:
+        """The range widened so far that it takes `to` in."""
+        least, most = term.min, term.max
+        if self.to is not None and least is not None and not at_most(least, self.to):
+            least = self.to
+        if self.to is not None and most is not None and not at_most(self.to, most):
+            most = self.to
+        return Within(term.field, least, most)
+
     def sentence(self) -> str:
         """What to do, in a few words."""
-        return self.text
+        return f"{self.text} and {self.then.sentence()}" if self.then else self.text
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -116,6 +129,7 @@ class Change:
             "term": self.term,
             "to": self.to,
             "text": self.text,
+            "then": self.then.to_json() if self.then else None,
         }
 
     @staticmethod
@@ -128,6 +142,7 @@ class Change:
             term=raw["term"],
             to=raw["to"],
             text=raw["text"],
+            then=Change.from_json(raw["then"]) if raw["then"] else None,
         )
 
 

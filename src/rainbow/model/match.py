@@ -8,7 +8,7 @@ cluster's answer and `Explanation` the same with reasons (`model/reasons.py`) an
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,12 +93,12 @@ class Matches:
     def __init__(
         self,
         names: Sequence[str],
-        now: Sequence[int],
-        ever: Sequence[int],
-        unknown: Sequence[int] = (),
+        now: Iterable[int],
+        ever: Iterable[int],
+        unknown: Iterable[int] = (),
         count: Callable[[str], tuple[int, int]] | None = None,
     ) -> None:
-        """`now`, `ever` (those of `now` included) and `unknown` are positions in `names`; `count` counts slots."""
+        """`now`, `ever` (`now` included) and `unknown` are ordered positions in `names`; `count` counts slots."""
         self._names = names
         self._now = now
         self._ever = ever

@@ -134,13 +134,17 @@ class TooFewMeet(_Tagged):
     asked: int
     best: int
     inside: str = ""
-    where: Where = Where()
+    exclusive: bool = False
+    blocked: str = ""
     when: When = When.NEVER
 
     def sentence(self) -> str:
         """One plain sentence."""
         place = f" in one {self.inside}" if self.inside else ""
-        return f"{self.type}: {self.asked} needed{place} that hold all that is asked together, {self.best} do"
+        alone = " (exclusive)" if self.exclusive else ""
+        do = "do" if self.when is When.NEVER else "do now"
+        why = f"; {self.blocked}" if self.blocked else ""
+        return f"{self.type}{alone}: {self.asked} needed{place} that hold all that is asked, {self.best} {do}{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ same object, across all clusters of a fleet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ class Shape:
         "digest",
         "free",
         "kids",
+        "offer",
         "properties",
         "size",
         "type",
@@ -46,6 +48,7 @@ class Shape:
     whole: bool  # clean, and nothing inside is down, drained or not allowed
     allowed: bool  # the request's hosts let it be used
     digest: bytes
+    offer: tuple[tuple[tuple[str, str], int], ...] | None  # kept here by the index: what it offers when free
     kids: tuple[tuple[Shape, int], ...]
 
 
@@ -73,6 +76,7 @@ class Shapes:
                 shape.allowed,
             ) = key  # type: ignore[assignment]  # the key is built by `_own` in this order
             shape.kids = tuple(sorted(counts.items(), key=_by_digest))
+            shape.offer = None
             shape.digest = _digest(key, shape.kids)
             self._known[full] = shape
         return shape
@@ -101,6 +105,46 @@ class State:
     touched: frozenset[int] = frozenset()  # further vertices whose `allowed` may differ
 
 
+class Children(Sequence["array[int]"]):
+    """For each vertex the numbers of its children, in two flat columns instead of a list per vertex."""
+
+    __slots__ = ("_first", "_kids")
+
+    def __init__(self, parents: array[int]) -> None:
+        first = array("i", bytes(4 * (len(parents) + 1)))
+        for parent in parents:
+            if parent >= 0:
+                first[parent + 1] += 1
+        for i in range(len(parents)):
+            first[i + 1] += first[i]
+        at = first[:]
+        self._kids = array("i", bytes(4 * max(0, len(parents) - 1)))
+        for i, parent in enumerate(parents):
+            if parent >= 0:
+                self._kids[at[parent]] = i
+                at[parent] += 1
+        self._first = first
+
+    def __len__(self) -> int:
+        return len(self._first) - 1
+
+    def __getitem__(self, i: int) -> array[int]:  # type: ignore[override]  # nobody slices it
+        return self._kids[self._first[i] : self._first[i + 1]]
+
+
+class _Nothing(Sequence[frozenset[str]]):
+    """The properties of a graph whose vertices carry none, without a column."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> frozenset[str]:  # type: ignore[override]  # nobody slices it
+        return NO_PROPERTIES
+
+
 class Fold:
     """A graph with its subsystems, folded as if all of it were free."""
 
@@ -109,7 +153,8 @@ class Fold:
         self.shapes = shapes
         self.types = frozenset(graph.types)
         self.units: dict[str, set[str]] = {}
-        self.kids = graph.children()
+        self._of_type: dict[str, array[int]] = {}
+        self.kids = Children(graph.parents)
         self.subsystems = tuple(sorted(subsystems, key=lambda subsystem: subsystem.name))
         hung: dict[str, frozenset[int]] = {}
         for subsystem in self.subsystems:
@@ -125,21 +170,30 @@ class Fold:
         """The shape of the whole graph."""
         return self.vertex_shapes[0]
 
-    def _top_down(self, facts: Facts, hung: Mapping[str, frozenset[int]]) -> tuple[list[int], list[frozenset[str]]]:
+    def _top_down(
+        self, facts: Facts, hung: Mapping[str, frozenset[int]]
+    ) -> tuple[array[int], Sequence[frozenset[str]]]:
         nothing = frozenset[int]()
-        classes = [0] * len(self.graph)
-        properties = [NO_PROPERTIES] * len(self.graph)
-        known: dict[frozenset[str], frozenset[str]] = {}
+        classes = array("i", bytes(4 * len(self.graph)))
+        properties: Sequence[frozenset[str]] = _Nothing(len(self.graph))
+        if any("properties" in metadata for metadata in self.graph.metadata.values()):
+            properties = self._properties()
         for i, (id, parent) in enumerate(zip(self.graph.ids, self.graph.parents, strict=True)):
             above = classes[parent] if parent >= 0 else 0
             own = hung.get(id, nothing)
             classes[i] = facts.join(above, own) if own else above
-            carried = properties[parent] if parent >= 0 else NO_PROPERTIES
+        return classes, properties
+
+    def _properties(self) -> list[frozenset[str]]:
+        found: list[frozenset[str]] = []
+        known: dict[frozenset[str], frozenset[str]] = {}
+        for i, parent in enumerate(self.graph.parents):
+            carried = found[parent] if parent >= 0 else NO_PROPERTIES
             if i in self.graph.metadata:
                 mine = carried | properties_of(self.graph.metadata[i])
                 carried = known.setdefault(mine, mine)
-            properties[i] = carried
-        return classes, properties
+            found.append(carried)
+        return found
 
     def _bottom_up(self) -> list[Shape]:
         graph = self.graph
@@ -164,6 +218,13 @@ class Fold:
             whole,
             allowed,
         )
+
+    def of_type(self, type: str) -> array[int]:
+        """The numbers of the vertices of a type."""
+        if not self._of_type:
+            for i, each in enumerate(self.graph.types):
+                self._of_type.setdefault(each, array("i")).append(i)
+        return self._of_type.get(type, array("i"))
 
     def below(self, i: int) -> Iterable[int]:
         """Vertex `i` and all inside it, parents first."""
@@ -228,3 +289,24 @@ def properties_of(metadata: Mapping[str, object]) -> frozenset[str]:
     if isinstance(found, (list, tuple, set, frozenset)):
         return frozenset(str(item) for item in found)
     return NO_PROPERTIES
+
+
+def multiplicities(root: Shape) -> dict[Shape, int]:
+    """How often each shape occurs below and including `root`."""
+    order: list[Shape] = []
+    seen: set[Shape] = set()
+
+    def visit(shape: Shape) -> None:
+        if shape not in seen:
+            seen.add(shape)
+            for kid, _ in shape.kids:
+                visit(kid)
+            order.append(shape)
+
+    visit(root)
+    counts = dict.fromkeys(order, 0)
+    counts[root] = 1
+    for shape in reversed(order):  # each parent before its children
+        for kid, count in shape.kids:
+            counts[kid] += count * counts[shape]
+    return counts

@@ -87,6 +87,7 @@ class Facts:
         self._of_subsystem: dict[str, list[int]] = {}
         self.classes: list[frozenset[int]] = [frozenset()]
         self._class_numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self._classes_with: dict[int, list[int]] = {}  # by fact
         self._joined: dict[tuple[int, frozenset[int]], int] = {}
         self._meeting: dict[object, tuple[int, frozenset[int]]] = {}
 
@@ -129,6 +130,8 @@ class Facts:
             if number is None:
                 number = self._class_numbers[facts] = len(self.classes)
                 self.classes.append(facts)
+                for fact in facts:
+                    self._classes_with.setdefault(fact, []).append(number)
             self._joined[key] = number
         return number
 
@@ -157,3 +160,8 @@ class Facts:
     def holds(self, requirement: Requirement, number: int) -> bool:
         """Is the requirement met at a vertex of this class?"""
         return not self.classes[number].isdisjoint(self.meeting(requirement))
+
+    def classes_meeting(self, requirement: Requirement) -> list[int]:
+        """The classes at which the requirement is met; a class may be listed twice."""
+        with_fact = self._classes_with
+        return [number for fact in self.meeting(requirement) for number in with_fact.get(fact, ())]

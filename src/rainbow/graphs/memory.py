@@ -1,0 +1,233 @@
+"""The default graph backend: all graphs folded in memory, every answer exact, most of them by table.
+
+A request of the common form (slots inside hosts, nothing else) is answered for the whole fleet by
+the index (`memory_index.py`). Everything else is answered cluster by cluster by the exact matcher,
+after the index has removed the clusters that cannot fit. Answers are kept until a cluster changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from rainbow.graphs.backend import Summary
+from rainbow.graphs.memory_answers import Answers, Kept, key_of
+from rainbow.graphs.memory_index import Changed, FleetIndex
+from rainbow.graphs.memory_runs import runs
+from rainbow.graphs.memory_state import ClusterState
+from rainbow.model.errors import AlreadyExists, NotFound
+from rainbow.model.graph import Graph, Mark, Subsystem
+from rainbow.model.match import Explanation, Matches
+from rainbow.model.request import Request
+from rainbow.scheduler.explain import Explainer
+from rainbow.scheduler.explain_scene import Scene
+from rainbow.scheduler.fit import Fitter
+from rainbow.scheduler.fit_place import place
+from rainbow.scheduler.fold import Fold, Shape, Shapes
+from rainbow.scheduler.fold_facts import Facts
+
+
+class MemoryBackend:
+    """See `GraphBackend` for what each call promises."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self._facts = Facts(runs)
+        self._shapes = Shapes()
+        self._index = FleetIndex(self._facts)
+        self._answers = Answers()
+        self._states: dict[str, ClusterState] = {}
+        self._by_number: list[ClusterState | None] = []
+        self._sorted: tuple[list[str], npt.NDArray[np.int64]] | None = None
+        self._last_fold: tuple[Graph, tuple[Subsystem, ...], Fold] | None = None
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any cluster."""
+        return self._answers.version
+
+    def clusters(self) -> tuple[str, ...]:
+        """Names of all clusters, sorted."""
+        return tuple(sorted(self._states))
+
+    def version_of(self, cluster: str) -> int:
+        """The overall version at the cluster's last change."""
+        return self._state(cluster).version
+
+    def put(self, cluster: str, graph: Graph) -> None:
+        """Add a cluster or replace its graph."""
+        self._refold(cluster, graph, ())
+
+    def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
+        """Add a subsystem or replace the one of that name."""
+        state = self._state(cluster)
+        for hung in subsystem.hangs_on:
+            for id in hung:
+                state.number(id)
+        others = [known for known in state.fold.subsystems if known.name != subsystem.name]
+        self._keeping_state(state, (*others, subsystem))
+
+    def drop_subsystem(self, cluster: str, name: str) -> None:
+        """Remove a subsystem with all its vertices."""
+        state = self._state(cluster)
+        others = tuple(known for known in state.fold.subsystems if known.name != name)
+        if len(others) == len(state.fold.subsystems):
+            raise NotFound(f"cluster {cluster!r} has no subsystem {name!r}")
+        self._keeping_state(state, others)
+
+    def remove(self, cluster: str) -> None:
+        """Forget a cluster and everything about it."""
+        state = self._state(cluster)
+        self._index.drop(state.number_in_fleet)
+        self._answers.note(state.number_in_fleet)
+        self._by_number[state.number_in_fleet] = None
+        del self._states[cluster]
+        self._sorted = None
+
+    def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
+        """Say of vertices that they are down, drained or up again."""
+        state = self._state(cluster)
+        self._changed(state, Changed(flipped=state.set_marks(marks)))
+
+    def use(self, cluster: str, used: Mapping[str, int]) -> None:
+        """Replace the manager's report of used units."""
+        state = self._state(cluster)
+        self._changed(state, Changed(taken=state.set_report(used)))
+
+    def place(self, cluster: str, key: str, request: Request) -> bool:
+        """Take what a placed job needs out of *now*."""
+        state = self._state(cluster)
+        if key in state.placed:
+            raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
+        found = place(state.fold, request, self._facts, state.taken, state.dark)
+        self._changed(state, Changed(taken=state.hold(key, found.taken)))
+        return found.complete
+
+    def release(self, cluster: str, key: str) -> None:
+        """Give back what `place` took under `key`."""
+        state = self._state(cluster)
+        self._changed(state, Changed(taken=state.release(key)))
+
+    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+        """Which of the clusters the request fits now, later, never."""
+        kept = self._kept(request)
+        names, order = self._order(clusters)
+        fitter: list[Fitter] = []
+
+        def count(cluster: str) -> tuple[int, int]:
+            if not fitter:
+                fitter.append(Fitter(request, self._facts))
+            state = self._state(cluster)
+            now, ever = self._shapes_for(state, request)
+            return fitter[0].slots(state.fold, now), fitter[0].slots(state.fold, ever)
+
+        unknown = np.flatnonzero(kept.unknown[order]) if kept.undecided else ()
+        return Matches(names, np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order]), unknown, count)
+
+    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+        """The same with reasons, smallest changes and what was met where."""
+        matches = self.match(request, clusters)
+        explainer = Explainer(request, self._facts)
+        found = []
+        for verdict in matches:
+            state = self._state(verdict.cluster)
+            now, ever = self._shapes_for(state, request)
+            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of)))
+        return found
+
+    def summary(self, cluster: str) -> Summary:
+        """The cluster in numbers."""
+        return self._state(cluster).totals()
+
+    def _state(self, cluster: str) -> ClusterState:
+        try:
+            return self._states[cluster]
+        except KeyError:
+            raise NotFound(f"there is no cluster {cluster!r}") from None
+
+    def _shapes_for(self, state: ClusterState, request: Request) -> tuple[Shape, Shape]:
+        if request.hosts or request.not_hosts:
+            return state.named(request)
+        return state.now(), state.fold.root
+
+    def _fold(self, graph: Graph, subsystems: tuple[Subsystem, ...]) -> Fold:
+        """Fold a graph; the same objects given again, under another name, are not folded again."""
+        last = self._last_fold
+        if last is None or last[0] is not graph or last[1] != subsystems:
+            last = self._last_fold = (graph, subsystems, Fold(graph, subsystems, self._facts, self._shapes))
+        return last[2]
+
+    def _refold(self, cluster: str, graph: Graph, subsystems: tuple[Subsystem, ...]) -> ClusterState:
+        before = self._states.get(cluster)
+        number = before.number_in_fleet if before else self._new_number()
+        state = ClusterState(cluster, self._fold(graph, subsystems), number)
+        self._states[cluster] = state
+        self._by_number[number] = state
+        self._index.put(number, state.fold)
+        if before is None:
+            self._sorted = None
+        state.version = self._answers.note(number)
+        return state
+
+    def _keeping_state(self, before: ClusterState, subsystems: tuple[Subsystem, ...]) -> None:
+        """Fold again with other subsystems; marks, use and places stay."""
+        state = self._refold(before.name, before.fold.graph, subsystems)
+        state.take_over(before)
+        if state.busy:
+            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=state.dark))
+
+    def _new_number(self) -> int:
+        for number, state in enumerate(self._by_number):
+            if state is None:
+                return number
+        self._by_number.append(None)
+        return len(self._by_number) - 1
+
+    def _changed(self, state: ClusterState, changed: Changed) -> None:
+        if not changed.taken and not changed.flipped:
+            return
+        state.changed()
+        self._index.change(state.number_in_fleet, state.fold, state.taken, state.dark, changed)
+        state.version = self._answers.note(state.number_in_fleet)
+
+    def _order(self, clusters: Collection[str] | None) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """Names in order, and the number of each."""
+        if clusters is not None:
+            names = sorted(set(clusters))
+            return names, np.array([self._state(name).number_in_fleet for name in names], np.int64)
+        if self._sorted is None:
+            names = sorted(self._states)
+            self._sorted = (names, np.array([self._states[name].number_in_fleet for name in names], np.int64))
+        return self._sorted
+
+    def _kept(self, request: Request) -> Kept:
+        key = key_of(request)
+        kept, stale = self._answers.get(key)
+        if kept is not None:
+            if stale:
+                self._decide(request, kept, stale)
+                self._answers.keep(key, kept)
+            return kept
+        now, ever, unsure = self._index.answer(request)
+        kept = Kept(now, ever)
+        doubtful = np.flatnonzero(ever & unsure)
+        if doubtful.size:
+            self._decide(request, kept, doubtful.tolist())
+        self._answers.keep(key, kept)
+        return kept
+
+    def _decide(self, request: Request, kept: Kept, numbers: Iterable[int]) -> None:
+        """Ask the exact matcher about some clusters."""
+        fitter = Fitter(request, self._facts)
+        for number in numbers:
+            state = self._by_number[number]
+            if state is None:
+                kept.set(number, now=False, ever=False)
+                continue
+            now, ever = self._shapes_for(state, request)
+            can = fitter.answer(state.fold, ever).fits
+            does = can if now is ever or not can else fitter.answer(state.fold, now).fits
+            kept.set(number, now=does, ever=can)

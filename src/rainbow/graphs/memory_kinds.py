@@ -1,0 +1,86 @@
+"""What the index must know of a cluster's types to tell where counting rows is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rainbow.graphs.memory_tables import Mask
+from rainbow.scheduler.fold import Fold, Shape
+
+
+class Kinds:
+    """What is true of a type in a cluster, as masks over clusters; see `kinds_of` for the words."""
+
+    def __init__(self) -> None:
+        self.size = 16
+        self._masks: dict[tuple[str, str], Mask] = {}
+        self._none: Mask = np.zeros(self.size, np.bool_)
+
+    def grow(self, size: int) -> None:
+        """Make room for cluster numbers below `size`."""
+        if size > self.size:
+            self.size = max(size, 2 * self.size)
+            self._none = np.zeros(self.size, np.bool_)
+            for key, mask in self._masks.items():
+                self._masks[key] = np.concatenate([mask, np.zeros(self.size - len(mask), np.bool_)])
+
+    def set(self, cluster: int, kinds: Iterable[tuple[str, str]]) -> None:
+        """Say what a cluster is; what is not said does not hold."""
+        for mask in self._masks.values():
+            mask[cluster] = False
+        for key in kinds:
+            if key not in self._masks:
+                self._masks[key] = self._none.copy()
+            self._masks[key][cluster] = True
+
+    def __getitem__(self, key: tuple[str, str]) -> Mask:
+        return self._masks.get(key, self._none)
+
+
+def kinds_of(fold: Fold) -> set[tuple[str, str]]:
+    """Pairs of a word and a type.
+
+    has     there are such vertices
+    nested  some lie inside their own type
+    sole    there is one, and all other vertices lie in it or above it
+    sized   some without things inside hold more than one unit, or have a unit
+    inner   some have things inside
+    outer   some have nothing inside
+    mixed   both of these
+    lumpy   some with things inside have a size or a unit
+    """
+    graph = fold.graph
+    found: set[tuple[str, str]] = set()
+    first: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    seen: set[tuple[Shape, frozenset[str]]] = set()
+
+    def look(shape: Shape, above: frozenset[str]) -> None:
+        if (shape, above) in seen:
+            return
+        seen.add((shape, above))
+        found.add(("has", shape.type))
+        if shape.type in above:
+            found.add(("nested", shape.type))
+        if shape.size > 1 or shape.unit:
+            found.add(("lumpy" if shape.kids else "sized", shape.type))
+        found.add(("inner" if shape.kids else "outer", shape.type))
+        for kid, _ in shape.kids:
+            look(kid, above | {shape.type})
+
+    look(fold.root, frozenset())
+    found |= {("mixed", type) for kind, type in found if kind == "inner" and ("outer", type) in found}
+    for i, type in enumerate(graph.types):
+        counts[type] = counts.get(type, 0) + 1
+        first.setdefault(type, i)
+    for type, number in counts.items():
+        if number == 1:
+            inside = sum(1 for _ in fold.below(first[type]))
+            depth, at = 0, graph.parents[first[type]]
+            while at >= 0:
+                depth, at = depth + 1, graph.parents[at]
+            if inside + depth == len(graph):
+                found.add(("sole", type))
+    return found

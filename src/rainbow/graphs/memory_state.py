@@ -1,0 +1,168 @@
+"""One cluster as the memory backend keeps it: its fold, and what is down, used and placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rainbow.graphs.backend import Summary, Total
+from rainbow.model.errors import Invalid, NotFound
+from rainbow.model.graph import Mark
+from rainbow.model.quantities import factor
+from rainbow.model.request import Request
+from rainbow.scheduler.fold import Fold, Shape, State
+
+
+class ClusterState:
+    """A cluster's changing part. Vertices are numbers here; ids are translated once, at the door."""
+
+    def __init__(self, name: str, fold: Fold, number_in_fleet: int) -> None:
+        self.name = name
+        self.number_in_fleet = number_in_fleet
+        self.fold = fold
+        self.version = 0
+        self.down: set[int] = set()
+        self.reported: dict[int, int] = {}
+        self.placed: dict[str, dict[int, int]] = {}
+        self.taken: dict[int, int] = {}  # reported and placed together
+        self._numbers: dict[str, int] | None = None
+        self._now: dict[int, Shape] | None = None
+        self.dark: set[int] = set()  # every vertex that is down or drained, or inside one that is
+
+    def number(self, id: str) -> int:
+        """The number of the vertex with this id."""
+        if self._numbers is None:
+            self._numbers = self.fold.graph.positions()
+        try:
+            return self._numbers[id]
+        except KeyError:
+            raise NotFound(f"cluster {self.name!r} has no vertex {id!r}") from None
+
+    def take_over(self, before: ClusterState) -> None:
+        """Keep marks, report and places of a state of the same graph."""
+        self.down, self.dark, self.taken = before.down, before.dark, before.taken
+        self.reported, self.placed = before.reported, before.placed
+
+    def changed(self) -> None:
+        """Forget what was folded for the state before."""
+        self._now = None
+
+    @property
+    def busy(self) -> bool:
+        """Does anything differ from the whole graph?"""
+        return bool(self.taken or self.down)
+
+    def now(self) -> Shape:
+        """The cluster's shape with what is down and taken left out."""
+        if not self.busy:
+            return self.fold.root
+        return self._shapes_now().get(0, self.fold.root)
+
+    def shape_of(self, i: int) -> Shape:
+        """The shape of one vertex as it is now."""
+        return self._shapes_now().get(i, self.fold.vertex_shapes[i])
+
+    def _shapes_now(self) -> dict[int, Shape]:
+        if self._now is None:
+            self._now = self.fold.fold_again(self.state()) if self.busy else {}
+        return self._now
+
+    def state(self) -> State:
+        """What differs from the whole graph."""
+        return State(taken=self.taken, down=frozenset(self.down))
+
+    def named(self, request: Request) -> tuple[Shape, Shape]:
+        """The shapes now and ever for a request that names hosts: what lies outside of them may not be used."""
+        graph = self.fold.graph
+        hosts, not_hosts = frozenset(request.hosts), frozenset(request.not_hosts)
+        inside = bytearray(len(graph))
+        barred = bytearray(len(graph))
+        for i, parent in enumerate(graph.parents):
+            name = graph.names[i] or graph.ids[i]
+            inside[i] = not hosts or name in hosts or (parent >= 0 and inside[parent])
+            barred[i] = name in not_hosts or (parent >= 0 and barred[parent])
+        outside = frozenset(i for i in range(len(graph)) if barred[i] or not inside[i])
+
+        def allowed(i: int) -> bool:
+            return i not in outside
+
+        now = State(taken=self.taken, down=frozenset(self.down), allowed=allowed, touched=outside)
+        ever = State(taken={}, down=frozenset(), allowed=allowed, touched=outside)
+        root = self.fold.root
+        return self.fold.fold_again(now).get(0, root), self.fold.fold_again(ever).get(0, root)
+
+    def totals(self) -> Summary:
+        """The cluster in numbers."""
+        graph = self.fold.graph
+        found: dict[str, list[int]] = {}
+        for i, type in enumerate(graph.types):
+            scale = factor(graph.units[i]) if graph.units[i] else None
+            size = graph.sizes[i] * (scale or 1)
+            free = 0 if i in self.dark else max(0, graph.sizes[i] - self.taken.get(i, 0)) * (scale or 1)
+            row = found.setdefault(type, [0, 0, 0])
+            row[0], row[1], row[2] = row[0] + 1, row[1] + size, row[2] + free
+        return Summary(
+            cluster=self.name,
+            totals={type: Total(row[0], row[1], row[2], self._unit(type)) for type, row in sorted(found.items())},
+            subsystems=tuple(subsystem.name for subsystem in self.fold.subsystems),
+            version=self.version,
+        )
+
+    def _unit(self, type: str) -> str:
+        units = self.fold.units[type]
+        if any(unit and factor(unit) is not None for unit in units):
+            return "B"
+        return next(iter(units)) if len(units) == 1 else ""
+
+    def set_marks(self, marks: Mapping[str, Mark]) -> set[int]:
+        """Take marks over; the vertices that went dark or came back."""
+        numbers = {self.number(id): mark for id, mark in marks.items()}
+        touched: set[int] = set()
+        for i, mark in numbers.items():
+            if (i in self.down) is (mark is Mark.UP):
+                (self.down.discard if mark is Mark.UP else self.down.add)(i)
+                touched.update(self.fold.below(i))
+        flipped: set[int] = set()
+        for i in sorted(touched):  # parents first
+            parent = self.fold.graph.parents[i]
+            dark = i in self.down or parent in self.dark
+            if dark is not (i in self.dark):
+                flipped.add(i)
+                (self.dark.add if dark else self.dark.discard)(i)
+        return flipped
+
+    def set_report(self, used: Mapping[str, int]) -> dict[int, int]:
+        """Take the manager's report over; the units taken before, where that changed."""
+        report: dict[int, int] = {}
+        for id, units in used.items():
+            if units < 0:
+                raise Invalid(f"used units cannot be negative, as {units} is", where=f"vertex {id!r}")
+            i = self.number(id)
+            if units and self.fold.kids[i]:  # a used vertex with things inside is used whole
+                report.update((j, self.fold.graph.sizes[j]) for j in self.fold.below(i))
+            elif units:
+                report[i] = max(report.get(i, 0), min(units, self.fold.graph.sizes[i]))
+        before, self.reported = self.reported, report
+        return self._recount(before.keys() | report.keys())
+
+    def hold(self, key: str, taken: dict[int, int]) -> dict[int, int]:
+        """Keep what a placed job takes; the units taken before, where that changed."""
+        before = self.placed.get(key, {})
+        self.placed[key] = taken
+        return self._recount(before.keys() | taken.keys())
+
+    def release(self, key: str) -> dict[int, int]:
+        """Give back what a placed job took."""
+        return self._recount(self.placed.pop(key, {}).keys())
+
+    def _recount(self, vertices: Iterable[int]) -> dict[int, int]:
+        before: dict[int, int] = {}
+        for i in vertices:
+            units = self.reported.get(i, 0) + sum(held.get(i, 0) for held in self.placed.values())
+            known = self.taken.get(i, 0)
+            if units != known:
+                before[i] = known
+                if units:
+                    self.taken[i] = units
+                else:
+                    del self.taken[i]
+        return before

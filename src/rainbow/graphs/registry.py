@@ -1,0 +1,44 @@
+"""The graph backends that a configuration can name: built-in ones in a visible table, others by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from rainbow.graphs.backend import GraphBackend
+from rainbow.model.errors import NotFound, Unsupported
+
+GROUP = "rainbow.graphs"
+
+# Name -> "module:class". The module is imported when the backend is chosen, not before.
+BACKENDS: Mapping[str, str] = {
+    "memory": "rainbow.graphs.memory:MemoryBackend",
+    "cypher": "rainbow.graphs.cypher:CypherBackend",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every backend that can be chosen, built in or installed."""
+    return tuple(sorted({*BACKENDS, *(entry.name for entry in entry_points(group=GROUP))}))
+
+
+def load(name: str) -> Callable[..., GraphBackend]:
+    """The class of the backend called `name`; NotFound says what is close, Unsupported why it does not load."""
+    targets = {entry.name: entry.value for entry in entry_points(group=GROUP)} | dict(BACKENDS)
+    if name not in targets:
+        close = get_close_matches(name, targets, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(targets))}"
+        raise NotFound(f"there is no graph backend {name!r}; {hint}")
+    module, _, attribute = targets[name].partition(":")
+    try:
+        return cast("Callable[..., GraphBackend]", getattr(import_module(module), attribute))
+    except (ImportError, AttributeError) as error:
+        raise Unsupported(f"the graph backend {name!r} does not load: {error}") from error
+
+
+def open_backend(name: str, options: Mapping[str, str] | None = None) -> GraphBackend:
+    """A new, empty backend."""
+    return load(name)(**(options or {}))

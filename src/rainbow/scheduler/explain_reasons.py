@@ -1,0 +1,200 @@
+"""Why a request does not fit one view (now or ever) of a cluster: the reasons, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rainbow.model.changes import say_requirement
+from rainbow.model.reasons import (
+    Competing,
+    NoSuchType,
+    NotAllowed,
+    Reason,
+    RequirementUnmet,
+    TooFew,
+    TooFewMeet,
+    Undecided,
+    When,
+    Where,
+)
+from rainbow.model.request import Requirement, Scalar
+from rainbow.scheduler.explain_scene import Scene, units_inside
+from rainbow.scheduler.fit import Fitter
+from rainbow.scheduler.fit_count import Counter
+from rainbow.scheduler.fit_parts import Part
+from rainbow.scheduler.fit_plan import BYTES, Step
+from rainbow.scheduler.fit_search import STEPS
+from rainbow.scheduler.fold import Shape, multiplicities
+from rainbow.scheduler.fold_facts import Facts
+
+LISTED = 3  # values that a sentence lists before "and N more"
+
+
+def values_found(facts: Facts, requirement: Requirement, classes: frozenset[int]) -> tuple[Scalar, ...]:
+    """The values of the requirement's fields that speak for vertices of these classes, in a fixed order."""
+    found: dict[str, Scalar] = {}
+    wanted = {term.field for term in requirement.terms}
+    for cls in sorted(classes):
+        for number in sorted(facts.classes[cls]):
+            fact = facts.facts[number]
+            if fact.subsystem == requirement.subsystem:
+                for field in sorted(wanted & fact.fields.keys()):
+                    for value in fact.fields[field]:
+                        found.setdefault(str(value), value)
+    return tuple(found[text] for text in sorted(found))
+
+
+class Reasons:
+    """Finds the reasons for one request in one view of one cluster."""
+
+    def __init__(self, fitter: Fitter, scene: Scene, root: Shape, when: When) -> None:
+        self.fitter = fitter
+        self.facts = fitter.facts
+        self.scene = scene
+        self.root = root
+        self.when = when
+        self.plan = fitter.plan(scene.fold)
+        self.counts = multiplicities(root)
+
+    def find(self) -> tuple[Reason, ...]:
+        """All reasons, the most important first."""
+        found = [*self._missing(), *self._cluster(), *self._allowed(), *self._requirements()]
+        if self.plan.missing or self.plan.unclear:
+            return tuple(found) or (Undecided(steps=0, when=self.when),)
+        counter, part = self.fitter.view(self.scene.fold, self.root)
+        for top in self.plan.tops:
+            if not counter.enough(part, top, 1):
+                found.extend(self._short(counter, part, top, ""))
+        if not found:
+            found.append(self._together())
+        return tuple(dict.fromkeys(found))
+
+    def _together(self) -> Reason:
+        if self.fitter.answer(self.scene.fold, self.root).fits is None:
+            return Undecided(steps=STEPS, when=self.when)
+        groups = tuple(sorted({top.path[0] for top in self.plan.tops}))
+        types = tuple(sorted({step.level.type for step in self.plan.steps if step.leaf}))
+        return Competing(groups=groups, types=types, when=self.when)
+
+    def _missing(self) -> Iterator[Reason]:
+        for step in self.plan.missing:
+            known = tuple(sorted(self.scene.fold.types))
+            yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=known)
+
+    def _cluster(self) -> Iterator[Reason]:
+        for asked in self.fitter.request.requires:
+            if not self.facts.holds(asked, self.root.cls):
+                yield self._unmet(asked, -1, "", "cluster", frozenset({self.root.cls}))
+
+    def _allowed(self) -> Iterator[Reason]:
+        request, fold = self.fitter.request, self.scene.fold
+        if request.hosts:
+            names = {fold.graph.names[i] or fold.graph.ids[i] for i in range(len(fold.graph))}
+            missing = tuple(name for name in request.hosts if name not in names)
+            if len(missing) == len(request.hosts):
+                yield NotAllowed(what="hosts", asked=request.hosts, missing=missing, when=When.NEVER)
+        carried = frozenset[str]().union(*(shape.properties for shape in self.counts))
+        lacking = tuple(name for name in request.properties if not name.startswith("^") and name not in carried)
+        if lacking:
+            yield NotAllowed(what="properties", asked=request.properties, missing=lacking, when=When.NEVER)
+
+    def _requirements(self) -> Iterator[Reason]:
+        for step in self.plan.steps:
+            if not step.level.requires or step in self.plan.missing:
+                continue
+            classes = frozenset(shape.cls for shape in self.counts if shape.type == step.level.type)
+            for asked in step.level.requires:
+                if not any(self.facts.holds(asked, cls) for cls in classes):
+                    yield self._unmet(asked, step.path[0], self._path(step), step.level.type, classes)
+
+    def _unmet(self, asked: Requirement, group: int, level: str, type: str, classes: frozenset[int]) -> Reason:
+        found = tuple(str(value) for value in values_found(self.facts, asked, classes))
+        return RequirementUnmet(
+            group=group,
+            level=level,
+            type=type,
+            requirement=say_requirement(asked),
+            found=found[:LISTED],
+            more=max(0, len(found) - LISTED),
+            has_subsystem=any(known.name == asked.subsystem for known in self.scene.fold.subsystems),
+            when=When.NEVER,
+        )
+
+    def _short(self, counter: Counter, part: Part, step: Step, inside: str) -> Iterator[Reason]:
+        """Why there is too little of `step` inside `part`."""
+        if step.leaf:
+            yield self._too_few(step, counter.units(part, step), inside)
+            return
+        if step.virtual:
+            for inner in step.inside:
+                if not counter.enough(part, inner, step.need):
+                    yield from self._short(counter, part, inner, inside)
+            return
+        hosts = [shape for shape in self.counts if shape.type == step.level.type]
+        if not step.level.shared and sum(self.counts[shape] for shape in hosts) < step.need:
+            yield self._too_few(step, sum(self.counts[shape] for shape in hosts), inside)
+            return
+        blamed = list(self._blame(step, hosts))
+        yield from blamed
+        if not blamed:
+            yield TooFewMeet(
+                group=step.path[0],
+                level=self._path(step),
+                type=step.level.type,
+                asked=step.need,
+                best=counter.total(part, step),
+                inside=inside,
+                exclusive=step.level.exclusive,
+                blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
+                when=self.when,
+            )
+
+    def _blame(self, step: Step, hosts: list[Shape]) -> Iterator[Reason]:
+        """The leaves of which no host has enough by itself."""
+        for inner in step.inside:
+            if not inner.leaf:
+                yield from self._blame(inner, [shape for shape in self.counts if shape.type == inner.level.type])
+                continue
+            known: dict[Shape, int] = {}
+            units = {shape: units_inside(shape, inner, known) for shape in hosts}
+            best = max(units.values(), default=0)
+            if best < inner.need:
+                holders = [shape for shape in hosts if units[shape] == best] if best else []
+                yield self._too_few(inner, best, step.level.type, holders)
+
+    def _too_few(self, step: Step, best: int, inside: str, holders: list[Shape] | None = None) -> Reason:
+        total = sum(self.counts[shape] for shape in holders or ())
+        return TooFew(
+            group=step.path[0],
+            level=self._path(step),
+            type=step.level.type,
+            asked=step.need,
+            best=best,
+            unit="B" if step.mode == BYTES else step.level.unit,
+            inside=inside,
+            where=self.scene.where(inside, self.root, holders, total) if holders else _NOWHERE,
+            exclusive=step.level.exclusive,
+            blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
+            when=self.when,
+        )
+
+    def _blocked(self, step: Step) -> str:
+        """What stands in the way now, counted in vertices of the step's type."""
+        busy = down = 0
+        for shape, count in self.counts.items():
+            if shape.type == step.level.type:
+                busy += count * (not shape.clean)
+                down += count * (shape.clean and not shape.whole)
+        parts = [f"{busy} in use"] * bool(busy) + [f"{down} down or drained"] * bool(down)
+        return ", ".join(parts)
+
+    def _path(self, step: Step) -> str:
+        level_types = []
+        levels = self.fitter.request.groups[step.path[0]].levels
+        for position in step.path[1:]:
+            level_types.append(levels[position].type)
+            levels = levels[position].inside
+        return "/".join(level_types)
+
+
+_NOWHERE = Where()

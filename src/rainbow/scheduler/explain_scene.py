@@ -1,0 +1,63 @@
+"""One cluster as an explanation looks at it: its shapes now and ever, and names for what is found there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rainbow.model.reasons import Where
+from rainbow.scheduler.fit_plan import Step, measured
+from rainbow.scheduler.fold import Fold, Shape
+
+NAMED = 2  # names that a sentence lists before "and N more"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`shape_of` gives a vertex's shape as it is now."""
+
+    fold: Fold
+    now: Shape
+    ever: Shape
+    shape_of: Callable[[int], Shape]
+
+    def shape(self, i: int, root: Shape) -> Shape:
+        """A vertex's shape in the view whose root is `root`."""
+        return self.fold.vertex_shapes[i] if root is self.fold.root else self.shape_of(i)
+
+    def name(self, i: int) -> str:
+        """What people call a vertex."""
+        return self.fold.graph.names[i] or self.fold.graph.ids[i]
+
+    def listed(self, vertices: list[int]) -> Where:
+        """A few names of these vertices."""
+        return Where(tuple(self.name(i) for i in vertices[:NAMED]), max(0, len(vertices) - NAMED))
+
+    def where(self, type: str, root: Shape, shapes: Iterable[Shape], total: int) -> Where:
+        """A few names of vertices of `type` that have one of `shapes`, of `total` in all."""
+        wanted = set(shapes)
+        names: list[str] = []
+        for i in self.fold.of_type(type):
+            if self.shape(i, root) in wanted:
+                names.append(self.name(i))
+                if len(names) == NAMED:
+                    break
+        return Where(tuple(names), max(0, total - len(names)))
+
+
+def units_inside(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
+    """The free units of a leaf step's type inside a vertex, whatever is required of them."""
+    found = known.get(shape)
+    if found is None:
+        found = sum(_units_of(kid, step, known) * count for kid, count in shape.kids)
+        known[shape] = found
+    return found
+
+
+def _units_of(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
+    inside = units_inside(shape, step, known)
+    if shape.type != step.level.type or not shape.allowed:
+        return inside
+    if shape.kids:
+        return inside + (measured(step.mode, shape.size, shape.unit) or 0 if shape.whole else 0)
+    return measured(step.mode, shape.free, shape.unit) or 0

@@ -1,0 +1,134 @@
+"""Choosing vertices for a placed job: first fit in the graph's order, so the same input takes the same vertices.
+
+This keeps *now* honest until the cluster's manager reports what it really used. It does not
+search: if the first fit runs dry, what was found so far is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rainbow.model.request import Request
+from rainbow.scheduler.fit_plan import Planner, Step, measured
+from rainbow.scheduler.fold import Fold
+from rainbow.scheduler.fold_facts import Facts
+
+
+@dataclass(slots=True)
+class Placement:
+    """What a job takes, by vertex number, and whether that is all it asked for."""
+
+    taken: dict[int, int] = field(default_factory=dict)
+    complete: bool = True
+
+
+def place(fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int]) -> Placement:
+    """Take what `request` asks for out of what is neither taken nor dark."""
+    plan = Planner(request).plan(fold.units)
+    if plan.missing or plan.unclear:
+        return Placement(complete=False)
+    chooser = _Chooser(fold, request, facts, taken, dark)
+    found = Placement()
+    for top in plan.tops:
+        if not chooser.fill(top, -1, partly=True):
+            found.complete = False
+    found.taken = chooser.mine
+    return found
+
+
+class _Chooser:
+    def __init__(self, fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int]) -> None:
+        self.fold = fold
+        self.facts = facts
+        self.request = request
+        self.before = taken
+        self.dark = dark
+        self.mine: dict[int, int] = {}
+        self.sizes = fold.graph.sizes
+        self.hosts = frozenset(request.hosts)
+        self.not_hosts = frozenset(request.not_hosts)
+
+    def fill(self, step: Step, anchor: int, *, partly: bool = False) -> bool:
+        """Place all of `step` inside `anchor`; if it does not fit, undo it, or keep a part if `partly`."""
+        before = dict(self.mine)
+        done = self._take(step, anchor) if step.leaf else self._slots(step, anchor)
+        if not done and not partly:
+            self.mine = before
+        return done
+
+    def _slots(self, step: Step, anchor: int) -> bool:
+        if step.virtual:
+            return all(self._at(step, max(anchor, 0)) for _ in range(step.need))
+        left = step.need
+        for host in self._inside(anchor, step):
+            while self._at(step, host):
+                left -= 1
+                if not left:
+                    return True
+                if step.level.exclusive or not step.level.shared:
+                    break
+        return False
+
+    def _at(self, step: Step, host: int) -> bool:
+        """Place one slot of `step` in `host`."""
+        if step.level.exclusive and not self._clean(host):
+            return False
+        before = dict(self.mine)
+        for inner in step.inside:
+            if not self.fill(inner, host):
+                self.mine = before
+                return False
+        if step.level.exclusive:
+            self._seize(host)
+        return True
+
+    def _take(self, step: Step, anchor: int) -> bool:
+        left = step.need
+        for i in self._inside(anchor, step):
+            if left <= 0:
+                break
+            if self.fold.kids[i] or step.level.exclusive:
+                if i not in self.dark and self._clean(i) and self._up(i) and self._allowed(i):
+                    left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
+                    self._seize(i)
+                continue
+            free = 0 if i in self.dark else self.sizes[i] - self.before.get(i, 0) - self.mine.get(i, 0)
+            one = measured(step.mode, 1, self.fold.graph.units[i])
+            if free <= 0 or not one or not self._allowed(i):
+                continue
+            units = min(free, -(-left // one))
+            self.mine[i] = self.mine.get(i, 0) + units
+            left -= units * one
+        return left <= 0
+
+    def _inside(self, anchor: int, step: Step) -> Iterator[int]:
+        types = self.fold.graph.types
+        classes = self.fold.classes
+        for i in sorted(self.fold.below(max(anchor, 0))):
+            fitting = i != anchor and types[i] == step.level.type
+            if fitting and all(self.facts.holds(asked, classes[i]) for asked in step.level.requires):
+                yield i
+
+    def _clean(self, i: int) -> bool:
+        return not any(self.before.get(j) or self.mine.get(j) for j in self.fold.below(i))
+
+    def _up(self, i: int) -> bool:
+        return self.dark.isdisjoint(self.fold.below(i))
+
+    def _seize(self, i: int) -> None:
+        for j in self.fold.below(i):
+            self.mine[j] = self.sizes[j]
+
+    def _allowed(self, i: int) -> bool:
+        graph = self.fold.graph
+        carried = self.fold.properties[i]
+        if any(p[1:] in carried if p.startswith("^") else p not in carried for p in self.request.properties):
+            return False
+        if not self.hosts and not self.not_hosts:
+            return True
+        names = set()
+        while i >= 0:
+            names.add(graph.names[i] or graph.ids[i])
+            i = graph.parents[i]
+        return self.not_hosts.isdisjoint(names) and (not self.hosts or not self.hosts.isdisjoint(names))
