@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.cli.report import say
 from rainbow.client.settings import read_secret
-from rainbow.model.errors import Invalid, NotFound
+from rainbow.model.errors import Invalid
 
 if TYPE_CHECKING:
     from rainbow.client.settings import Settings
@@ -25,7 +25,7 @@ def read_bytes(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise NotFound(f"cannot read {path}: {error.strerror}") from None
+        raise Invalid(f"cannot read {path}: {error.strerror}") from None
 
 
 def read_object(path: str) -> dict[str, Any]:

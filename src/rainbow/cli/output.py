@@ -23,6 +23,7 @@ class Column:
     value: Callable[[Mapping[str, Any]], str]
     right: bool = False
     wide: bool = False  # shown with -o wide only
+    blank: str = "-"  # what stands where there is no value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +68,13 @@ def json_text(value: object) -> str:
     return json.dumps(value, allow_nan=False) + "\n"
 
 
-def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> str:
+def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, wide: bool = False, indent: str = "") -> str:
     """A table with a header; each cell is on one line and safe to print."""
     shown = [column for column in columns if wide or not column.wide]
     cells = [[column.header for column in shown]]
-    cells += [[one_line(column.value(row)) or "-" for column in shown] for row in rows]
+    cells += [[one_line(column.value(row)) or column.blank for column in shown] for row in rows]
     widths = [max(width(line[at]) for line in cells) for at in range(len(shown))]
-    return "".join(f"{_line(shown, line, widths)}\n" for line in cells)
+    return "".join(f"{indent}{_line(shown, line, widths)}\n" for line in cells)
 
 
 def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from rainbow.jobspecs.durations import parse_duration
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.jobspecs.registry import parse
 from rainbow.jobspecs.requirements import everywhere
-from rainbow.model.errors import Invalid, NotFound, TooLarge
+from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.job import Delivery, Terms
 from rainbow.model.request import Group, Request
 
@@ -94,9 +94,9 @@ def read_text(path: str) -> str:
             with Path(path).open(encoding="utf-8") as file:
                 text = file.read(MAX_FILE + 1)
         except FileNotFoundError:
-            raise NotFound(f"there is no file {path}; to run a command, write -- before it: -- {path}") from None
+            raise Invalid(f"there is no file {path}; to run a command, write -- before it: -- {path}") from None
         except OSError as error:
-            raise NotFound(f"cannot read {path}: {error.strerror}") from None
+            raise Invalid(f"cannot read {path}: {error.strerror}") from None
         except UnicodeError:
             raise Invalid("it is not text; to run a program, write -- before it", where=path) from None
     if len(text) > MAX_FILE:
