@@ -1,0 +1,222 @@
+"""A graph backend that keeps every graph in a property-graph database and answers by query.
+
+The database holds the vertices, the subsystems, what is marked, used and placed. It selects the
+vertices that a request can use and judges the requirements; only the counting of slots, which a
+query cannot say, is done here, by the same functions as in memory. Options: `path` of a file for
+the embedded engine (in memory if there is none), or the `uri` of a Neo4j or Memgraph server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from rainbow.graphs import cypher_queries as queries
+from rainbow.graphs import cypher_read, cypher_write
+from rainbow.graphs.backend import Summary
+from rainbow.graphs.cypher_engine import Engine, open_engine
+from rainbow.graphs.memory_runs import runs
+from rainbow.graphs.memory_state import ClusterState
+from rainbow.model.errors import AlreadyExists, NotFound
+from rainbow.model.graph import Graph, Mark, Subsystem
+from rainbow.model.match import Explanation, Matches
+from rainbow.model.request import Request
+from rainbow.scheduler.explain import Explainer
+from rainbow.scheduler.explain_scene import Scene
+from rainbow.scheduler.fit import Fitter
+from rainbow.scheduler.fit_place import place
+from rainbow.scheduler.fold import Fold, Shape, Shapes
+from rainbow.scheduler.fold_facts import Facts
+
+
+class CypherBackend:
+    """The property graph as a `GraphBackend`."""
+
+    name = "cypher"
+
+    def __init__(self, engine: Engine | None = None, **options: str) -> None:
+        """Open the database that the options name, and find what is in it."""
+        self._engine = engine or open_engine(options)
+        self._lock = threading.RLock()  # one connection, one query at a time
+        self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
+        self._version = max(self._versions.values(), default=0)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any cluster."""
+        return self._version
+
+    def clusters(self) -> tuple[str, ...]:
+        """Names of all clusters, sorted."""
+        return tuple(sorted(self._versions))
+
+    def version_of(self, cluster: str) -> int:
+        """The overall version at the cluster's last change."""
+        self._known(cluster)
+        return self._versions[cluster]
+
+    def put(self, cluster: str, graph: Graph) -> None:
+        """Add a cluster or replace its graph and forget all about the old one."""
+        cypher_write.check_graph(graph)
+        with self._change(cluster):
+            self._forget(cluster)
+            cypher_write.write_graph(self._engine, cluster, graph)
+
+    def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
+        """Add a subsystem or replace the one of that name."""
+        self._known(cluster)
+        hosts = {host: 0 for hosts in subsystem.hangs_on for host in hosts}
+        with self._change(cluster):
+            cypher_write.known_vertices(self._engine, cluster, hosts)
+            self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=subsystem.name)
+            cypher_write.write_subsystem(self._engine, cluster, subsystem, hosts)
+
+    def drop_subsystem(self, cluster: str, name: str) -> None:
+        """Remove a subsystem with all its vertices."""
+        self._known(cluster)
+        with self._change(cluster):
+            if not self._engine.run(queries.ALL_FACTS, cluster=cluster, subsystem=name):
+                raise NotFound(f"cluster {cluster!r} has no subsystem {name!r}")
+            self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=name)
+
+    def remove(self, cluster: str) -> None:
+        """Forget a cluster and everything about it."""
+        self._known(cluster)
+        with self._lock:
+            with self._engine.transaction():
+                self._forget(cluster)
+                self._engine.run(queries.FORGET_CLUSTER, cluster=cluster)
+            self._version += 1
+            del self._versions[cluster]
+
+    def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
+        """Say of vertices that they are down, drained or up again."""
+        self._known(cluster)
+        with self._change(cluster):
+            cypher_write.write_marks(self._engine, cluster, marks)
+
+    def use(self, cluster: str, used: Mapping[str, int]) -> None:
+        """Replace the manager's report of used units."""
+        self._known(cluster)
+        with self._change(cluster):
+            cypher_write.write_use(self._engine, cluster, used)
+
+    def place(self, cluster: str, key: str, request: Request) -> bool:
+        """Take what a placed job needs out of *now*; False if only a part of it fitted."""
+        self._known(cluster)
+        with self._change(cluster):
+            facts = Facts(runs)
+            state = self._whole(cluster, facts)
+            if key in state.placed:
+                raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
+            found = place(state.fold, request, facts, state.taken, state.dark)
+            ids = state.fold.graph.ids
+            cypher_write.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
+        return found.complete
+
+    def release(self, cluster: str, key: str) -> None:
+        """Give back what `place` took under `key`."""
+        self._known(cluster)
+        with self._change(cluster):
+            self._engine.run(queries.FORGET_JOB, key=cypher_write.key_of(cluster, key))
+
+    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+        """Which of the clusters the request fits now, later, never."""
+        names = self._asked(clusters)
+        facts, shapes = Facts(runs), Shapes()
+        judge = cypher_read.Judge(self._engine, request)
+        fitter = Fitter(judge.request, facts)
+        seen: dict[str, tuple[Fold, Shape, Shape]] = {}
+        now, ever, unknown = [], [], []
+        for at, name in enumerate(names):
+            with self._lock:
+                rows = cypher_read.usable(self._engine, name, request)
+                verdicts = judge.verdicts(name, rows)
+            state = _state(name, rows, Fold(rows.graph, verdicts, facts, shapes))
+            shape_now, shape_ever = _shapes(state, request)
+            seen[name] = (state.fold, shape_now, shape_ever)
+            can = fitter.answer(state.fold, shape_ever).fits
+            does = can if shape_now is shape_ever or not can else fitter.answer(state.fold, shape_now).fits
+            if can:
+                ever.append(at)
+            if does:
+                now.append(at)
+            if can is None or does is None:
+                unknown.append(at)
+
+        def count(name: str) -> tuple[int, int]:
+            fold, shape_now, shape_ever = seen[name]
+            return fitter.slots(fold, shape_now), fitter.slots(fold, shape_ever)
+
+        return Matches(names, now, ever, unknown, count)
+
+    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+        """The same with reasons, smallest changes and what was met where."""
+        found = []
+        for verdict in self.match(request, clusters):
+            facts = Facts(runs)  # of this cluster alone: it is read anew, so nothing can be shared
+            explainer = Explainer(request, facts)
+            with self._lock:
+                state = self._whole(verdict.cluster, facts)
+            now, ever = _shapes(state, request)
+            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of)))
+        return found
+
+    def summary(self, cluster: str) -> Summary:
+        """The cluster in numbers."""
+        self._known(cluster)
+        with self._lock:
+            state = self._whole(cluster, Facts(runs))
+        state.version = self._versions[cluster]
+        return state.totals()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.close()
+
+    def _known(self, cluster: str) -> None:
+        if cluster not in self._versions:
+            raise NotFound(f"there is no cluster {cluster!r}")
+
+    def _asked(self, clusters: Collection[str] | None) -> tuple[str, ...]:
+        if clusters is None:
+            return self.clusters()
+        for name in clusters:
+            self._known(name)
+        return tuple(sorted(set(clusters)))
+
+    @contextmanager
+    def _change(self, cluster: str) -> Iterator[None]:
+        """One change of a cluster: all of it or nothing, and the version grows."""
+        with self._lock:
+            with self._engine.transaction():
+                yield
+                self._engine.run(queries.TOUCH, cluster=cluster, version=self._version + 1)
+            self._version += 1
+            self._versions[cluster] = self._version
+
+    def _forget(self, cluster: str) -> None:
+        for query in (queries.FORGET_JOBS, queries.FORGET_FACTS, queries.FORGET_VERTICES):
+            self._engine.run(query, cluster=cluster)
+
+    def _whole(self, cluster: str, facts: Facts) -> ClusterState:
+        rows = cypher_read.whole(self._engine, cluster)
+        return _state(cluster, rows, Fold(rows.graph, cypher_read.subsystems(self._engine, cluster), facts, Shapes()))
+
+
+def _state(name: str, rows: cypher_read.Rows, fold: Fold) -> ClusterState:
+    """What the database says of the cluster, as the functions of matching take it."""
+    state = ClusterState(name, fold, 0)
+    ids = rows.graph.ids
+    state.set_marks({ids[i]: Mark.DOWN for i in rows.down})
+    state.set_report({ids[i]: units for i, units in rows.used.items()})
+    for key, taken in rows.placed.items():
+        state.hold(key, dict(taken))
+    return state
+
+
+def _shapes(state: ClusterState, request: Request) -> tuple[Shape, Shape]:
+    if request.hosts or request.not_hosts:
+        return state.named(request)
+    return state.now(), state.fold.root

@@ -1,0 +1,138 @@
+"""Every query of the cypher backend by name, in the part of Cypher that ladybug, Neo4j and Memgraph share.
+
+A vertex carries its place in a depth-first walk: everything inside it has `lo` between its own
+`lo` and `hi`. So "inside" is a comparison, at any depth, in every engine. `kinds` and `above`
+list the types below and above it, for choosing only what a request can use.
+"""
+
+from __future__ import annotations
+
+TABLES = (
+    "CREATE NODE TABLE IF NOT EXISTS Cluster(name STRING, version INT64, PRIMARY KEY(name))",
+    "CREATE NODE TABLE IF NOT EXISTS Vertex(key STRING, cluster STRING, id STRING, pos INT64, parent INT64, lo INT64, "
+    "hi INT64, name STRING, type STRING, size INT64, unit STRING, metadata STRING, kinds STRING, above STRING, "
+    "mark STRING, used INT64, PRIMARY KEY(key))",
+    "CREATE NODE TABLE IF NOT EXISTS Fact(key STRING, cluster STRING, subsystem STRING, id STRING, pos INT64, "
+    "parent INT64, lo INT64, hi INT64, name STRING, type STRING, size INT64, unit STRING, metadata STRING, "
+    "PRIMARY KEY(key))",
+    "CREATE NODE TABLE IF NOT EXISTS Field(key STRING, name STRING, one STRING, two STRING, numeric BOOL, plain BOOL, "
+    "number DOUBLE, version STRING, PRIMARY KEY(key))",
+    "CREATE NODE TABLE IF NOT EXISTS Job(key STRING, cluster STRING, job STRING, PRIMARY KEY(key))",
+    "CREATE REL TABLE IF NOT EXISTS CONTAINS(FROM Vertex TO Vertex)",
+    "CREATE REL TABLE IF NOT EXISTS HANGS(FROM Vertex TO Fact, place INT64)",
+    "CREATE REL TABLE IF NOT EXISTS HAS(FROM Fact TO Field)",
+    "CREATE REL TABLE IF NOT EXISTS TAKES(FROM Job TO Vertex, units INT64)",
+)
+
+# Neo4j's way to write an index, then Memgraph's.
+INDEXES = tuple(
+    (f"CREATE INDEX IF NOT EXISTS FOR (n:{label}) ON (n.{key})", f"CREATE INDEX ON :{label}({key})")
+    for label, key in (
+        ("Cluster", "name"),
+        ("Vertex", "key"),
+        ("Vertex", "cluster"),
+        ("Fact", "key"),
+        ("Fact", "cluster"),
+        ("Field", "key"),
+        ("Job", "key"),
+    )
+)
+
+CLUSTERS = "MATCH (c:Cluster) RETURN c.name, c.version ORDER BY c.name"
+TOUCH = "MERGE (c:Cluster {name: $cluster}) SET c.version = $version"
+FORGET_CLUSTER = "MATCH (c:Cluster {name: $cluster}) DELETE c"
+FORGET_VERTICES = "MATCH (v:Vertex) WHERE v.cluster = $cluster DETACH DELETE v"
+FORGET_FACTS = "MATCH (f:Fact) WHERE f.cluster = $cluster DETACH DELETE f"
+FORGET_JOBS = "MATCH (j:Job) WHERE j.cluster = $cluster DETACH DELETE j"
+FORGET_SUBSYSTEM = "MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem DETACH DELETE f"
+FORGET_JOB = "MATCH (j:Job {key: $key}) DETACH DELETE j"
+
+ADD_VERTICES = (
+    "UNWIND $rows AS r CREATE (:Vertex {key: r.key, cluster: r.cluster, id: r.id, pos: r.pos, parent: r.parent, "
+    "lo: r.lo, hi: r.hi, name: r.name, type: r.type, size: r.size, unit: r.unit, metadata: r.metadata, "
+    "kinds: r.kinds, above: r.above, mark: '', used: 0})"
+)
+ADD_CONTAINS = "UNWIND $rows AS r MATCH (a:Vertex {key: r.a}), (b:Vertex {key: r.b}) CREATE (a)-[:CONTAINS]->(b)"
+ADD_FACTS = (
+    "UNWIND $rows AS r CREATE (:Fact {key: r.key, cluster: r.cluster, subsystem: r.subsystem, id: r.id, pos: r.pos, "
+    "parent: r.parent, lo: r.lo, hi: r.hi, name: r.name, type: r.type, size: r.size, unit: r.unit, "
+    "metadata: r.metadata})"
+)
+ADD_HANGS = (
+    "UNWIND $rows AS r MATCH (a:Vertex {key: r.a}), (b:Fact {key: r.b}) CREATE (a)-[:HANGS {place: r.place}]->(b)"
+)
+ADD_FIELDS = (
+    "UNWIND $rows AS r MERGE (x:Field {key: r.key}) SET x.name = r.name, x.one = r.one, x.two = r.two, "
+    "x.numeric = r.numeric, x.plain = r.plain, x.number = r.number, x.version = r.version"
+)
+ADD_HAS = "UNWIND $rows AS r MATCH (a:Fact {key: r.a}), (b:Field {key: r.b}) CREATE (a)-[:HAS]->(b)"
+ADD_JOB = "CREATE (:Job {key: $key, cluster: $cluster, job: $job})"
+ADD_TAKES = (
+    "UNWIND $rows AS r MATCH (a:Job {key: r.a}), (b:Vertex {key: r.b}) CREATE (a)-[:TAKES {units: r.units}]->(b)"
+)
+
+KNOWN = "UNWIND $keys AS key MATCH (v:Vertex {key: key}) RETURN v.id, v.lo, v.hi, v.size"
+MARK = "UNWIND $rows AS r MATCH (v:Vertex {key: r.key}) SET v.mark = r.mark"
+UNUSE = "MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.used > 0 SET v.used = 0"
+USE_UNITS = "UNWIND $rows AS r MATCH (v:Vertex {key: r.key}) SET v.used = r.units"
+USE_WHOLE = "MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.lo >= $lo AND v.lo < $hi SET v.used = v.size"
+
+_COLUMNS = "v.pos, v.parent, v.id, v.name, v.type, v.size, v.unit, v.metadata, v.mark, v.used"
+WHOLE = f"MATCH (v:Vertex) WHERE v.cluster = $cluster RETURN {_COLUMNS} ORDER BY v.pos"
+TAKEN = (
+    "MATCH (j:Job)-[t:TAKES]->(v:Vertex) WHERE j.cluster = $cluster RETURN j.job, v.pos, t.units ORDER BY j.job, v.pos"
+)
+ALL_JOBS = "MATCH (j:Job) WHERE j.cluster = $cluster RETURN j.job ORDER BY j.job"
+# What is marked, used or taken, and what contains it: it tells whether a vertex above is free as a whole.
+TOUCHED = (
+    "MATCH (v:Vertex) WHERE v.cluster = $cluster AND (v.mark <> '' OR v.used > 0) RETURN v.lo "
+    "UNION MATCH (j:Job)-[:TAKES]->(v:Vertex) WHERE j.cluster = $cluster RETURN v.lo"
+)
+FACTS = (
+    "MATCH (f:Fact) WHERE f.cluster = $cluster RETURN f.subsystem, f.pos, f.parent, f.id, f.name, f.type, f.size, "
+    "f.unit, f.metadata ORDER BY f.subsystem, f.pos"
+)
+HANGING = (
+    "MATCH (v:Vertex)-[h:HANGS]->(f:Fact) WHERE f.cluster = $cluster RETURN f.subsystem, f.pos, v.id "
+    "ORDER BY f.subsystem, f.pos, h.place"
+)
+# Where a requirement is met: at the vertex that a meeting fact, or one above it in its subsystem, hangs on.
+ANCHORS = (
+    "UNWIND $facts AS at MATCH (v:Vertex)-[:HANGS]->(top:Fact) WHERE top.cluster = $cluster "
+    "AND top.subsystem = $subsystem AND top.lo <= at AND at < top.hi RETURN DISTINCT v.lo, v.hi"
+)
+SPOKEN_FOR = (
+    "UNWIND $spans AS s MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.lo >= s.lo AND v.lo < s.hi "
+    "RETURN DISTINCT v.pos ORDER BY v.pos"
+)
+ABOVE_FACTS = (
+    "UNWIND $inner AS at MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem "
+    "AND f.lo < at AND at < f.hi RETURN DISTINCT f.lo"
+)
+PLAIN_VALUES = (
+    "MATCH (f:Fact)-[:HAS]->(x:Field) WHERE f.cluster = $cluster AND f.subsystem = $subsystem AND x.name = $field "
+    "AND x.plain RETURN DISTINCT x.one"
+)
+ALL_FACTS = "MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem RETURN f.lo"
+
+
+def selected(types: int, leaves: int) -> str:
+    """The vertices that a request can use: of its types, around them, and inside those that it takes whole."""
+    wanted = ["v.pos = 0", "v.type IN $types"]
+    wanted += [f"v.kinds CONTAINS $type{k}" for k in range(types)]
+    wanted += [f"v.above CONTAINS $leaf{k}" for k in range(leaves)]
+    return f"MATCH (v:Vertex) WHERE v.cluster = $cluster AND ({' OR '.join(wanted)}) RETURN {_COLUMNS} ORDER BY v.pos"
+
+
+def around(touched: str = "$touched") -> str:
+    """The vertices at these places in the walk and all that contain them."""
+    return (
+        f"UNWIND {touched} AS at MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.lo <= at AND at < v.hi "
+        f"RETURN DISTINCT {_COLUMNS} ORDER BY v.pos"
+    )
+
+
+def meeting(conditions: list[str]) -> str:
+    """The facts of a subsystem that have, for each condition on a field `x<k>`, a field that meets it."""
+    joins = "".join(f" MATCH (f)-[:HAS]->(x{k}:Field) WHERE {text}" for k, text in enumerate(conditions))
+    return f"MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem WITH f{joins} RETURN DISTINCT f.lo"
