@@ -78,15 +78,16 @@ def in_full(cluster: Mapping[str, Any], now: float) -> str:
     ]
     totals = table(
         (
-            Column("  TYPE", lambda total: total["type"]),
+            Column("TYPE", lambda total: total["type"]),
             Column("FREE", lambda total: str(total["free"]), right=True),
             Column("ALL", lambda total: str(total["all"]), right=True),
             Column("VERTICES", lambda total: str(total["vertices"]), right=True),
             Column("UNIT", lambda total: total.get("unit", "")),
         ),
         cluster.get("totals", ()),
+        indent="  ",
     )
-    lines += [line if at == 0 else f"  {line}" for at, line in enumerate(totals.splitlines())]
+    lines += totals.splitlines()
     state = cluster.get("state", {})
     if state:
         at = seconds(cluster.get("state_at"))

@@ -93,7 +93,7 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool) -> str:
         ]
     if verbose:
         if decision is not None:
-            parts += [render_plan.candidates(decision, wanted=1, now=now), render_plan.rejected(decision, (), {})]
+            parts += [render_plan.candidates(decision, wanted=None, now=now), render_plan.rejected(decision, (), {})]
         parts.append(timeline(view.get("events", ()), now))
     else:
         parts.append(f" Timeline, bids, scores: rainbow explain {job['id']} -v, or -o json\n")

@@ -31,7 +31,7 @@ def exit_code(decision: Decision) -> Exit:
     return Exit.OK if winner.fit == "now" else Exit.LATER
 
 
-def candidates(decision: Decision, *, wanted: int, now: float, managers: Mapping[str, str] | None = None) -> str:
+def candidates(decision: Decision, *, wanted: int | None, now: float, managers: Mapping[str, str] | None = None) -> str:
     """The table of the clusters that are left, best first; empty when there is none."""
     rows = [_candidate(row, decision, wanted, now, managers or {}) for row in decision.rows() if row.rank is not None]
     if not rows:
@@ -39,34 +39,32 @@ def candidates(decision: Decision, *, wanted: int, now: float, managers: Mapping
     return (
         table(
             (
-                Column(" CLUSTER", lambda row: row["cluster"]),
+                Column("CLUSTER", lambda row: row["cluster"]),
                 Column("MANAGER", lambda row: row["manager"]),
                 Column("MATCH", lambda row: row["match"]),
                 Column("START", lambda row: row["start"], right=True),
                 Column("WAIT", lambda row: row["wait"], right=True),
                 Column("COST", lambda row: row["cost"], right=True),
                 Column("SCORE", lambda row: row["score"], right=True),
-                Column("CHOSEN", lambda row: row["chosen"]),
-            ),
-            rows,
-        )
-        .replace("\n", "\n ")
-        .removesuffix(" ")
+                Column("CHOSEN", lambda row: row["chosen"], blank=""),
+        ),
+        rows,
+        indent=" ",
     )
 
 
-def _candidate(row: Row, decision: Decision, wanted: int, now: float, managers: Mapping[str, str]) -> Mapping[str, str]:
+def _candidate(row: Row, decision: Decision, wanted: int | None, now: float, managers: Mapping[str, str]) -> Mapping[str, str]:
     start, cost = row.estimate.get("start"), row.estimate.get("cost")
     have = f"{row.slots_now} free" if row.fit == "now" else f"{row.slots_now} free of {row.slots_ever}"
     return {
         "cluster": row.name,
         "manager": managers.get(row.name, ""),
-        "match": f"{have} / {wanted} needed",
+        "match": have if wanted is None else f"{have} / {wanted} needed",
         "start": "" if start is None else clock(now + start, now),
         "wait": "" if start is None else short(start),
         "cost": "" if cost is None else f"{cost:.2f}",
         "score": "" if row.score is None else f"{row.score:.3g}",
-        "chosen": TICK if row.name == decision.winner else " ",
+        "chosen": TICK if row.name == decision.winner else "",
     }
 
 

@@ -18,6 +18,9 @@ Examples:
   rainbow submit --prefer cost -M perl,corona job.sh     # #SBATCH, # flux: or #RAINBOW lines
   rainbow submit --array 1-100 --dependency afterok:118 -- ./step.sh
   id=$(rainbow submit jobspec.yaml) && rainbow wait $id
+
+\b
+Exit code: 0 stored; 3 --fail-fast and no cluster could ever run it.
 """
 
 
@@ -25,7 +28,7 @@ Examples:
 @asks
 @output
 @connected
-def submit(link: Link, form: str, asked: Asked) -> None:
+def submit(link: Link, form: str, asked: Asked) -> int:
     """Submit a job and print its id. When it returns, the job is stored and survives any crash.
 
     FILE is a jobspec (nextgen, Flux) or a script with #SBATCH, # flux: or #RAINBOW lines.
@@ -33,18 +36,21 @@ def submit(link: Link, form: str, asked: Asked) -> None:
 
     The id alone goes to stdout; what happened to the job goes to stderr.
     """
+    from rainbow.cli.exits import Exit
     from rainbow.cli.output import MACHINE, document_text
     from rainbow.cli.preparing import prepare
     from rainbow.cli.report import say
 
     prepared = prepare(asked, time.time(), os.environ)
     answer = link.ask(lambda client: client.submit_one(prepared.submission))
+    code = int(Exit.UNSATISFIABLE if answer.state == "infeasible" else Exit.OK)
     for ignored in prepared.request.ignored:
         say(f"{prepared.source or 'flags'}: {ignored}")
     if form in MACHINE:
         click.echo(document_text({"schema": "rainbow.submitted/1", **answer.as_dict()}, form), nl=False)
-        return
+        return code
     said = answer.reason or (f"goes to {answer.cluster}" if answer.cluster else f"is {answer.state}")
     where = f" → {answer.cluster}" if answer.cluster and answer.cluster not in said else ""
     say(f"{said}{where}")
     click.echo(answer.id)
+    return code
