@@ -36,24 +36,25 @@ def candidates(decision: Decision, *, wanted: int | None, now: float, managers: 
     rows = [_candidate(row, decision, wanted, now, managers or {}) for row in decision.rows() if row.rank is not None]
     if not rows:
         return ""
-    return (
-        table(
-            (
-                Column("CLUSTER", lambda row: row["cluster"]),
-                Column("MANAGER", lambda row: row["manager"]),
-                Column("MATCH", lambda row: row["match"]),
-                Column("START", lambda row: row["start"], right=True),
-                Column("WAIT", lambda row: row["wait"], right=True),
-                Column("COST", lambda row: row["cost"], right=True),
-                Column("SCORE", lambda row: row["score"], right=True),
-                Column("CHOSEN", lambda row: row["chosen"], blank=""),
+    return table(
+        (
+            Column("CLUSTER", lambda row: row["cluster"]),
+            Column("MANAGER", lambda row: row["manager"]),
+            Column("MATCH", lambda row: row["match"]),
+            Column("START", lambda row: row["start"], right=True),
+            Column("WAIT", lambda row: row["wait"], right=True),
+            Column("COST", lambda row: row["cost"], right=True),
+            Column("SCORE", lambda row: row["score"], right=True),
+            Column("CHOSEN", lambda row: row["chosen"], blank=""),
         ),
         rows,
         indent=" ",
     )
 
 
-def _candidate(row: Row, decision: Decision, wanted: int | None, now: float, managers: Mapping[str, str]) -> Mapping[str, str]:
+def _candidate(
+    row: Row, decision: Decision, wanted: int | None, now: float, managers: Mapping[str, str]
+) -> Mapping[str, str]:
     start, cost = row.estimate.get("start"), row.estimate.get("cost")
     have = f"{row.slots_now} free" if row.fit == "now" else f"{row.slots_now} free of {row.slots_ever}"
     return {
