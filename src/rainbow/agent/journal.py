@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,9 +38,11 @@ class Journal:
             self.fresh = not self.path.exists()
             self.records = self._read()
             self._file = self._opened()
-            if self.fresh:
-                self.append([{"kind": "open"}])
+            if not self.records:
+                self.records = [{"kind": "open", "id": secrets.token_hex(8)}]
+                self.append(self.records)
                 _sync_directory(directory)
+            self.id = str(self.records[0].get("id", ""))  # tells a restarted agent from a second one
         except BaseException:
             self._lock.close()
             raise
@@ -81,7 +84,7 @@ class Journal:
         """Replace the whole journal by these records, in one step that a crash cannot split."""
         beside = self.path.with_suffix(".new")
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, MODE), "wb") as file:
-            file.write(line({"kind": "open"}))
+            file.write(line({"kind": "open", "id": self.id}))
             file.writelines(map(line, records))
             file.flush()
             os.fsync(file.fileno())

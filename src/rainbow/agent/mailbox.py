@@ -18,7 +18,7 @@ from rainbow.agent.events import (
 )
 from rainbow.agent.records import intent_record
 from rainbow.agent.state import Draft, active
-from rainbow.agent.values import STREAMS, UNCONFIRMED, WITH_MANAGER, Held, Offer, Past, Phase, Ref, Result, Step, Wish
+from rainbow.agent.values import STREAMS, UNCONFIRMED, WITH_MANAGER, Held, Offer, Phase, Ref, Result, Step, Wish
 from rainbow.model.attempt import AttemptState
 
 QUICK = 0.05  # an answer sooner than this did not wait
@@ -33,7 +33,11 @@ def compose(d: Draft) -> SyncMessage:
     taken = sum(active(held) for held in d.held.values()) + len(d.judging)
     return SyncMessage(
         seq=d.seq + 1,
-        held=tuple((ref, held.state.value) for ref, held in d.held.items() if held.phase is not Phase.OFFERED),
+        held=tuple(
+            (ref, held.state.value)
+            for ref, held in d.held.items()
+            if held.phase is not Phase.OFFERED and not held.acked
+        ),
         reports=tuple(reports),
         accepts=tuple(ref for ref, held in d.held.items() if held.phase is Phase.ACCEPTED),
         rejects=tuple(d.rejects.items()),
@@ -103,6 +107,8 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
     if d.flight is None or answer.ack != d.flight.seq:
         return
     said, d.flight, d.resend_at = d.flight, None, None
+    asked = {*d.bidding, *(id for id, _ in d.bids), *(id for id, _ in said.bids)}
+    answer = replace(answer, bid_requests=tuple(one for one in answer.bid_requests if one.id not in asked))
     d.contact_at = d.flight_at
     d.heartbeat = answer.heartbeat
     d.send_at, d.quiet_until = d.now, d.now
@@ -127,6 +133,7 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
     for offer in answer.offers:
         _consider(d, offer)
     for request in answer.bid_requests:
+        d.bidding.add(request.id)
         d.do(AskBid(request))
 
 
@@ -193,30 +200,36 @@ def _confirm(d: Draft, ref: Ref) -> None:
 
 
 def _obey(d: Draft, command: ServerCommand) -> None:
-    if command.id in d.acks or any(command.id == id for id, _ in d.acks_waiting):
-        return
+    """Cancel or kill. Whatever is held reports an end in answer, so that the server never waits in vain."""
     ref, held = command.ref, d.held.get(command.ref)
+    wish = Wish.KILL if command.kind == "kill" else Wish.CANCEL
     if held is None:
-        d.acks += (command.id,)
+        _acknowledge(d, command)
         if d.judging.pop(ref, None) is not None:
             d.rejects[ref] = command.reason or "cancelled before it was accepted"
-        elif command.kind == "kill":
+        elif wish is Wish.KILL:
             d.do(Cancel(ref, ""))  # it may run all the same, if a journal was lost
-        return
-    kill = command.kind == "kill"
-    if held.phase in WITH_MANAGER:
-        d.acks_waiting += ((command.id, ref),)
-        d.wish(held, Wish.KILL if kill else Wish.CANCEL)
-        if held.phase is not Phase.INTENT:
-            d.held[ref] = replace(d.held[ref], act_at=d.now + ASK_AGAIN)
-            d.do(Cancel(ref, held.native))
-        return
-    d.acks += (command.id,)
-    if kill:
-        d.forget(ref, Past(result=held.result, reason=command.reason or "withdrawn"))
-    elif held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:
-        reason = command.reason or "cancelled before it was submitted"
-        d.end(held, Result(state=AttemptState.CANCELLED, reason=reason))
+    elif held.phase in WITH_MANAGER:
+        if held.wish not in (wish, Wish.KILL):
+            held = d.wish(held, wish)
+            d.acks_waiting += ((command.id, ref),) if command.id else ()
+            if held.phase is not Phase.INTENT:
+                d.held[ref] = replace(held, act_at=d.now + ASK_AGAIN)
+                d.do(Cancel(ref, held.native))
+        elif all(ref != waiting for _, waiting in d.acks_waiting):
+            _acknowledge(d, command)
+    else:
+        _acknowledge(d, command)
+        held = d.held[ref] = replace(held, wish=wish)
+        if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:
+            reason = command.reason or "cancelled before it was submitted"
+            d.end(held, Result(state=AttemptState.CANCELLED, reason=reason))
+
+
+def _acknowledge(d: Draft, command: ServerCommand) -> None:
+    """Commands with an id are repeated until acknowledged; those without follow from what was said."""
+    if command.id and command.id not in d.acks:
+        d.acks += (command.id,)
 
 
 def _consider(d: Draft, offer: Offer) -> None:

@@ -264,6 +264,7 @@ def _output(d: Draft, event: e.OutputRead) -> None:
 
 
 def _bid(d: Draft, event: e.BidReady) -> None:
+    d.bidding.discard(event.id)
     d.bids += ((event.id, event.answer),)
 
 

@@ -6,7 +6,7 @@ from rainbow.model.errors import Conflict, Denied, Exhausted, Invalid, RainbowEr
 
 TRIES_AT_START = 3  # refused so often before the first answer, the credential is wrong
 SLOWLY = 30.0
-CONFLICT_PATIENCE = 60.0  # an agent that was killed and restarted is taken for a second one until the first is missed
+CONFLICT_PATIENCE = 10.0  # seconds; the call of an agent that was just killed may still be open on the server
 
 
 class Refusals:

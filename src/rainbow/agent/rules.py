@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rainbow.agent.values import Offer
+from rainbow.model.candidate import Demand
 from rainbow.model.request import Level, Request
 from rainbow.scheduler.expressions import EvaluationError, Expression, MissingVariable
 
@@ -23,9 +24,8 @@ class Rules:
 
     def refuses(self, offer: Offer, request: Request) -> str | None:
         """Why the offer is handed back, or None."""
-        owner = offer.owner.removeprefix("user:")
-        if self.allow is not None and owner not in self.allow:
-            return f"this site runs no jobs of {owner or 'nobody'}"
+        if self.allow is not None and self.allow.isdisjoint((offer.owner, offer.owner.removeprefix("user:"))):
+            return f"this site runs no jobs of {offer.owner or 'nobody'}"
         if self.accept is None:
             return None
         try:
@@ -38,37 +38,27 @@ class Rules:
 
 
 def variables(offer: Offer, request: Request) -> dict[str, Value]:
-    """What an accept expression can speak of. A job without a time limit has no `duration`."""
-    counts = asked(request)
+    """What an accept expression can speak of, the same as on the server. Without a time limit `duration` is 0."""
+    demand = Demand.of(request)
+    gpus = sum(_gpus(level, 1) for group in request.groups for level in group.levels)
     found: dict[str, Value] = {
-        "nodes": float(max(1, counts.get("node", 0))),
-        "cores": float(counts.get("core", 0)),
-        "gpus": float(counts.get("gpu", 0)),
-        "owner": offer.owner.removeprefix("user:"),
-        "name": offer.name or request.name,
+        "nodes": float(demand.nodes),
+        "cores": float(demand.cores),
+        "gpus": float(gpus),
+        "duration": float(request.duration or 0.0),
+        "owner": offer.owner,
+        "name": offer.name,
         "priority": float(offer.priority),
     }
-    if request.duration is not None:
-        found["duration"] = request.duration
     for key, value in _labels(offer.terms).items():
         found[f"labels.{key}"] = str(value)
     return found
 
 
-def asked(request: Request) -> dict[str, int]:
-    """How many of each type a request asks for at least, counts multiplied down."""
-    counts: dict[str, int] = {}
-
-    def walk(level: Level, times: int) -> None:
-        times *= level.count.min
-        counts[level.type] = counts.get(level.type, 0) + times
-        for inner in level.inside:
-            walk(inner, times)
-
-    for group in request.groups:
-        for level in group.levels:
-            walk(level, 1)
-    return counts
+def _gpus(level: Level, above: int) -> int:
+    count = above * level.count.min
+    own = count if level.type == "gpu" and not level.inside else 0
+    return own + sum(_gpus(inner, count) for inner in level.inside)
 
 
 def _labels(terms: str) -> Mapping[str, object]:

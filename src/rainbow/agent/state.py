@@ -54,6 +54,7 @@ class State:
     expected: Mapping[Ref, float | None] = field(default_factory=dict)  # when to look up again; None: asked now
     acks: tuple[int, ...] = ()
     acks_waiting: tuple[tuple[int, Ref], ...] = ()  # commands to acknowledge once their record is on disk
+    bidding: frozenset[str] = frozenset()  # bid requests that the backend has not answered yet
     bids: tuple[tuple[str, BidAnswer], ...] = ()
     chunks: Mapping[tuple[Ref, str], Chunk] = field(default_factory=dict)
     reading: frozenset[tuple[Ref, str]] = frozenset()
@@ -86,6 +87,7 @@ class Draft:
         self.expected = dict(state.expected)
         self.acks = state.acks
         self.acks_waiting = state.acks_waiting
+        self.bidding = set(state.bidding)
         self.bids = state.bids
         self.chunks = dict(state.chunks)
         self.reading = set(state.reading)
@@ -113,6 +115,7 @@ class Draft:
             expected=self.expected,
             acks=self.acks,
             acks_waiting=self.acks_waiting,
+            bidding=frozenset(self.bidding),
             bids=self.bids,
             chunks=self.chunks,
             reading=frozenset(self.reading),

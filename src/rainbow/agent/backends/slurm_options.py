@@ -1,0 +1,83 @@
+"""Names of one site (partition, account, qos ...) and a user's extra words, into words of sbatch by allow-list. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from rainbow.agent.backends.slurm_shape import Arguments
+from rainbow.model.errors import Unsupported
+
+SITE = ("partition", "account", "qos", "constraint", "reservation", "licenses")
+SYNONYMS: Mapping[str, str] = {"queue": "partition", "bank": "account"}  # Flux's words for the same
+OWN = frozenset({"output", "error", "clusters", "project"})  # Rainbow does these itself, or they are not for Slurm
+EXTRA = "extra"
+ALLOWED_EXTRA = ("nice", "hint", "contiguous", "distribution", "switches", "core-spec", "thread-spec", "spread-job", "tmp")
+_VALUE = re.compile(r"[\w.,:;@%/+&|*()\[\]=^-]{1,200}", re.ASCII)
+_EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
+_SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)
+
+
+def option_words(
+    wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments, partitions: Mapping[str, object]
+) -> list[str]:
+    """Words for the user's options over the site's defaults; raise `Unsupported` for what is not allowed.
+
+    `site` is the agent's own configuration: a default such as `partition = batch`, and a map
+    of other people's names such as `partition.gpu = gpu-a100`.
+    """
+    chosen = {key: site[key] for key in SITE if site.get(key)}
+    for key, value in wanted.items():
+        name = SYNONYMS.get(key, key)
+        if name in OWN or name in (EXTRA, "input"):
+            continue
+        if name not in SITE:
+            raise Unsupported(f"Slurm has no option {key!r} here; there are {', '.join((*SITE, EXTRA))}")
+        chosen[name] = site.get(f"{name}.{value}", value)
+    chosen = _joined(chosen, made)
+    partition = chosen.get("partition", "")
+    for one in partition.split(",") if partition else ():
+        if one not in partitions:
+            raise Unsupported(f"there is no partition {one!r}; there are {', '.join(sorted(partitions))}")
+    words = []
+    for name, value in chosen.items():
+        if not _VALUE.fullmatch(value):
+            raise Unsupported(f"{name}={value[:40]!r} has letters that no name in Slurm has")
+        words.append(f"--{name}={value}")
+    if wanted.get("input"):
+        words.append(f"--input={wanted['input']}")
+    return [*words, *_extra_words(wanted.get(EXTRA, ""), site)]
+
+
+def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
+    """The options with what the request itself asks of partition and features."""
+    found = dict(chosen)
+    if made.partition:
+        found["partition"] = made.partition
+    if made.features:
+        features = "&".join(sorted(made.features))
+        given = found.get("constraint", "")
+        if given and not _SIMPLE.fullmatch(given):
+            raise Unsupported(f"the constraint {given!r} cannot be joined with the features {features}")
+        found["constraint"] = f"{given}&{features}" if given else features
+    return found
+
+
+def _extra_words(text: str, site: Mapping[str, str]) -> list[str]:
+    allowed = {*ALLOWED_EXTRA, *(name.strip() for name in site.get("allow_extra", "").split(",") if name.strip())}
+    words = []
+    try:
+        parts = shlex.split(text)
+    except ValueError as error:
+        raise Unsupported(f"the extra words {text[:60]!r} cannot be read: {error}") from None
+    for word in parts:
+        found = _EXTRA.fullmatch(word)
+        if found is None:
+            raise Unsupported(f"an extra word is --name or --name=value, not {word[:40]!r}")
+        if found[1] not in allowed:
+            raise Unsupported(f"this site does not allow --{found[1]}; it allows {', '.join(sorted(allowed))}")
+        if found[2] is not None and not _VALUE.fullmatch(found[2]):
+            raise Unsupported(f"the value of --{found[1]} has letters that are not allowed")
+        words.append(word)
+    return words

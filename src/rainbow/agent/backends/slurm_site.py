@@ -1,0 +1,45 @@
+"""What the driver must know of a Slurm site to put a request into sbatch's words: gres, features, partitions, racks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rainbow.discover.slurm import SlurmNode, SlurmPartition
+from rainbow.model.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A cluster in the words of its own configuration."""
+
+    graph: Graph
+    types: frozenset[str]  # every type of resource that the graph has
+    gres: frozenset[str] = frozenset()  # gpu, fpga ...
+    gpu_kinds: frozenset[str] = frozenset()
+    features: Mapping[str, frozenset[str]] = field(default_factory=dict)  # name -> nodes
+    partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
+    threaded: bool = False  # a core is several cpus in Slurm's count
+
+
+def make_site(graph: Graph, nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition]) -> Site:
+    """The site as Slurm describes it; `graph` is the one that is registered for it."""
+    features: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {part.name: set() for part in partitions}
+    for node in nodes:
+        for feature in node.features:
+            features.setdefault(feature, set()).add(node.name)
+        for partition in node.partitions:
+            members.setdefault(partition, set()).add(node.name)
+    gres = [one for node in nodes for one in node.gres]
+    return Site(
+        graph=graph,
+        types=frozenset(graph.types),
+        gres=frozenset(one.name for one in gres),
+        gpu_kinds=frozenset(one.kind for one in gres if one.name == "gpu" and one.kind),
+        features={name: frozenset(on) for name, on in features.items()},
+        partitions={name: frozenset(on) for name, on in members.items()},
+        nodes=tuple(node.name for node in nodes),
+        threaded=any(node.threads > 1 and node.cpus > node.sockets * node.cores_per_socket for node in nodes),
+    )

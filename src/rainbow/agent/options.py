@@ -1,0 +1,90 @@
+"""How an agent is told to run, its credential, and the checks that come before it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow.agent.backends.base import Prices
+from rainbow.client.settings import Settings, read_secret
+from rainbow.model.cluster import cluster_name
+from rainbow.model.errors import Denied, Invalid, Unauthenticated
+
+SECRET_ENV = "RAINBOW_AGENT_SECRET"
+SECRET_FILE = "secret"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """Everything `rainbow agent` can be told."""
+
+    cluster: str
+    state_dir: Path
+    backend: str = "local"
+    backend_options: Mapping[str, str] = field(default_factory=dict)
+    secret_file: str = ""
+    graph: str = ""  # a file; empty: as registered from here, else what is found
+    register: str = ""  # a graph file, or "auto"
+    max_jobs: int = 64
+    accept: str = ""
+    allow: tuple[str, ...] = ()
+    prices: Prices = field(default_factory=Prices)
+    once: bool = False
+    run_as_root: bool = False
+
+    def __post_init__(self) -> None:
+        cluster_name(self.cluster)
+        if self.max_jobs < 1:
+            raise Invalid(f"--max-jobs is a number from 1 up, not {self.max_jobs}")
+
+
+def refuse_root(options: AgentOptions, uid: int) -> None:
+    """Jobs run as the user who started the agent: that is not root unless somebody says so."""
+    if uid == 0 and not options.run_as_root:
+        raise Denied("an agent runs other people's jobs as its own user; do not start it as root, or say --run-as-root")
+
+
+def credential(options: AgentOptions, settings: Settings, environment: Mapping[str, str]) -> str | None:
+    """The cluster's secret: file, environment, what an earlier registration left, config; None if there is none."""
+    if options.secret_file:
+        _refuse_open(Path(options.secret_file))
+        return read_secret(options.secret_file, "the cluster's secret")
+    if environment.get(SECRET_ENV):
+        return environment[SECRET_ENV]
+    kept = options.state_dir / SECRET_FILE
+    if kept.exists():
+        _refuse_open(kept)
+        return read_secret(str(kept), "the cluster's secret")
+    own = settings.cluster_secret and (
+        settings.cluster in ("", options.cluster) or settings.origins.get("cluster_secret") != "config"
+    )
+    return settings.cluster_secret if own else None
+
+
+def need_credential(found: str | None, options: AgentOptions) -> str:
+    """The secret, or an error that says where one comes from."""
+    if found:
+        return found
+    raise Unauthenticated(
+        f"there is no credential for cluster {options.cluster}: give --secret-file or {SECRET_ENV}, or register it "
+        "with --register auto and RAINBOW_REGISTRATION_SECRET"
+    )
+
+
+def keep(directory: Path, name: str, text: str) -> Path:
+    """Write a file that only its owner can read, whole or not at all."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path, beside = directory / name, directory / f".{name}.new"
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return beside.replace(path)
+
+
+def _refuse_open(path: Path) -> None:
+    """A secret that others can read is none."""
+    if path.exists() and path.stat().st_mode & 0o077:
+        raise Invalid(f"{path} holds a secret and others on this machine can read it; run: chmod 600 {path}")
