@@ -180,3 +180,11 @@ def test_any_words_give_a_request_or_invalid(words):
     for sentinel in ("#SBATCH", "# flux:", "#RAINBOW"):
         with contextlib.suppress(Invalid):
             assert parse(f"#!/bin/sh\n{sentinel} {' '.join(words)}\n").tasks
+
+
+def test_gpus_in_all_are_shared_out_over_the_nodes():
+    found = sbatch("-N 2 --gpus=5").groups[0].levels[0]
+    assert found.inside[1] == Level(type="gpu", count=Count(3))
+    alone = sbatch("--gpus=2")
+    assert alone.groups[0].levels[0].inside[1].count == Count(2)
+    assert alone.ignored == ("no number of nodes is given: 1 assumed",)

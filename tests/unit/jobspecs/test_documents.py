@@ -97,13 +97,14 @@ def test_what_is_hostile_or_broken_is_refused_and_located(text, where, what):
         "[" * 60_000 + "]" * 4_000,
         '{"a":' * 12_000,
         "- " * 30_000,
+        "[" * 33 + "]" * 33,
         "a:\n" + "\n".join(" " * i + "a:" for i in range(1, 300)),
         "[" + "1," * 20_000 + "1]",
         "\n".join(f"k{i}: 1" for i in range(6_000)),
         "x" * 70_000,
         "é" * 40_000,
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_is_too_deep_too_many_or_too_long_is_too_large(text):
     with pytest.raises(TooLarge):

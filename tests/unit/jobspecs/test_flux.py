@@ -166,6 +166,7 @@ def test_constraints_are_read_as_rfc_31_means_them(constraint, meant):
         {"not": []},
         {"ranks": ["0"]},
         {"and": [{"hostlist": ["a"]}, {"hostlist": ["b"]}]},
+        {"and": [{"hostlist": ["a"]}, {"not": [{"hostlist": ["a"]}]}]},
         {"propertys": ["a"]},
         {"properties": "a"},
         {"hostlist": ["n[0-99999999]"]},

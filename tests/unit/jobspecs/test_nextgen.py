@@ -293,3 +293,24 @@ def test_what_is_not_understood_is_refused_where_it_stands(text, where, what):
         parse(text)
     assert error.value.where.startswith(where)
     assert what in error.value.what
+
+
+def test_schedule_above_a_slot_holds_for_the_slot():
+    (found,) = levels(
+        """
+        resources:
+          a: {type: rack, schedule: true, with: [{type: node, replicas: 1, with: [{type: core}]}]}
+          b: {type: node}
+        """
+    )
+    assert found.type == "rack"
+
+
+def test_the_requirements_of_a_task_are_added_to_those_of_the_node():
+    (found,) = levels(
+        """
+        resources: {a: {type: node, requires: [{name: arch, field: t, match: v}]}}
+        tasks: [{command: [x], requires: [{name: io, field: t, match: v}]}]
+        """
+    )
+    assert [one.subsystem for one in found.requires] == ["arch", "io"]
