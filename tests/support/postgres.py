@@ -110,6 +110,17 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
+    def empty(self, url: str) -> str:
+        """The same database with nothing in its tables; much quicker than a new one."""
+        with psycopg.connect(url, autocommit=True) as connection:
+            tables = connection.execute(
+                "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables "
+                "WHERE schemaname = 'public' AND tablename <> 'schema_versions'"
+            ).fetchone()
+            if tables is not None and tables[0]:
+                connection.execute(f"TRUNCATE {tables[0]}")
+        return url
+
 
 @contextlib.contextmanager
 def running_postgres() -> Iterator[Postgres]:

@@ -47,6 +47,7 @@ class Session:
         self._cursor = cursor
         self._writing = writing
         self._queries = sql.load(dialect.name)
+        self.lasting_texts: dict[bytes, int] = {}  # digest -> id, of committed texts only
         self._counters: dict[str, int] | None = None  # as stored, read once per transaction
         self._taken: dict[str, int] = {}  # as they will be stored at the commit
         self._saved: dict[str, int] = {}
@@ -101,8 +102,10 @@ class Session:
 
     def counter(self, counter: str) -> int:
         """The last number drawn."""
-        if counter in self._taken:
-            return self._taken[counter]
+        return self._taken[counter] if counter in self._taken else self.committed(counter)
+
+    def committed(self, counter: str) -> int:
+        """The last number drawn before this transaction."""
         if self._counters is None:
             self._counters = dict(self.rows("counters"))
         return self._counters.get(counter, 0)

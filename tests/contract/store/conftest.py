@@ -30,8 +30,19 @@ def url(request: pytest.FixtureRequest) -> str:
     return server.new_database()
 
 
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
+@pytest.fixture(scope="session")
+def shared_database(postgres: Postgres) -> str:
+    return postgres.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """An empty store. On PostgreSQL it is one database, emptied for each test; `url` is a new one."""
+    if request.param == "sqlite":
+        url = str(request.getfixturevalue("sqlite_url"))
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.empty(request.getfixturevalue("shared_database"))
     opened = await open_store(url)
     yield opened
     await opened.close()

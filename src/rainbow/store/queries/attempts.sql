@@ -32,11 +32,12 @@ WHERE (job, n) IN (
     ORDER BY a.priority DESC, a.job LIMIT :limit)
 RETURNING priority, {attempt_columns};
 
+-- Few leases have lapsed at any time; without `live` the index on lease_until leads, not the one on the queue.
 -- name: lease_lapsed
 UPDATE attempts SET lease_until = :until, holder = :holder
 WHERE (job, n) IN (
     SELECT a.job, a.n FROM attempts a CROSS JOIN jobs j
-    WHERE j.id = a.job AND a.cluster_id = :cluster_id AND a.live = 1 AND a.state = 'leased' AND a.lease_until <= :now
+    WHERE j.id = a.job AND a.cluster_id = :cluster_id AND a.state = 'leased' AND a.lease_until <= :now
         AND j.state = 'bound'
     ORDER BY a.priority DESC, a.job LIMIT :limit)
 RETURNING priority, {attempt_columns};

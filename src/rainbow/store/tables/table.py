@@ -11,6 +11,7 @@ from rainbow.model.errors import Corrupt, NotFound
 from rainbow.store.session import Session
 
 T = TypeVar("T")
+LASTING = 10_000  # texts whose ids are remembered
 LOOKUPS = 500  # values per IN list; both databases take thousands
 
 
@@ -39,9 +40,13 @@ class Table:
     def intern(self, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Keep each text once: its id and its check number."""
         digests = {text: hashlib.sha256(encoded(text)).digest() for text in dict.fromkeys(texts)}
-        known: dict[bytes, int] = {}
-        for part in batches(list(digests.values())):
-            known.update((bytes(digest), id) for digest, id in self.db.rows("texts_by_digest", digests=part))
+        lasting = self.db.lasting_texts
+        known = {digest: lasting[digest] for digest in digests.values() if digest in lasting}
+        for part in batches([digest for digest in digests.values() if digest not in known]):
+            for digest, id in self.db.rows("texts_by_digest", digests=part):
+                known[bytes(digest)] = id
+                if id <= self.db.committed("text"):
+                    self._remember(bytes(digest), id)
         fresh = [(text, digest) for text, digest in digests.items() if digest not in known]
         if fresh:
             first = self.db.take("text", len(fresh))
@@ -50,6 +55,12 @@ class Table:
             )
             known.update((digest, id) for id, (_, digest) in enumerate(fresh, first))
         return {text: (known[digest], check_number(digest)) for text, digest in digests.items()}
+
+    def _remember(self, digest: bytes, id: int) -> None:
+        """Texts are never taken away: what is committed need not be looked up again."""
+        if len(self.db.lasting_texts) >= LASTING:
+            self.db.lasting_texts.clear()
+        self.db.lasting_texts[digest] = id
 
 
 def encoded(text: str) -> bytes:
