@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.cli.terminal import one_line, width
+from rainbow.cli.terminal import clean, one_line, width
 from rainbow.model.errors import Invalid
 
 FORMS = ("table", "wide", "json", "jsonl", "yaml", "name")
@@ -96,10 +96,8 @@ class _Fields(string.Formatter):
 
 
 def _formatted(form: str, listing: Listing, row: Mapping[str, Any]) -> str:
-    values: dict[str, object] = {name: value(row) for name, value in listing.fields.items()} | {
-        key: one_line(value) if isinstance(value, str) else value for key, value in row.items()
-    }
+    values = {name: value(row) for name, value in listing.fields.items()} | dict(row)
     try:
-        return _Fields().vformat(form, (), values)
+        return clean(_Fields().vformat(form, (), values))
     except (ValueError, IndexError, KeyError) as error:
         raise Invalid(f"{form!r} is not a format: {error}; write for example '{{id}} {{state}}'") from None

@@ -55,6 +55,8 @@ def moment(text: str, now: float) -> float:
     if re.match(r"\d{4}-\d", word):
         return _iso(word)
     try:
+        if ":" in word and word[0] not in "+-":  # a time of day that is none, not a duration
+            raise Invalid(word)
         seconds = parse_duration(word.lstrip("+-")) or 0.0
     except Invalid:
         raise Invalid(f"{text!r} is not a time; write for example +2h, -1d, 09:30 or 2026-11-16T09:00") from None

@@ -1,0 +1,200 @@
+"""Times, ids, software, keys and exit codes: the small pure parts."""
+
+import datetime
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rainbow.cli.exits import BY_CLASS, Exit, of_error, of_job
+from rainbow.cli.ids import All, Ids, Last, Named, Native, selector
+from rainbow.cli.interrupts import Act, Interrupts
+from rainbow.cli.software import requirement
+from rainbow.cli.times import ago, clock, moment, short, stopwatch
+from rainbow.model import errors
+from rainbow.model.errors import Invalid, RainbowError
+from rainbow.model.request import Equals, Within
+
+NOW = datetime.datetime(2026, 11, 15, 17, 0).astimezone().timestamp()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0s"),
+        (12.4, "12s"),
+        (59.7, "1.0m"),
+        (186, "3.1m"),
+        (702, "11.7m"),
+        (3599, "1.0h"),
+        (9000, "2.5h"),
+        (200000, "2.3d"),
+    ],
+)
+def test_durations_are_short(seconds, shown):
+    assert short(seconds) == shown
+
+
+@given(st.floats(0, 1e8))
+def test_no_duration_needs_more_than_seven_characters(seconds):
+    assert len(short(seconds)) <= 7
+    assert len(ago(seconds)) <= 6
+
+
+def test_times_of_day_say_the_day_when_it_is_another_one():
+    assert clock(NOW + 60, NOW) == "17:01:00"
+    assert clock(NOW + 86400, NOW) == "2026-11-16 17:00"
+    assert stopwatch(3675) == "01:01:15"
+    assert (ago(3), ago(14 * 60), ago(90 * 60), ago(3 * 86400)) == ("3s", "14m", "1h", "3d")
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("now", NOW),
+        ("+2h", NOW + 7200),
+        ("30m", NOW + 1800),
+        ("-1d", NOW - 86400),
+        ("18:30", NOW + 5400),
+        ("09:30", NOW + 16.5 * 3600),
+        ("2026-11-15T17:10", NOW + 600),
+        ("2026-11-15T12:00:00+00:00", datetime.datetime(2026, 11, 15, 12, tzinfo=datetime.UTC).timestamp()),
+    ],
+)
+def test_moments_are_read_as_people_write_them(text, at):
+    assert moment(text, NOW) == at
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "25:00"])
+def test_what_is_no_moment_says_what_one_is(text):
+    with pytest.raises(Invalid, match="is not a time"):
+        moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("word", "chosen"),
+    [
+        ("118", Ids(118, 118)),
+        ("3-9", Ids(3, 9)),
+        ("last", Last()),
+        ("all", All()),
+        ("train", Named("train")),
+        ("perl:88123", Native("perl", "88123")),
+        ("corona:ƒ2eD4", Native("corona", "ƒ2eD4")),
+    ],
+)
+def test_words_select_jobs(word, chosen):
+    assert selector(word) == chosen
+
+
+@pytest.mark.parametrize("word", ["0", "9-3", "1-99999999", " "])
+def test_a_word_that_selects_nothing_is_refused(word):
+    with pytest.raises(Invalid):
+        selector(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("lammps", (Equals("name", "lammps"),)),
+        ("lammps@2024.1", (Equals("name", "lammps"), Equals("version", "2024.1"))),
+        ("lammps@>=2024", (Equals("name", "lammps"), Within("version", min="2024"))),
+        ("a@<=3", (Equals("name", "a"), Within("version", max="3"))),
+        ("a@1.2:1.4", (Equals("name", "a"), Within("version", min="1.2", max="1.4"))),
+        ("a@1.2:", (Equals("name", "a"), Within("version", min="1.2"))),
+        ("a +kokkos~mpi", (Equals("name", "a"), Equals("kokkos", True), Equals("mpi", False))),
+        ("a arch=zen3", (Equals("name", "a"), Equals("arch", "zen3"))),
+    ],
+)
+def test_software_becomes_terms_on_one_vertex(text, terms):
+    assert requirement(text).terms == terms
+    assert requirement(text).subsystem == "software"
+
+
+@pytest.mark.parametrize("text", ["", "@2", "a@", "a@>=", "a b", "+x", "a@:"])
+def test_software_that_cannot_be_read_says_how_to_write_it(text):
+    with pytest.raises(Invalid):
+        requirement(text)
+
+
+def test_every_error_has_an_exit_code_and_subclasses_come_before_their_base():
+    known = {cls for cls, _, _ in BY_CLASS}
+    ours = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, RainbowError)}
+    assert ours - known == {errors.TooLarge}  # an Invalid
+    assert of_error(errors.TooLarge("x")) == (Exit.USAGE, "invalid")
+    for at, (cls, _, _) in enumerate(BY_CLASS):
+        assert not any(issubclass(later, cls) for later, _, _ in BY_CLASS[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(errors.Invalid, 2), (errors.Impossible, 3), (errors.NotFound, 4), (errors.Denied, 5), (errors.Unauthenticated, 5),
+     (errors.Unavailable, 6), (errors.Waiting, 75), (errors.Conflict, 1)],
+)  # fmt: skip
+def test_exit_codes_are_those_of_the_documentation(error, code):
+    assert of_error(error("x"))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        ({"state": "succeeded", "exit_code": 0}, 0),
+        ({"state": "succeeded"}, 0),
+        ({"state": "failed", "exit_code": 3}, 3),
+        ({"state": "failed", "exit_code": -9}, 137),
+        ({"state": "failed", "exit_code": 300}, 255),
+        ({"state": "failed", "exit_code": 137, "failure": "time-limit"}, 124),
+        ({"state": "expired"}, 124),
+        ({"state": "cancelled"}, 130),
+        ({"state": "cancelled", "exit_code": -15}, 143),
+        ({"state": "infeasible"}, 125),
+        ({"state": "failed"}, 125),
+        ({"state": "failed", "started_at": "2026-11-15T17:00:00Z"}, 1),
+        ({"state": "failed", "exit_code": 0, "started_at": "2026-11-15T17:00:00Z"}, 1),
+        ({"state": "handed_off"}, 1),
+    ],
+)
+def test_a_jobs_end_becomes_its_own_exit_code(job, code):
+    assert of_job(job) == code
+
+
+def test_two_interrupts_within_two_seconds_cancel_and_a_third_leaves():
+    keys = Interrupts()
+    assert [keys.interrupt(10.0), keys.interrupt(11.9), keys.interrupt(12.0)] == [Act.WARN, Act.CANCEL, Act.LEAVE]
+
+
+def test_two_interrupts_far_apart_only_warn():
+    keys = Interrupts()
+    assert [keys.interrupt(10.0), keys.interrupt(12.1), keys.interrupt(14.0)] == [Act.WARN, Act.WARN, Act.CANCEL]
+
+
+def test_stop_detaches_only_right_after_an_interrupt():
+    keys = Interrupts()
+    assert keys.stop(9.0) is Act.SUSPEND
+    keys.interrupt(10.0)
+    assert keys.stop(11.0) is Act.DETACH
+    assert keys.stop(13.0) is Act.SUSPEND
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 5)), max_size=8))
+def test_no_order_of_keys_cancels_without_two_interrupts(keys):
+    interrupts, now, pressed = Interrupts(), 0.0, 0
+    for is_stop, later in keys:
+        now += later
+        act = interrupts.stop(now) if is_stop else interrupts.interrupt(now)
+        pressed += not is_stop
+        assert act is not Act.CANCEL or pressed >= 2
+        assert not (is_stop and act in (Act.CANCEL, Act.LEAVE))
+
+
+def test_every_state_and_hold_has_a_letter():
+    from rainbow.cli.render_jobs import FILTERS, STATES, letter
+    from rainbow.model.attempt import AttemptState
+    from rainbow.model.job import Hold, JobState
+
+    for state, hold, attempt in product(JobState, [*Hold, ""], [*AttemptState, ""]):
+        job = {"state": str(state), "hold": str(hold), "attempt_state": str(attempt)}
+        assert str(state) in STATES[letter(job)]
+        assert (letter(job) in FILTERS["inactive"]) == state.terminal
+        assert (letter(job) in FILTERS["active"]) != state.terminal
