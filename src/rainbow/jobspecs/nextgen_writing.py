@@ -1,28 +1,31 @@
-"""A Request as a nextgen jobspec; raise `Unsupported` naming what that cannot say."""
+"""A Request as a nextgen jobspec, with the list of what that cannot say."""
 
 from __future__ import annotations
 
 import json
 
 from rainbow.jobspecs.counts import times
+from rainbow.jobspecs.flux_writing import Written
 from rainbow.model.errors import Unsupported
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Runs, Task, Term
+from rainbow.model.request import Count, Equals, Level, Request, Requirement, Runs, Task, Term
 
 Plain = dict[str, object]
 
 
 def to_nextgen(request: Request) -> str:
-    """The request as a nextgen jobspec in JSON, which is YAML too."""
-    return json.dumps(as_nextgen(request))
+    """The request as a nextgen jobspec in JSON, which is YAML too; raise `Unsupported` naming what that cannot say."""
+    written = as_nextgen(request)
+    if written.left_out:
+        raise Unsupported(f"a nextgen jobspec cannot say: {'; '.join(written.left_out)}")
+    return json.dumps(written.document)
 
 
-def as_nextgen(request: Request) -> Plain:
-    """The same as plain data."""
-    for what, value in (("hosts", request.hosts or request.not_hosts), ("properties", request.properties)):
-        if value:
-            raise Unsupported(f"a nextgen jobspec cannot name {what}: {', '.join(value)}")
-    if request.options:
-        raise Unsupported(f"a nextgen jobspec has no options: {', '.join(request.options)}")
+def as_nextgen(request: Request) -> Written:
+    """The nearest nextgen jobspec, with all that it leaves out; refuse only slots within slots."""
+    left_out = [f"the option {key}={value}" for key, value in request.options.items()]
+    for what, names in (("hosts", request.hosts), ("hosts not", request.not_hosts), ("properties", request.properties)):
+        if names:
+            left_out.append(f"the {what} {', '.join(names)}")
     document: Plain = {"version": 1}
     if request.name:
         document["name"] = request.name
@@ -44,24 +47,21 @@ def as_nextgen(request: Request) -> Plain:
         document["attributes"] = attributes
     if request.image:
         document["image"] = request.image
-    return document
+    return Written(document, tuple(left_out))
 
 
 def _resources(request: Request) -> Plain:
+    """One resource for each level at the top, named by its group."""
     found: Plain = {}
     for index, group in enumerate(request.groups):
-        name = group.name or f"group{index + 1}"
-        if name in found:
-            raise Unsupported(f"a nextgen jobspec names its resources; two groups are called {name!r}")
-        found[name] = _top(group)
+        for level in group.levels:
+            name = plain = group.name or f"group{index + 1}"
+            number = 1
+            while name in found:
+                number += 1
+                name = f"{plain}-{number}"
+            found[name] = _around(level) if _has_host(level) else _totals(level, Count(1))
     return found
-
-
-def _top(group: Group) -> Plain:
-    if len(group.levels) > 1:
-        raise Unsupported("a nextgen jobspec has one resource at the top of a group")
-    level = group.levels[0]
-    return _around(level) if _has_host(level) else _totals(level, Count(1))
 
 
 def _has_host(level: Level) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rainbow.jobspecs import parse
 from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.jobspecs.writing import as_flux, to_flux, to_nextgen
+from rainbow.jobspecs.writing import as_flux, as_nextgen, to_flux, to_nextgen
 from rainbow.model.errors import Unsupported
 from rainbow.model.request import Count, Group, Level, Request, Task
 from tests.unit.jobspecs.shapes import flux_documents, nextgen_documents
@@ -116,6 +116,15 @@ def test_the_nearest_flux_document_comes_with_what_it_leaves_out():
 
 
 def test_nextgen_names_what_it_cannot_say():
-    for more in ({"hosts": ("n1",)}, {"properties": ("ssd",)}, {"options": {"qos": "x"}}):
+    for more in ({"hosts": ("n1",)}, {"not_hosts": ("n1",)}, {"properties": ("ssd",)}, {"options": {"qos": "x"}}):
+        request = a_request(Level(type="core"), **more)
         with pytest.raises(Unsupported):
-            to_nextgen(a_request(Level(type="core"), **more))
+            to_nextgen(request)
+        written = as_nextgen(request)
+        assert len(written.left_out) == 1
+        assert written.document["resources"] == {"group1": {"type": "core", "count": 1}}
+
+
+def test_several_levels_of_one_group_become_several_resources():
+    written = parse(to_nextgen(a_request(Level(type="core"), Level(type="gpu"))))
+    assert [(group.name, group.levels[0].type) for group in written.groups] == [("group1", "core"), ("group1-2", "gpu")]
