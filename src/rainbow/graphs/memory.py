@@ -7,6 +7,7 @@ after the index has removed the clusters that cannot fit. Answers are kept until
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy.typing as npt
 
 from rainbow.graphs.backend import Summary
 from rainbow.graphs.memory_answers import Answers, Kept, key_of
-from rainbow.graphs.memory_index import Changed, FleetIndex
+from rainbow.graphs.memory_index import FleetIndex
+from rainbow.graphs.memory_rows import Changed, Held
 from rainbow.graphs.memory_runs import runs
 from rainbow.graphs.memory_state import ClusterState
 from rainbow.model.errors import AlreadyExists, NotFound
@@ -25,8 +27,12 @@ from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fit_place import place
-from rainbow.scheduler.fold import Fold, Shape, Shapes
+from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape, Shapes
+from rainbow.scheduler.fold_structure import Structure
+
+RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
 
 
 class MemoryBackend:
@@ -42,7 +48,7 @@ class MemoryBackend:
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[list[str], npt.NDArray[np.int64]] | None = None
-        self._last_fold: tuple[Graph, tuple[Subsystem, ...], Fold] | None = None
+        self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
 
     @property
     def version(self) -> int:
@@ -59,7 +65,7 @@ class MemoryBackend:
 
     def put(self, cluster: str, graph: Graph) -> None:
         """Add a cluster or replace its graph."""
-        self._refold(cluster, graph, ())
+        self._refold(cluster, self._structure(graph), ())
 
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
         """Add a subsystem or replace the one of that name."""
@@ -153,17 +159,20 @@ class MemoryBackend:
             return state.named(request)
         return state.now(), state.fold.root
 
-    def _fold(self, graph: Graph, subsystems: tuple[Subsystem, ...]) -> Fold:
-        """Fold a graph; the same objects given again, under another name, are not folded again."""
-        last = self._last_fold
-        if last is None or last[0] is not graph or last[1] != subsystems:
-            last = self._last_fold = (graph, subsystems, Fold(graph, subsystems, self._facts, self._shapes))
-        return last[2]
+    def _structure(self, graph: Graph) -> Structure:
+        """A graph's columns; the same graph given again, under another name, is not read again."""
+        for known in self._structures:
+            if known.graph is graph:
+                return known
+        found = Structure(graph, self._shapes)
+        self._structures.append(found)
+        return found
 
-    def _refold(self, cluster: str, graph: Graph, subsystems: tuple[Subsystem, ...]) -> ClusterState:
+    def _refold(self, cluster: str, structure: Structure, subsystems: tuple[Subsystem, ...]) -> ClusterState:
         before = self._states.get(cluster)
         number = before.number_in_fleet if before else self._new_number()
-        state = ClusterState(cluster, self._fold(graph, subsystems), number)
+        fold = Fold(structure, subsystems, self._facts, self._shapes)
+        state = ClusterState(cluster, fold, number)
         self._states[cluster] = state
         self._by_number[number] = state
         self._index.put(number, state.fold)
@@ -174,7 +183,7 @@ class MemoryBackend:
 
     def _keeping_state(self, before: ClusterState, subsystems: tuple[Subsystem, ...]) -> None:
         """Fold again with other subsystems; marks, use and places stay."""
-        state = self._refold(before.name, before.fold.graph, subsystems)
+        state = self._refold(before.name, before.fold.structure, subsystems)
         state.take_over(before)
         if state.busy:
             self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=state.dark))
@@ -190,7 +199,7 @@ class MemoryBackend:
         if not changed.taken and not changed.flipped:
             return
         state.changed()
-        self._index.change(state.number_in_fleet, state.fold, state.taken, state.dark, changed)
+        self._index.change(state.number_in_fleet, state.fold, Held(state.taken, state.dark), changed)
         state.version = self._answers.note(state.number_in_fleet)
 
     def _order(self, clusters: Collection[str] | None) -> tuple[list[str], npt.NDArray[np.int64]]:

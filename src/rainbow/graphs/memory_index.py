@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,34 +9,17 @@ import numpy.typing as npt
 
 from rainbow.graphs.memory_form import Form, Need, read_forms
 from rainbow.graphs.memory_kinds import Kinds, kinds_of
-from rainbow.graphs.memory_tables import WHOLE, Dim, HostTable, Ints, Mask, Offer
+from rainbow.graphs.memory_rows import Changed, Held, Rows, around, offer
+from rainbow.graphs.memory_tables import ROOT, WHOLE, HostTable, Ints, Mask
 from rainbow.model.quantities import factor
 from rainbow.model.request import Request, Requirement
-from rainbow.scheduler.fold import Fold, Shape, multiplicities
+from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import multiplicities
 
-ROOT = ""  # the name of the table in which each cluster is one host
 LARGEST = 1 << 62
 MANY = 1 << 41  # slots in one host; more than a request can ask for
 Numbers = npt.NDArray[Any]  # whole numbers, as floats where numpy counts with weights
-
-
-@dataclass(slots=True)
-class Changed:
-    """What a change of state did to a cluster's vertices: units taken before, and who went dark or came back."""
-
-    taken: Mapping[int, int] = field(default_factory=dict)
-    flipped: Iterable[int] = ()
-
-
-@dataclass(slots=True)
-class Rows:
-    """Where each host of a changed cluster stands; an untouched cluster needs none of it."""
-
-    row: array[int]  # by vertex; -1 for those that are no hosts
-    root: int
-    taken: array[int]  # taken units inside
-    dark: array[int]  # dark vertices inside
 
 
 class FleetIndex:
@@ -61,7 +41,7 @@ class FleetIndex:
                 table = self.tables.setdefault(shape.type, HostTable())
                 table.add(table.row((cluster, shape.cls, True, offer(shape))), count, count)
         root = self.tables[ROOT]
-        root.add(root.row((cluster, fold.root.cls, True, _around(fold.root))), 1, 1)
+        root.add(root.row((cluster, fold.root.cls, True, around(fold.root))), 1, 1)
 
     def drop(self, cluster: int) -> None:
         """Remove a cluster."""
@@ -71,64 +51,12 @@ class FleetIndex:
         for table in self.tables.values():
             table.forget(cluster)
 
-    def _start(self, cluster: int, fold: Fold) -> Rows:
-        size = len(fold.graph)
-        rows = Rows(array("i", [-1]) * size, -1, array("q", bytes(8 * size)), array("i", bytes(4 * size)))
-        known: dict[Shape, int] = {}
-        for i, shape in enumerate(fold.vertex_shapes):
-            if shape.kids:
-                if shape not in known:
-                    known[shape] = self.tables[shape.type].row((cluster, shape.cls, True, offer(shape)))
-                rows.row[i] = known[shape]
-        rows.root = self.tables[ROOT].row((cluster, fold.root.cls, True, _around(fold.root)))
-        self._rows[cluster] = rows
-        return rows
-
-    def change(self, cluster: int, fold: Fold, taken: Mapping[int, int], dark: set[int], changed: Changed) -> None:
+    def change(self, cluster: int, fold: Fold, state: Held, changed: Changed) -> None:
         """Move the hosts around changed vertices to the rows where they now belong."""
-        rows = self._rows.get(cluster) or self._start(cluster, fold)
-        graph = fold.graph
-        flipped = set(changed.flipped)
-        order = set(changed.taken) | flipped
-        for i in tuple(order):
-            at = graph.parents[i]
-            while at >= 0 and at not in order:
-                order.add(at)
-                at = graph.parents[at]
-        deltas: dict[int, dict[Dim, int]] = {}
-        above: dict[int, tuple[int, int]] = {}
-        for i in sorted(order, reverse=True):
-            size = graph.sizes[i]
-            units_now = min(taken.get(i, 0), size)
-            units_before = min(changed.taken.get(i, units_now), size)
-            is_dark = i in dark
-            was_dark = is_dark is not (i in flipped)
-            delta = deltas.pop(i, {})
-            more_taken, more_dark = above.pop(i, (0, 0))
-            more_taken += units_now - units_before
-            more_dark += is_dark - was_dark
-            if rows.row[i] < 0:
-                free = (0 if is_dark else size - units_now) - (0 if was_dark else size - units_before)
-                if free:
-                    dim = (graph.types[i], graph.units[i])
-                    delta[dim] = delta.get(dim, 0) + free
-            else:
-                was_whole = not rows.taken[i] and not rows.dark[i]
-                rows.taken[i] += more_taken
-                rows.dark[i] += more_dark
-                rows.row[i] = _move(self.tables[graph.types[i]], rows.row[i], delta, not rows.taken[i])
-                whole = not rows.taken[i] and not rows.dark[i]
-                if whole is not was_whole:
-                    dim = (graph.types[i], WHOLE)
-                    delta = {**delta, dim: delta.get(dim, 0) + (size if whole else -size)}
-            parent = graph.parents[i]
-            if parent < 0:
-                clean = not (rows.taken[i] if rows.row[i] >= 0 else units_now)
-                rows.root = _move(self.tables[ROOT], rows.root, delta, clean)
-                return
-            _add_up(deltas.setdefault(parent, {}), delta)
-            before = above.get(parent, (0, 0))
-            above[parent] = (before[0] + more_taken, before[1] + more_dark)
+        rows = self._rows.get(cluster)
+        if rows is None:
+            rows = self._rows[cluster] = Rows(cluster, fold, self.tables)
+        rows.change(state, changed)
 
     def answer(self, request: Request) -> tuple[Mask, Mask, Mask]:
         """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide."""
@@ -261,43 +189,3 @@ def _units(table: HostTable, need: Need) -> Ints | None:
             units = np.minimum(units, LARGEST // scale) * scale if table.peaks[dim] * scale > LARGEST else units * scale
         found = units if found is None else found + units
     return found
-
-
-def _move(table: HostTable, row: int, delta: Mapping[Dim, int], clean: bool) -> int:
-    cluster, cls, was_clean, before = table.keys[row]
-    if not delta and clean is was_clean:
-        return row
-    values = dict(before)
-    for dim, units in delta.items():
-        values[dim] = values.get(dim, 0) + units
-    key = (cluster, cls, clean, tuple(sorted(item for item in values.items() if item[1])))
-    after = table.row(key)
-    table.add(after, 0, 1)
-    table.add(row, 0, -1)
-    return after
-
-
-def _add_up(into: dict[Dim, int], more: Mapping[Dim, int]) -> None:
-    for dim, units in more.items():
-        into[dim] = into.get(dim, 0) + units
-
-
-def offer(shape: Shape) -> Offer:
-    """What a free host of this shape offers inside: units of leaves, and whole vertices."""
-    if shape.offer is None:
-        totals: dict[Dim, int] = {}
-        for kid, count in shape.kids:
-            for dim, units in _around(kid):
-                totals[dim] = totals.get(dim, 0) + units * count
-        shape.offer = tuple(sorted(totals.items()))
-    return shape.offer
-
-
-def _around(shape: Shape) -> Offer:
-    """What a vertex of this shape offers to what is above it: its inside and itself."""
-    if not shape.kids:
-        return (((shape.type, shape.unit), shape.size),)
-    totals = dict(offer(shape))
-    own = (shape.type, WHOLE)
-    totals[own] = totals.get(own, 0) + shape.size
-    return tuple(sorted(totals.items()))

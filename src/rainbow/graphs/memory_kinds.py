@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from rainbow.graphs.memory_tables import Mask
-from rainbow.scheduler.fold import Fold, Shape
+from rainbow.scheduler.fold import Fold
+from rainbow.scheduler.fold_shapes import Shape
 
 
 class Kinds:
@@ -77,7 +78,7 @@ def kinds_of(fold: Fold) -> set[tuple[str, str]]:
         first.setdefault(type, i)
     for type, number in counts.items():
         if number == 1:
-            inside = sum(1 for _ in fold.below(first[type]))
+            inside = sum(1 for _ in fold.structure.below(first[type]))
             depth, at = 0, graph.parents[first[type]]
             while at >= 0:
                 depth, at = depth + 1, graph.parents[at]

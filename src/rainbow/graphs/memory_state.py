@@ -9,7 +9,8 @@ from rainbow.model.errors import Invalid, NotFound
 from rainbow.model.graph import Mark
 from rainbow.model.quantities import factor
 from rainbow.model.request import Request
-from rainbow.scheduler.fold import Fold, Shape, State
+from rainbow.scheduler.fold import Fold, State
+from rainbow.scheduler.fold_shapes import Shape
 
 
 class ClusterState:
@@ -24,16 +25,13 @@ class ClusterState:
         self.reported: dict[int, int] = {}
         self.placed: dict[str, dict[int, int]] = {}
         self.taken: dict[int, int] = {}  # reported and placed together
-        self._numbers: dict[str, int] | None = None
         self._now: dict[int, Shape] | None = None
         self.dark: set[int] = set()  # every vertex that is down or drained, or inside one that is
 
     def number(self, id: str) -> int:
         """The number of the vertex with this id."""
-        if self._numbers is None:
-            self._numbers = self.fold.graph.positions()
         try:
-            return self._numbers[id]
+            return self.fold.structure.positions[id]
         except KeyError:
             raise NotFound(f"cluster {self.name!r} has no vertex {id!r}") from None
 
@@ -59,7 +57,7 @@ class ClusterState:
 
     def shape_of(self, i: int) -> Shape:
         """The shape of one vertex as it is now."""
-        return self._shapes_now().get(i, self.fold.vertex_shapes[i])
+        return self._shapes_now().get(i, self.fold.shape(i))
 
     def _shapes_now(self) -> dict[int, Shape]:
         if self._now is None:
@@ -108,7 +106,7 @@ class ClusterState:
         )
 
     def _unit(self, type: str) -> str:
-        units = self.fold.units[type]
+        units = self.fold.structure.units[type]
         if any(unit and factor(unit) is not None for unit in units):
             return "B"
         return next(iter(units)) if len(units) == 1 else ""
@@ -120,7 +118,7 @@ class ClusterState:
         for i, mark in numbers.items():
             if (i in self.down) is (mark is Mark.UP):
                 (self.down.discard if mark is Mark.UP else self.down.add)(i)
-                touched.update(self.fold.below(i))
+                touched.update(self.fold.structure.below(i))
         flipped: set[int] = set()
         for i in sorted(touched):  # parents first
             parent = self.fold.graph.parents[i]
@@ -137,8 +135,8 @@ class ClusterState:
             if units < 0:
                 raise Invalid(f"used units cannot be negative, as {units} is", where=f"vertex {id!r}")
             i = self.number(id)
-            if units and self.fold.kids[i]:  # a used vertex with things inside is used whole
-                report.update((j, self.fold.graph.sizes[j]) for j in self.fold.below(i))
+            if units and self.fold.structure.kids[i]:  # a used vertex with things inside is used whole
+                report.update((j, self.fold.graph.sizes[j]) for j in self.fold.structure.below(i))
             elif units:
                 report[i] = max(report.get(i, 0), min(units, self.fold.graph.sizes[i]))
         before, self.reported = self.reported, report

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 Dim: TypeAlias = tuple[str, str]  # the leaf's type and its unit; unit WHOLE: vertices with things inside, taken whole
 WHOLE = "*"
+ROOT = ""  # the name of the table in which each cluster is one host
 Offer: TypeAlias = tuple[tuple[Dim, int], ...]
 RowKey: TypeAlias = tuple[int, int, bool, Offer]
 Ints: TypeAlias = npt.NDArray[np.int64]

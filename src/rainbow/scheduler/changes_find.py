@@ -14,7 +14,7 @@ from rainbow.scheduler.explain_reasons import values_found
 from rainbow.scheduler.explain_scene import Scene, units_inside
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fit_plan import BYTES, Step
-from rainbow.scheduler.fold import Shape
+from rainbow.scheduler.fold_shapes import Shape
 
 MOST_CHANGES = 4
 MOST_VALUES = 6  # other values tried for one requirement

@@ -10,8 +10,8 @@ from rainbow.scheduler.changes_find import find_changes
 from rainbow.scheduler.explain_reasons import Reasons
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
-from rainbow.scheduler.fold import Shape
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape
 
 
 class Explainer:
@@ -59,7 +59,7 @@ class Explainer:
                 found.append(Met("cluster", say_requirement(asked), scene.listed([0])))
         for step in self._fitter.plan(fold).steps:
             for asked in step.level.requires:
-                holding = [i for i in fold.of_type(step.level.type) if self.facts.holds(asked, fold.classes[i])]
+                holding = [i for i in fold.structure.of_type(step.level.type) if self.facts.holds(asked, fold.cls(i))]
                 if holding:
                     found.append(Met(step.level.type, say_requirement(asked), scene.listed(holding)))
         return tuple(dict.fromkeys(found))

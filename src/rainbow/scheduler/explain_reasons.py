@@ -24,8 +24,8 @@ from rainbow.scheduler.fit_count import Counter
 from rainbow.scheduler.fit_parts import Part
 from rainbow.scheduler.fit_plan import BYTES, Step
 from rainbow.scheduler.fit_search import STEPS
-from rainbow.scheduler.fold import Shape, multiplicities
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape, multiplicities
 
 LISTED = 3  # values that a sentence lists before "and N more"
 
@@ -78,7 +78,7 @@ class Reasons:
 
     def _missing(self) -> Iterator[Reason]:
         for step in self.plan.missing:
-            known = tuple(sorted(self.scene.fold.types))
+            known = tuple(sorted(self.scene.fold.structure.types))
             yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=known)
 
     def _cluster(self) -> Iterator[Reason]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rainbow.model.reasons import Where
 from rainbow.scheduler.fit_plan import Step, measured
-from rainbow.scheduler.fold import Fold, Shape
+from rainbow.scheduler.fold import Fold
+from rainbow.scheduler.fold_shapes import Shape
 
 NAMED = 2  # names that a sentence lists before "and N more"
 
@@ -23,7 +24,7 @@ class Scene:
 
     def shape(self, i: int, root: Shape) -> Shape:
         """A vertex's shape in the view whose root is `root`."""
-        return self.fold.vertex_shapes[i] if root is self.fold.root else self.shape_of(i)
+        return self.fold.shape(i) if root is self.fold.root else self.shape_of(i)
 
     def name(self, i: int) -> str:
         """What people call a vertex."""
@@ -37,7 +38,7 @@ class Scene:
         """A few names of vertices of `type` that have one of `shapes`, of `total` in all."""
         wanted = set(shapes)
         names: list[str] = []
-        for i in self.fold.of_type(type):
+        for i in self.fold.structure.of_type(type):
             if self.shape(i, root) in wanted:
                 names.append(self.name(i))
                 if len(names) == NAMED:

@@ -9,8 +9,9 @@ from rainbow.scheduler.fit_count import Counter, competes, hopeless
 from rainbow.scheduler.fit_parts import Part, Parts
 from rainbow.scheduler.fit_plan import Plan, Planner
 from rainbow.scheduler.fit_search import STEPS, Search
-from rainbow.scheduler.fold import Fold, Shape
+from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Fitter:
 
     def plan(self, fold: Fold) -> Plan:
         """The request as this cluster's types and units let it be read."""
-        return self._planner.plan(fold.units)
+        return self._planner.plan(fold.structure.units)
 
     def view(self, fold: Fold, root: Shape) -> tuple[Counter, Part]:
         """The cluster seen through the request, and the counter for it."""

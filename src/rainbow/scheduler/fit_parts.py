@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from rainbow.scheduler.fit_plan import Plan, Step, measured
-from rainbow.scheduler.fold import Shape
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape
 
 Pools: TypeAlias = dict[tuple[str, int], int]  # (type, mask of the leaf steps that may take from it): units
 

@@ -25,7 +25,7 @@ class Placement:
 
 def place(fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int]) -> Placement:
     """Take what `request` asks for out of what is neither taken nor dark."""
-    plan = Planner(request).plan(fold.units)
+    plan = Planner(request).plan(fold.structure.units)
     if plan.missing or plan.unclear:
         return Placement(complete=False)
     chooser = _Chooser(fold, request, facts, taken, dark)
@@ -88,7 +88,7 @@ class _Chooser:
         for i in self._inside(anchor, step):
             if left <= 0:
                 break
-            if self.fold.kids[i] or step.level.exclusive:
+            if self.fold.structure.kids[i] or step.level.exclusive:
                 if i not in self.dark and self._clean(i) and self._up(i) and self._allowed(i):
                     left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
                     self._seize(i)
@@ -104,25 +104,24 @@ class _Chooser:
 
     def _inside(self, anchor: int, step: Step) -> Iterator[int]:
         types = self.fold.graph.types
-        classes = self.fold.classes
-        for i in sorted(self.fold.below(max(anchor, 0))):
+        for i in sorted(self.fold.structure.below(max(anchor, 0))):
             fitting = i != anchor and types[i] == step.level.type
-            if fitting and all(self.facts.holds(asked, classes[i]) for asked in step.level.requires):
+            if fitting and all(self.facts.holds(asked, self.fold.cls(i)) for asked in step.level.requires):
                 yield i
 
     def _clean(self, i: int) -> bool:
-        return not any(self.before.get(j) or self.mine.get(j) for j in self.fold.below(i))
+        return not any(self.before.get(j) or self.mine.get(j) for j in self.fold.structure.below(i))
 
     def _up(self, i: int) -> bool:
-        return self.dark.isdisjoint(self.fold.below(i))
+        return self.dark.isdisjoint(self.fold.structure.below(i))
 
     def _seize(self, i: int) -> None:
-        for j in self.fold.below(i):
+        for j in self.fold.structure.below(i):
             self.mine[j] = self.sizes[j]
 
     def _allowed(self, i: int) -> bool:
         graph = self.fold.graph
-        carried = self.fold.properties[i]
+        carried = self.fold.structure.properties[i]
         if any(p[1:] in carried if p.startswith("^") else p not in carried for p in self.request.properties):
             return False
         if not self.hosts and not self.not_hosts:

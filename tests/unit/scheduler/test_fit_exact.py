@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.scheduler.fit import Fitter
-from rainbow.scheduler.fold import Fold, Shapes, State
+from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shapes
+from rainbow.scheduler.fold_structure import Structure
 from tests.support import fleets, oracle
 
 CASES = int(os.environ.get("RAINBOW_CASES", "600"))
@@ -27,7 +29,8 @@ def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
         return
     expected = oracle.fits(graph, request, subsystems, now=False)
     facts = Facts()
-    fold = Fold(graph, subsystems, facts, Shapes())
+    shapes = Shapes()
+    fold = Fold(Structure(graph, shapes), subsystems, facts, shapes)
     found = Fitter(request, facts).answer(fold, fold.root).fits
     if expected is not None and found is not None:
         assert found == expected

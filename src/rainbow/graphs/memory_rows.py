@@ -1,0 +1,142 @@
+"""In which rows a cluster's hosts stand, and how they move when vertices are taken, freed, or go dark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from rainbow.graphs.memory_tables import ROOT, WHOLE, Dim, HostTable, Offer
+from rainbow.scheduler.fold import Fold
+from rainbow.scheduler.fold_shapes import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change of state did: units taken before, where that changed, and who went dark or came back."""
+
+    taken: Mapping[int, int] = field(default_factory=dict)
+    flipped: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The state after the change: taken units by vertex, and all dark vertices."""
+
+    taken: Mapping[int, int]
+    dark: Collection[int]
+
+
+@dataclass(slots=True)
+class _Delta:
+    """What a change inside a vertex adds up to."""
+
+    units: dict[Dim, int] = field(default_factory=dict)
+    taken: int = 0
+    dark: int = 0
+
+    def add(self, other: _Delta) -> None:
+        for dim, units in other.units.items():
+            self.units[dim] = self.units.get(dim, 0) + units
+        self.taken += other.taken
+        self.dark += other.dark
+
+
+class Rows:
+    """One cluster's hosts. Only changed ones are kept; all others stand where the free graph puts them."""
+
+    __slots__ = ("_cluster", "_dark", "_fold", "_root", "_row", "_tables", "_taken")
+
+    def __init__(self, cluster: int, fold: Fold, tables: Mapping[str, HostTable]) -> None:
+        self._cluster = cluster
+        self._fold = fold
+        self._tables = tables
+        self._row: dict[int, int] = {}  # by vertex
+        self._taken: dict[int, int] = {}  # taken units inside, by vertex
+        self._dark: dict[int, int] = {}  # dark vertices inside, by vertex
+        self._root = tables[ROOT].row((cluster, fold.root.cls, True, around(fold.root)))
+
+    def change(self, state: Held, changed: Changed) -> None:
+        """Take a change over, from the leaves up."""
+        graph = self._fold.graph
+        pending = {i: _Delta() for i in (*changed.taken, *changed.flipped)}
+        for i in tuple(pending):
+            at = graph.parents[i]
+            while at >= 0 and at not in pending:
+                pending[at] = _Delta()
+                at = graph.parents[at]
+        for i in sorted(pending, reverse=True):  # children before parents
+            delta = pending[i]
+            self._own(i, delta, state, changed)
+            if graph.parents[i] >= 0:
+                pending[graph.parents[i]].add(delta)
+            else:
+                clean = not self._taken.get(i) and not state.taken.get(i)
+                self._root = _move(self._tables[ROOT], self._root, delta.units, clean)
+
+    def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
+        """Add a vertex's own part to what changed inside it, and move it if it is a host."""
+        graph = self._fold.graph
+        size = graph.sizes[i]
+        units_now = min(state.taken.get(i, 0), size)
+        units_before = min(changed.taken[i], size) if i in changed.taken else units_now
+        is_dark = i in state.dark
+        was_dark = is_dark is not (i in changed.flipped)
+        delta.taken += units_now - units_before
+        delta.dark += is_dark - was_dark
+        type = graph.types[i]
+        if not self._fold.structure.kids[i]:
+            free = (0 if is_dark else size - units_now) - (0 if was_dark else size - units_before)
+            dim = (type, graph.units[i])
+        else:
+            was_whole = not self._taken.get(i) and not self._dark.get(i)
+            self._taken[i] = self._taken.get(i, 0) + delta.taken
+            self._dark[i] = self._dark.get(i, 0) + delta.dark
+            whole = not self._taken[i] and not self._dark[i]
+            self._row[i] = _move(self._tables[type], self._standing(i), delta.units, not self._taken[i])
+            free = size * (whole - was_whole)
+            dim = (type, WHOLE)
+        if free:
+            delta.units[dim] = delta.units.get(dim, 0) + free
+
+    def _standing(self, i: int) -> int:
+        """The row in which a host stands now."""
+        known = self._row.get(i)
+        if known is None:
+            shape = self._fold.shape(i)
+            known = self._tables[shape.type].row((self._cluster, shape.cls, True, offer(shape)))
+        return known
+
+
+def _move(table: HostTable, row: int, delta: Mapping[Dim, int], clean: bool) -> int:
+    cluster, cls, was_clean, before = table.keys[row]
+    if not delta and clean is was_clean:
+        return row
+    values = dict(before)
+    for dim, units in delta.items():
+        values[dim] = values.get(dim, 0) + units
+    key = (cluster, cls, clean, tuple(sorted(item for item in values.items() if item[1])))
+    after = table.row(key)
+    table.add(after, 0, 1)
+    table.add(row, 0, -1)
+    return after
+
+
+def offer(shape: Shape) -> Offer:
+    """What a free host of this shape offers inside: units of leaves, and whole vertices."""
+    if shape.offer is None:
+        totals: dict[Dim, int] = {}
+        for kid, count in shape.kids:
+            for dim, units in around(kid):
+                totals[dim] = totals.get(dim, 0) + units * count
+        shape.offer = tuple(sorted(totals.items()))
+    return shape.offer
+
+
+def around(shape: Shape) -> Offer:
+    """What a vertex of this shape offers to what is above it: its inside and itself."""
+    if not shape.kids:
+        return (((shape.type, shape.unit), shape.size),)
+    totals = dict(offer(shape))
+    own = (shape.type, WHOLE)
+    totals[own] = totals.get(own, 0) + shape.size
+    return tuple(sorted(totals.items()))

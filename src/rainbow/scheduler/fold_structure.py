@@ -1,0 +1,126 @@
+"""What a graph is without its subsystems and its state: read once, shared by all clusters with the same graph."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+
+from rainbow.model.graph import Graph
+from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, Shapes
+
+
+class Children(Sequence["array[int]"]):
+    """For each vertex the numbers of its children, in two flat columns instead of a list per vertex."""
+
+    __slots__ = ("_first", "_kids")
+
+    def __init__(self, parents: array[int]) -> None:
+        first = array("i", bytes(4 * (len(parents) + 1)))
+        for parent in parents:
+            if parent >= 0:
+                first[parent + 1] += 1
+        for i in range(len(parents)):
+            first[i + 1] += first[i]
+        at = first[:]
+        self._kids = array("i", bytes(4 * max(0, len(parents) - 1)))
+        for i, parent in enumerate(parents):
+            if parent >= 0:
+                self._kids[at[parent]] = i
+                at[parent] += 1
+        self._first = first
+
+    def __len__(self) -> int:
+        return len(self._first) - 1
+
+    def __getitem__(self, i: int) -> array[int]:  # type: ignore[override]  # nobody slices it
+        return self._kids[self._first[i] : self._first[i + 1]]
+
+
+class _Nothing(Sequence[frozenset[str]]):
+    """The properties of a graph whose vertices carry none, without a column."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> frozenset[str]:  # type: ignore[override]  # nobody slices it
+        return NO_PROPERTIES
+
+
+class Structure:
+    """A graph's columns that its `Graph` does not have: children, properties, and each vertex's shape when free."""
+
+    def __init__(self, graph: Graph, shapes: Shapes) -> None:
+        self.graph = graph
+        self.kids = Children(graph.parents)
+        self.units: dict[str, set[str]] = {}
+        for type, unit in zip(graph.types, graph.units, strict=True):
+            self.units.setdefault(type, set()).add(unit)
+        self.types = frozenset(self.units)
+        self.properties: Sequence[frozenset[str]] = _Nothing(len(graph))
+        if any("properties" in metadata for metadata in graph.metadata.values()):
+            self.properties = self._inherited()
+        self.plain = self._bottom_up(shapes)
+        self._of_type: dict[str, array[int]] = {}
+        self._positions: dict[str, int] = {}
+
+    def of_type(self, type: str) -> array[int]:
+        """The numbers of the vertices of a type."""
+        if not self._of_type:
+            for i, each in enumerate(self.graph.types):
+                self._of_type.setdefault(each, array("i")).append(i)
+        return self._of_type.get(type, array("i"))
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Vertex number by id, built when first needed."""
+        if not self._positions:
+            self._positions = self.graph.positions()
+        return self._positions
+
+    def below(self, i: int) -> Iterator[int]:
+        """Vertex `i` and all inside it, parents first."""
+        stack = [i]
+        while stack:
+            at = stack.pop()
+            yield at
+            stack.extend(self.kids[at])
+
+    def _inherited(self) -> list[frozenset[str]]:
+        found: list[frozenset[str]] = []
+        known: dict[frozenset[str], frozenset[str]] = {}
+        for i, parent in enumerate(self.graph.parents):
+            carried = found[parent] if parent >= 0 else NO_PROPERTIES
+            if i in self.graph.metadata:
+                mine = carried | properties_of(self.graph.metadata[i])
+                carried = known.setdefault(mine, mine)
+            found.append(carried)
+        return found
+
+    def own(
+        self, i: int, cls: int, free: int, state: tuple[bool, bool, bool] = (True, True, True)
+    ) -> tuple[object, ...]:
+        """The key of a vertex's shape; `state` is (clean, whole, allowed)."""
+        graph = self.graph
+        return (graph.types[i], graph.sizes[i], graph.units[i], cls, self.properties[i], free, *state)
+
+    def _bottom_up(self, shapes: Shapes) -> list[Shape]:
+        made: list[Shape] = [None] * len(self.graph)  # type: ignore[list-item]  # each is set before it is read
+        for i in range(len(self.graph) - 1, -1, -1):
+            counts: dict[Shape, int] = {}
+            for kid in self.kids[i]:
+                counts[made[kid]] = counts.get(made[kid], 0) + 1
+            made[i] = shapes.make(self.own(i, 0, self.graph.sizes[i]), counts)
+        return made
+
+
+def properties_of(metadata: Mapping[str, object]) -> frozenset[str]:
+    """The names under `properties`: a list of names, or a mapping whose keys are names."""
+    found = metadata.get("properties")
+    if isinstance(found, Mapping):
+        return frozenset(str(key) for key in found)
+    if isinstance(found, (list, tuple, set, frozenset)):
+        return frozenset(str(item) for item in found)
+    return NO_PROPERTIES
