@@ -26,8 +26,10 @@ from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fit_place import place
-from rainbow.scheduler.fold import Fold, Shape, Shapes
+from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape, Shapes
+from rainbow.scheduler.fold_structure import Structure
 
 
 class CypherBackend:
@@ -133,7 +135,7 @@ class CypherBackend:
             with self._lock:
                 rows = cypher_read.usable(self._engine, name, request)
                 verdicts = judge.verdicts(name, rows)
-            state = _state(name, rows, Fold(rows.graph, verdicts, facts, shapes))
+            state = _state(name, rows, verdicts, facts, shapes)
             shape_now, shape_ever = _shapes(state, request)
             seen[name] = (state.fold, shape_now, shape_ever)
             can = fitter.answer(state.fold, shape_ever).fits
@@ -202,12 +204,14 @@ class CypherBackend:
 
     def _whole(self, cluster: str, facts: Facts) -> ClusterState:
         rows = cypher_read.whole(self._engine, cluster)
-        return _state(cluster, rows, Fold(rows.graph, cypher_read.subsystems(self._engine, cluster), facts, Shapes()))
+        return _state(cluster, rows, cypher_read.subsystems(self._engine, cluster), facts, Shapes())
 
 
-def _state(name: str, rows: cypher_read.Rows, fold: Fold) -> ClusterState:
+def _state(
+    name: str, rows: cypher_read.Rows, subsystems: list[Subsystem], facts: Facts, shapes: Shapes
+) -> ClusterState:
     """What the database says of the cluster, as the functions of matching take it."""
-    state = ClusterState(name, fold, 0)
+    state = ClusterState(name, Fold(Structure(rows.graph, shapes), subsystems, facts, shapes), 0)
     ids = rows.graph.ids
     state.set_marks({ids[i]: Mark.DOWN for i in rows.down})
     state.set_report({ids[i]: units for i, units in rows.used.items()})

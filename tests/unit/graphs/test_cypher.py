@@ -25,8 +25,10 @@ from rainbow.model.match import Fit
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Runs, Within
 from rainbow.model.versions import version_key
 from rainbow.scheduler.fit import Fitter
-from rainbow.scheduler.fold import Fold, Shapes
+from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shapes
+from rainbow.scheduler.fold_structure import Structure
 from tests.support.graph_cases import a_gpu_cluster, graphs, subsystems, words
 
 CORES = Level(type="core", count=Count(8))
@@ -111,8 +113,8 @@ def test_the_database_judges_requirements_as_the_matcher_does(
     request = asks(Level(type="node", count=Count(count), requires=(asked,), inside=inside))
     backend.put("perl", graph)
     backend.put_subsystem("perl", subsystem)
-    facts = Facts(runs)
-    fold = Fold(graph, [subsystem], facts, Shapes())
+    facts, shapes = Facts(runs), Shapes()
+    fold = Fold(Structure(graph, shapes), [subsystem], facts, shapes)
     expected = Fitter(request, facts)
     verdict = backend.match(request).verdict("perl")
     assert verdict.slots_ever == expected.slots(fold, fold.root)
