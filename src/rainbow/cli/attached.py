@@ -63,10 +63,12 @@ class Attached:
         return self._ended(working.result())
 
     def _ended(self, job: JobView) -> int:
-        row = job.as_dict()
-        if job.state != "succeeded" and (job.reason or job.exit_code is None):
+        by_itself = job.exit_code is not None and 0 <= job.exit_code < 128
+        if job.state != "succeeded" and not (job.state == "failed" and by_itself):
             say(f"job {job.id} {job.state}" + (f": {job.reason}" if job.reason else ""))
-        return of_job(row)
+        if job.state == "cancelled" and self._interrupts.cancelling:
+            return Exit.INTERRUPTED
+        return of_job(job.as_dict())
 
     async def _to_the_end(self) -> JobView:
         """Print everything, and once the job has ended, what came last."""

@@ -34,7 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
     },
     "Servers": {
         "server": Lazy("rainbow.cli.server:server", "Run the scheduler."),
-        "agent": Lazy("rainbow.cli.agent:agent", "Run the agent beside a cluster."),
+        "agent": Lazy("rainbow.agent.main:agent", "Run the agent beside a cluster."),
         "demo": Lazy("rainbow.cli.demo:demo", "Show all of it on this machine, in two minutes."),
     },
     "This program": {

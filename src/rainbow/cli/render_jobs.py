@@ -88,7 +88,7 @@ def info(job: Mapping[str, Any]) -> str:
     if state in ENDED:
         code = job.get("exit_code")
         how = f"exit {code}" if code is not None and code >= 0 else f"signal {-code}" if code is not None else ""
-        return "; ".join(part for part in (how if code != 0 or not reason else "", reason) if part)
+        return reason or how
     if state == "held":
         return reason or WAITS_FOR.get(job.get("hold", ""), "held")
     if state == "bound":
