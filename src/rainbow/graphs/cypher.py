@@ -68,11 +68,9 @@ class CypherBackend:
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
         """Add a subsystem or replace the one of that name."""
         self._known(cluster)
-        hosts = {host: 0 for hosts in subsystem.hangs_on for host in hosts}
         with self._change(cluster):
-            cypher_write.known_vertices(self._engine, cluster, hosts)
             self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=subsystem.name)
-            cypher_write.write_subsystem(self._engine, cluster, subsystem, hosts)
+            cypher_write.write_subsystem(self._engine, cluster, subsystem)
 
     def drop_subsystem(self, cluster: str, name: str) -> None:
         """Remove a subsystem with all its vertices."""
@@ -120,8 +118,9 @@ class CypherBackend:
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`."""
         self._known(cluster)
-        with self._change(cluster):
-            self._engine.run(queries.FORGET_JOB, key=cypher_write.key_of(cluster, key))
+        if [key] in self._engine.run(queries.ALL_JOBS, cluster=cluster):
+            with self._change(cluster):
+                self._engine.run(queries.FORGET_JOB, key=cypher_write.key_of(cluster, key))
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""

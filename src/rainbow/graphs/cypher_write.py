@@ -11,7 +11,8 @@ from rainbow.graphs import cypher_queries as queries
 from rainbow.graphs.cypher_engine import Engine
 from rainbow.graphs.cypher_values import field_row
 from rainbow.model.errors import Invalid, NotFound, Unsupported
-from rainbow.model.graph import Graph, Mark, Subsystem
+from rainbow.model.graph import Graph, Mark, Subsystem, Vertex
+from rainbow.model.request import Scalar
 from rainbow.scheduler.fold_facts import fields_of
 
 MAX_VERTICES = 100_000  # a row is written in about 0.1 ms; larger graphs belong into the memory backend
@@ -85,48 +86,49 @@ def check_graph(graph: Graph) -> None:
             raise Unsupported(f"the cypher backend cannot keep a type with a line break, as {type!r} is")
 
 
-def write_subsystem(engine: Engine, cluster: str, subsystem: Subsystem, known: Mapping[str, int]) -> None:
+def write_subsystem(engine: Engine, cluster: str, subsystem: Subsystem) -> None:
     """Add all vertices of a subsystem, their fields, and where they hang."""
     if len(subsystem.vertices) > MAX_VERTICES:
         raise Unsupported(f"the cypher backend keeps up to {MAX_VERTICES} vertices for a subsystem")
-    keys = [fact_key(cluster, subsystem.name, vertex.id) for vertex in subsystem.vertices]
-    spans = _spans(subsystem.parents)
+    known_vertices(engine, cluster, {host for hosts in subsystem.hangs_on for host in hosts})
     fields: dict[str, dict[str, Any]] = {}
     has: list[dict[str, Any]] = []
     hangs: list[dict[str, Any]] = []
-    for key, (vertex, _, hosts) in zip(keys, subsystem.items(), strict=True):
-        rows = [field_row(name, value) for name, values in fields_of(vertex).items() for value in values]
-        fields.update((row["key"], row) for row in rows)
-        has += [{"a": key, "b": row} for row in dict.fromkeys(row["key"] for row in rows)]
-        for place, host in enumerate(hosts):
-            if host not in known:
-                raise NotFound(f"cluster {cluster!r} has no vertex {host!r}, on which {vertex.id!r} hangs")
-            hangs.append({"a": key_of(cluster, host), "b": key, "place": place})
-    _in_batches(
-        engine,
-        queries.ADD_FACTS,
-        (
-            {
-                "key": keys[i],
-                "cluster": cluster,
-                "subsystem": subsystem.name,
-                "id": vertex.id,
-                "pos": i,
-                "parent": subsystem.parents[i],
-                "lo": spans[i][0],
-                "hi": spans[i][1],
-                "name": vertex.name,
-                "type": vertex.type,
-                "size": vertex.size,
-                "unit": vertex.unit,
-                "metadata": json.dumps(dict(vertex.metadata)) if vertex.metadata else "",
-            }
-            for i, vertex in enumerate(subsystem.vertices)
-        ),
-    )
+    for vertex, _, hosts in subsystem.items():
+        key = fact_key(cluster, subsystem.name, vertex.id)
+        rows = {row["key"]: row for row in (field_row(*pair) for pair in _values(vertex))}
+        fields |= rows
+        has += [{"a": key, "b": row} for row in rows]
+        hangs += [{"a": key_of(cluster, host), "b": key, "place": place} for place, host in enumerate(hosts)]
+    _in_batches(engine, queries.ADD_FACTS, _fact_rows(cluster, subsystem))
     _in_batches(engine, queries.ADD_FIELDS, iter(fields.values()))
     _in_batches(engine, queries.ADD_HAS, iter(has))
     _in_batches(engine, queries.ADD_HANGS, iter(hangs))
+
+
+def _values(vertex: Vertex) -> Iterator[tuple[str, Scalar]]:
+    for name, values in fields_of(vertex).items():
+        yield from ((name, value) for value in values)
+
+
+def _fact_rows(cluster: str, subsystem: Subsystem) -> Iterator[dict[str, Any]]:
+    spans = _spans(subsystem.parents)
+    for i, (vertex, parent, _) in enumerate(subsystem.items()):
+        yield {
+            "key": fact_key(cluster, subsystem.name, vertex.id),
+            "cluster": cluster,
+            "subsystem": subsystem.name,
+            "id": vertex.id,
+            "pos": i,
+            "parent": parent,
+            "lo": spans[i][0],
+            "hi": spans[i][1],
+            "name": vertex.name,
+            "type": vertex.type,
+            "size": vertex.size,
+            "unit": vertex.unit,
+            "metadata": json.dumps(vertex.metadata, default=dict) if vertex.metadata else "",
+        }
 
 
 def write_marks(engine: Engine, cluster: str, marks: Mapping[str, Mark]) -> None:

@@ -7,6 +7,8 @@ import re
 import zlib
 from collections.abc import Mapping
 
+import msgspec
+
 from rainbow.graphs import jgf
 from rainbow.graphs.compact import from_compact
 from rainbow.graphs.compact_subsystem import from_compact_subsystem
@@ -18,12 +20,18 @@ from rainbow.model.graph import Graph, Subsystem
 _EITHER_WRAPPER = 32 + zlib.MAX_WBITS  # gzip or zlib, told by the first bytes
 _MAX_SMALL_TEXT = 64 << 20  # compact and R documents are small; a JGF of this size is read in pieces
 _STEP = 1 << 20
-_FIRST_KEY = re.compile(rb"\s*\{\s*\"(rainbow|version|execution)\"\s*:")
+_OTHER_FORM = re.compile(rb"\s*\{\s*\"(rainbow|version|execution|scheduling)\"\s*:")
+
+
+class _LargeR(msgspec.Struct):
+    scheduling: msgspec.Raw
 
 
 def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
     """The cluster's graph; raises `Invalid` or `TooLarge` saying what is wrong and where."""
     text = inflate(data, limits)
+    if len(text) > _MAX_SMALL_TEXT:
+        return jgf.read_graph(_large_jgf(text), limits)
     document = _small_document(text)
     if document is None:
         return jgf.read_graph(text, limits)
@@ -35,7 +43,7 @@ def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
 def read_subsystem(name: str, graph: Graph, data: bytes, limits: Limits = DEFAULT) -> Subsystem:
     """A subsystem of the cluster that has `graph`, as JGF or compact."""
     text = inflate(data, limits)
-    document = _small_document(text)
+    document = _small_document(text) if len(text) <= _MAX_SMALL_TEXT else None
     if document is not None and "rainbow" in document:
         return from_compact_subsystem(name, graph, document, limits)
     return jgf.read_subsystem(name, graph, text, limits)
@@ -66,14 +74,20 @@ def _looks_like_zlib(data: bytes) -> bool:
     return len(data) > 2 and data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0
 
 
+def _large_jgf(text: bytes) -> bytes:
+    """The JGF in a large text: the text itself, or what an R holds under `scheduling`."""
+    if not _OTHER_FORM.match(text):
+        return text
+    try:
+        return bytes(msgspec.json.decode(text, type=_LargeR).scheduling)
+    except (msgspec.MsgspecError, RecursionError):
+        raise TooLarge(f"a compact graph, or an R without a graph, is at most {_MAX_SMALL_TEXT} bytes") from None
+
+
 def _small_document(text: bytes) -> Mapping[str, object] | None:
     """The document, if it is compact or R; None if it should be read as JGF."""
-    if len(text) > _MAX_SMALL_TEXT and not _FIRST_KEY.match(text):
-        return None
     if b'"rainbow"' not in text and b'"execution"' not in text:
         return None
-    if len(text) > _MAX_SMALL_TEXT:
-        raise TooLarge(f"a compact graph or an R is at most {_MAX_SMALL_TEXT} bytes")
     try:
         document = json.loads(text)
     except RecursionError:

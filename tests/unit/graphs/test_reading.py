@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow.graphs import reading
 from rainbow.graphs.compact import to_compact
 from rainbow.graphs.compact_subsystem import to_compact_subsystem
 from rainbow.graphs.jgf_values import Limits
@@ -33,6 +34,15 @@ FORMS = {
 @pytest.mark.parametrize("wrap", [bytes, gzip.compress, zlib.compress])
 def test_every_form_is_recognised_plain_and_compressed(form: str, wrap) -> None:
     assert read(wrap(FORMS[form])) == GRAPH
+
+
+def test_large_texts_are_recognised_without_reading_them_as_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MAX_SMALL_TEXT", 10)
+    for form in ("dict", "list", "R"):
+        assert read(FORMS[form]) == GRAPH
+    for text in (FORMS["compact"], b'{"version":1,"execution":{}}', b'{"version":' + b"[" * 10_000):
+        with pytest.raises(TooLarge):
+            read(text)
 
 
 def test_subsystems_are_recognised_as_jgf_and_compact() -> None:
