@@ -40,6 +40,12 @@ def test_the_order_in_which_clusters_are_given_changes_nothing() -> None:
     assert len(decisions) == 1
 
 
+def test_the_seed_decides_what_is_left_to_chance() -> None:
+    fleet = [a_cluster(name) for name in "abcdef"]
+    winners = {decide(a_question(*fleet, policy="random", seed=seed)).winner for seed in range(50)}
+    assert winners == set("abcdef")
+
+
 def test_what_was_placed_since_the_report_is_counted_so_that_a_burst_spreads() -> None:
     options = {"priorities": "- {priority: 1, steps: [{filter: nodes_free >= 4}, {sort_descending: nodes_free}]}"}
     placed = {"big": Placed(), "small": Placed()}
@@ -188,7 +194,7 @@ def test_many_reasons_are_cut_short() -> None:
 
 def test_those_are_asked_first_that_would_win_without_a_bid() -> None:
     fleet = [
-        a_cluster("busy", Fit.LATER),
+        a_cluster("busy", Fit.LATER, cost_per_node_hour=0.5),
         a_cluster("dear", cost_per_node_hour=9),
         a_cluster("cheap", cost_per_node_hour=1),
         a_cluster("told", bid=a_bid("told", 1.0)),

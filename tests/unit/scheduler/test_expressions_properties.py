@@ -93,6 +93,12 @@ def test_globs_agree_with_the_standard_library(pattern: str, text: str) -> None:
     assert glob(pattern)(text) is (oracle.match(text) is not None)
 
 
+def test_the_ends_of_a_glob_do_not_share_a_character() -> None:
+    assert not glob("ab*b")("ab")
+    assert not glob("a*bc*c")("abc")
+    assert glob("a*b*b")("abb")
+
+
 @pytest.mark.parametrize(
     "text",
     [
