@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rainbow.jobspecs.documents import read
-from rainbow.jobspecs.drafts import Draft
+from rainbow.jobspecs.drafts import Draft, check_requirements
 from rainbow.jobspecs.reading import At, need
-from rainbow.jobspecs.requirements import everywhere
 from rainbow.model.errors import Invalid
-from rainbow.model.request import Equals, Group, Request, Requirement, Runs, Scalar, Term, Within
+from rainbow.model.request import Equals, Request, Requirement, Runs, Scalar, Term, Within
 
 KIND = "CompatibilitySpec"
 _TOP = ("version", "kind", "metadata", "compatibilities")
@@ -62,17 +61,13 @@ def with_compatibility(request: Request, text: str, *, table: Mapping[str, Mappe
         apply_compatibility(At(document.data), draft, table)
     except Invalid as error:
         raise document.placed(error) from None
+    check_requirements(draft.groups)
     return replace(request, groups=tuple(draft.groups), ignored=tuple(draft.notes))
 
 
 def apply_compatibility(at: At, draft: Draft, table: Mapping[str, Mapped] = TABLE) -> None:
     """Add the document's requirements to every node that the draft asks for."""
-    found = _requirements(at, draft, table)
-    if found:
-        draft.groups = [
-            Group(name=group.name, levels=tuple(everywhere(level, found) for level in group.levels))
-            for group in draft.groups
-        ]
+    draft.require({"": _requirements(at, draft, table)})
 
 
 def _requirements(at: At, draft: Draft, table: Mapping[str, Mapped]) -> tuple[Requirement, ...]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rainbow.jobspecs.durations import parse_duration
 from rainbow.jobspecs.reading import At
-from rainbow.model.errors import Invalid
+from rainbow.jobspecs.requirements import everywhere
+from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.request import Group, Request, Requirement, Scalar, Task
+
+MAX_NOTES = 100
+MAX_TASKS = 256
+MAX_REQUIREMENTS = 10_000  # counted at each level that carries them
+_TOO_MANY = f"a request has at most {MAX_REQUIREMENTS} requirements"
 
 
 @dataclass(slots=True)
@@ -32,10 +39,23 @@ class Draft:
 
     def note(self, at: At, sentence: str) -> None:
         """Report something that was read and is not honoured."""
-        self.notes.append(f"{at.path}: {sentence}" if at.path else sentence)
+        add_note(self.notes, f"{at.path}: {sentence}" if at.path else sentence)
+
+    def require(self, needed: Mapping[str, Sequence[Requirement]]) -> None:
+        """Add requirements to the nodes of the groups they are for; those under the empty name are for all."""
+        extra = [(*needed.get("", ()), *(needed.get(group.name, ()) if group.name else ())) for group in self.groups]
+        if sum(map(len, extra)) > MAX_REQUIREMENTS:
+            raise TooLarge(_TOO_MANY)
+        self.groups = [
+            replace(group, levels=tuple(everywhere(level, more) for level in group.levels)) if more else group
+            for group, more in zip(self.groups, extra, strict=True)
+        ]
 
     def finish(self) -> Request:
-        """The request, checked by its own constructor."""
+        """The request, checked by its own constructor and held against what a short text could blow up."""
+        if len(self.tasks) > MAX_TASKS:
+            raise TooLarge(f"a jobspec runs at most {MAX_TASKS} tasks")
+        check_requirements(self.groups)
         return Request(
             groups=tuple(self.groups),
             tasks=tuple(self.tasks),
@@ -80,6 +100,20 @@ class Draft:
         """Variables for selection policies."""
         for name, value in at.keys().items():
             self.parameters[name] = value.scalar()
+
+
+def add_note(notes: list[str], sentence: str) -> None:
+    """Add a sentence; after very many, one that says so."""
+    if len(notes) < MAX_NOTES:
+        notes.append(sentence)
+    elif len(notes) == MAX_NOTES:
+        notes.append("and more that is not honoured")
+
+
+def check_requirements(groups: Iterable[Group]) -> None:
+    """Refuse more requirements than a matcher should look at."""
+    if sum(len(level.requires) for group in groups for top in group.levels for level in top.walk()) > MAX_REQUIREMENTS:
+        raise TooLarge(_TOO_MANY)
 
 
 def read_command(at: At) -> Task:

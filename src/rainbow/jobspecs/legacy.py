@@ -9,7 +9,6 @@ from rainbow.jobspecs.drafts import Draft, read_command
 from rainbow.jobspecs.flux import FluxTree
 from rainbow.jobspecs.nextgen import check_version, read_attributes
 from rainbow.jobspecs.reading import At, need
-from rainbow.jobspecs.requirements import everywhere
 from rainbow.jobspecs.tasks import read_count
 from rainbow.model.request import Equals, Group, Request, Requirement, Task, Term, Within
 
@@ -31,15 +30,17 @@ def from_legacy(data: object) -> Request:
         levels = tree.levels(resource)
         labels = tree.labels[before:]
         draft.groups.append(Group(levels=levels, name=labels[0] if len(labels) == 1 else ""))
+    needed: list[Requirement] = []
     tasks = entries["tasks"].one_or_more() if "tasks" in entries else []
     for task in [*tasks, entries["task"]] if "task" in entries else tasks:
-        _task(task, draft, tree.labels)
+        _task(task, draft, tree.labels, needed)
+    draft.require({"": needed})
     if "attributes" in entries:
         read_attributes(entries["attributes"], draft)
     return draft.finish()
 
 
-def _task(at: At, draft: Draft, labels: list[str]) -> None:
+def _task(at: At, draft: Draft, labels: list[str], needed: list[Requirement]) -> None:
     entries = at.keys(TASK)
     slot = entries["slot"].text() if "slot" in entries else ""
     if slot and slot not in labels:
@@ -50,9 +51,7 @@ def _task(at: At, draft: Draft, labels: list[str]) -> None:
             for name, block in entries["resources"].keys().items()
             for requirement in _requirements(name, block, draft)
         )
-        draft.groups = [
-            replace(group, levels=tuple(everywhere(level, found) for level in group.levels)) for group in draft.groups
-        ]
+        needed.extend(found)
     for key in ("attributes", "distribution"):
         if key in entries:
             draft.note(entries[key], f"{key!r} of a task is not honoured")

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rainbow.jobspecs.compat import TABLE, Mapped, apply_compatibility
-from rainbow.jobspecs.drafts import Draft, read_command
+from rainbow.jobspecs.drafts import MAX_TASKS, Draft, read_command
 from rainbow.jobspecs.hints import did_you_mean
 from rainbow.jobspecs.nextgen_tree import Tree, is_scheduled
 from rainbow.jobspecs.reading import At, need
-from rainbow.jobspecs.requirements import blocks, everywhere, parse_requires
+from rainbow.jobspecs.requirements import blocks, parse_requires
 from rainbow.jobspecs.tasks import read_count
-from rainbow.model.request import Group, Request, Task
+from rainbow.model.errors import TooLarge
+from rainbow.model.request import Group, Request, Requirement, Task
 
 TOP = ("version", "name", "resources", "tasks", "task", "groups", "requires", "attributes", "image", "compatibility")
 TASK = (
@@ -101,6 +102,8 @@ def _image(entries: Mapping[str, At], draft: Draft, table: Mapping[str, Mapped])
 
 def _task_list(entries: Mapping[str, At]) -> list[At]:
     found = entries["tasks"].items() if "tasks" in entries else []
+    if len(found) > MAX_TASKS:
+        raise TooLarge(f"a jobspec runs at most {MAX_TASKS} tasks", where=entries["tasks"].path)
     return [*found, entries["task"]] if "task" in entries else found
 
 
@@ -111,6 +114,7 @@ def _inline_name(task: At, index: int) -> str:
 
 def _tasks(entries: Mapping[str, At], draft: Draft) -> None:
     known_blocks = blocks(entries["requires"]) if "requires" in entries else ()
+    needed: dict[str, list[Requirement]] = {}
     for index, at in enumerate(_task_list(entries)):
         task = at.keys(TASK)
         for key in ("depends_on", "local", "steps", "attributes"):
@@ -118,13 +122,14 @@ def _tasks(entries: Mapping[str, At], draft: Draft) -> None:
                 draft.note(task[key], f"{key!r} of a task is not honoured")
         group = _group_of(task, _inline_name(at, index), draft)
         if "requires" in task:
-            _task_requires(task["requires"], group, known_blocks, draft)
+            needed.setdefault(group, []).extend(_task_requires(task["requires"], known_blocks, draft))
         if "command" in task or "script" in task:
             draft.tasks.append(_task(task, group, draft))
         elif "group" in task:
             draft.note(task["group"], "groups of tasks are not run")
         elif "steps" not in task:
             raise at.refuse("a task needs a command")
+    draft.require(needed)
 
 
 def _task(entries: Mapping[str, At], group: str, draft: Draft) -> Task:
@@ -159,7 +164,7 @@ def _group_of(task: Mapping[str, At], inline: str, draft: Draft) -> str:
     return ""
 
 
-def _task_requires(at: At, group: str, known: tuple[str, ...], draft: Draft) -> None:
+def _task_requires(at: At, known: tuple[str, ...], draft: Draft) -> tuple[Requirement, ...]:
     """Requirements of a task hold at its nodes; text refers to a block that the whole job requires anyway."""
     if isinstance(at.value, str):
         for name in at.value.replace("|", ",").split(","):
@@ -167,9 +172,5 @@ def _task_requires(at: At, group: str, known: tuple[str, ...], draft: Draft) -> 
                 raise at.refuse(f"there is no requirement {name.strip()[:60]!r}{did_you_mean(name.strip(), known)}")
         if "|" in at.value:
             draft.note(at, "alternatives are not honoured: each of them is required")
-        return
-    found = parse_requires(at)
-    draft.groups = [
-        replace(one, levels=tuple(everywhere(level, found) for level in one.levels)) if group in ("", one.name) else one
-        for one in draft.groups
-    ]
+        return ()
+    return parse_requires(at)

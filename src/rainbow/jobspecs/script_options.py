@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from rainbow.jobspecs.drafts import add_note
 from rainbow.jobspecs.durations import parse_duration
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.jobspecs.hostlists import expand
@@ -40,7 +41,7 @@ class Collected:
 
     def note(self, where: str, sentence: str) -> None:
         """Report something that is not honoured."""
-        self.notes.append(f"{where}: {sentence}")
+        add_note(self.notes, f"{where}: {sentence}")
 
     def take_flux(self, option: Option, where: str) -> None:
         """One option of `flux batch` or of Rainbow."""

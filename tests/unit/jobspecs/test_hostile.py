@@ -86,7 +86,7 @@ def answer(text):
         return error
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     nextgen_documents() | flux_documents() | st.just(LEGACY) | st.just(COMPAT) | requests.map(to_json).map(json.loads),
     wrong,
@@ -106,7 +106,7 @@ def test_every_wrong_value_at_every_place_of_a_whole_document(document):
             answer(json.dumps(put(document, path, value)))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from("{}[]:,-&*!<|>'\"#%@ \n\tab01resources:"), max_size=60))
 def test_any_text_gives_a_request_or_a_typed_error(text):
     assert isinstance(answer(text), Request | Invalid)
@@ -131,6 +131,7 @@ def constrained(constraint):
     )
 
 
+MANY = "resources: {" + ",".join(f"a{i}: {{type: c}}" for i in range(900)) + "}"
 BOMBS = {
     "brackets": "[" * 65_000,
     "braces": "{" * 65_000,
@@ -156,6 +157,8 @@ BOMBS = {
     "many hosts": constrained({"hostlist": [f"{c}[0-19999]" for c in "abcdefghijklmnop"]}),
     "hosts again and again": constrained({"and": [{"hostlist": ["a[0-9999]"]}] * 1_500}),
     "one host again and again": constrained({"hostlist": ["a[" + ",".join(["0-9999"] * 8_000) + "]"]}),
+    "many names": f"{MANY}\ntasks: [" + ",".join(["{command: [a], resources: aaa}"] * 1_000) + "]",
+    "many requirements": f"{MANY}\ntasks: [" + ",".join(["{command: [a], requires: {a: {b: c}}}"] * 200) + "]",
     "quotes in a script": "#!/bin/sh\n#SBATCH " + "'\"" * 30_000,
     "options in a script": "#!/bin/sh\n" + "#SBATCH -n1 -N1\n" * 4_000,
     "clock": "resources: {a: {type: c}}\nattributes: {duration: '%s'}" % ("1:" * 30_000),
@@ -182,3 +185,16 @@ def test_the_worst_documents_are_really_refused():
         "one host again and again",
     ):
         assert isinstance(answer(BOMBS[name]), Invalid), name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resources: {a: {type: c}}\nattributes: {" + ",".join(f"duratio{i}: 1" for i in range(4_000)) + "}",
+        "#!/bin/sh\n" + "#SBATCH --zz\n" * 4_000,
+    ],
+)
+def test_what_is_reported_does_not_grow_without_end(text):
+    ignored = parse(text).ignored
+    assert len(ignored) == 101
+    assert ignored[-1] == "and more that is not honoured"

@@ -15,14 +15,14 @@ from rainbow.model.request import Count, Group, Level, Request, Task
 from tests.unit.jobspecs.shapes import flux_documents, nextgen_documents
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(nextgen_documents())
 def test_what_nextgen_said_is_written_as_nextgen_and_means_the_same(document):
     request = parse(json.dumps(document))
     assert parse(to_nextgen(request)) == request
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(flux_documents())
 def test_what_flux_said_is_written_as_flux_and_means_the_same(document):
     request = parse(json.dumps(document))
