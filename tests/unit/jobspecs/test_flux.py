@@ -227,3 +227,17 @@ def test_resources_that_break_the_rfc_are_refused_where_they_do(resource, where)
 def test_tasks_that_break_the_rfc_are_refused(task):
     with pytest.raises(Invalid, match=r"tasks\[0\]"):
         parse(json.dumps(document([slot(1, vertex("core"))], tasks=[task])))
+
+
+def test_two_kinds_of_slots_can_lie_in_one_node_and_keep_their_labels():
+    memory = vertex("memory", 4, unit="GB")
+    readers, base = slot(10, vertex("core"), memory, label="reader"), slot(1, vertex("core", 6), label="base")
+    tasks = [{"command": [name], "slot": name, "count": {"per_slot": 1}} for name in ("reader", "base")]
+    request = parse(json.dumps(document([vertex("node", 1, readers, base)], tasks=tasks)))
+    (node,) = request.groups[0].levels
+    assert [(inner.type, inner.count.min, inner.label) for inner in node.inside] == [
+        ("core", 10, "reader"),
+        ("memory", 40, "reader"),
+        ("core", 6, "base"),
+    ]
+    assert [task.group for task in request.tasks] == ["reader", "base"]

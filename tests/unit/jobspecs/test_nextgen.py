@@ -314,3 +314,30 @@ def test_the_requirements_of_a_task_are_added_to_those_of_the_node():
         """
     )
     assert [one.subsystem for one in found.requires] == ["arch", "io"]
+
+
+def test_a_workflow_with_groups_asks_for_its_resources_and_reports_the_rest():
+    request = parse(
+        """
+        version: 1
+        resources:
+          whole: {type: node, count: 8, schedule: true, with: [{type: gpu, count: 16}, {type: core, count: 32}]}
+          part: {type: node, count: 2, with: [{type: gpu, count: 2}]}
+        groups:
+        - name: outer
+          resources: whole
+          tasks:
+          - {local: true, command: [start-queue]}
+          - {group: train}
+          - {name: test, replicas: 20, resources: part, depends_on: [train], command: [bash, -c, test]}
+        - name: train
+          resources: part|whole
+          tasks: [{command: [train]}]
+        tasks:
+        - {group: outer}
+        """
+    )
+    (group,) = request.groups
+    assert (group.name, [inner.count.min for inner in group.levels[0].inside]) == ("whole", [2, 4])
+    assert request.tasks == ()
+    assert [sentence.split(":")[0] for sentence in request.ignored] == ["resources.part", "tasks[0].group", "groups"]
