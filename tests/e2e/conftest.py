@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.house import House, a_house
-from tests.support.postgres import a_database
+from tests.support.postgres import Postgres, running_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL for the whole run."""
+    with running_postgres() as server:
+        yield server
 
 
 @pytest.fixture
@@ -25,5 +32,6 @@ def house_on_each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ho
         with a_house(tmp_path) as running:
             yield running
     else:
-        with a_database() as url, a_house(tmp_path, db=url) as running:
+        server: Postgres = request.getfixturevalue("postgres")
+        with a_house(tmp_path, db=server.new_database()) as running:
             yield running
