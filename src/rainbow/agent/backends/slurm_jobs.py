@@ -24,13 +24,15 @@ _FIELDS: Mapping[str, int] = {  # squeue's name of a field and the width it is g
     "Name": 40,
     "Comment": 160,
     "Reason": 40,
-    "NodeList": 4000,
+    "NodeList": 512,
 }
 SQUEUE = ("squeue", "--noheader", "--states=all", "-O", ",".join(f"{name}:{width}" for name, width in _FIELDS.items()))
 _MEMORY = re.compile(r"mem=(\d+(?:\.\d+)?)([KMGTP]?)", re.ASCII)
 _IN_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
-WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+WAITING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
 ENDED: Mapping[str, tuple[AttemptState, Failure | None]] = {  # any other state is one in which it still runs
     "COMPLETED": (AttemptState.SUCCEEDED, None),
     "FAILED": (AttemptState.FAILED, Failure.EXIT),
@@ -86,7 +88,7 @@ class Exit:
     code: int
     started: float | None = None
     ended: float | None = None
-    cause: str = "exit"  # exit, time-limit, launch
+    cause: str = "exit"  # exit, time-limit, launch (no such command) or cwd (no such folder)
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
@@ -147,48 +149,52 @@ def _memory(text: str) -> int:
 
 def result(job: SlurmJob, left: Exit | None, *, over_memory: bool = False) -> Result:
     """How a job ended: Slurm says why, its own script says with which code."""
+    ended = _ended(job, left, over_memory=over_memory)
+    return replace(ended, started_at=job.started, ended_at=job.ended)
+
+
+def _ended(job: SlurmJob, left: Exit | None, *, over_memory: bool) -> Result:
     state, failure = ENDED[job.state]
     signal = job.signal or (left.code - 128 if left and left.code > 128 else 0)
     code = left.code if left is not None else 128 + signal if signal else job.code
-    times = {"started_at": job.started, "ended_at": job.ended}
-    if job.state in ("COMPLETED", "FAILED"):
-        if left is not None:
-            return replace(from_exit(left), **times)
-        if job.signal == _OUTPUT_FAILED:
-            reason = "Slurm could not open the job's output; is the spool directory on every node?"
-            return Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason=reason, **times)
-        if over_memory:
-            return Result(
-                state=state, failure=Failure.MEMORY, exit_code=code, reason="exceeded its memory limit", **times
-            )
+    if job.state in ("COMPLETED", "FAILED") and left is not None:
+        return from_exit(left)
+    if job.state == "FAILED" and job.signal == _OUTPUT_FAILED:
+        reason = "Slurm could not open the job's output; is the spool directory on every node?"
+        return Result(state=state, failure=Failure.LAUNCH, reason=reason)
+    if job.state == "FAILED" and over_memory:
+        return Result(state=state, failure=Failure.MEMORY, exit_code=code, reason="exceeded its memory limit")
     if state is AttemptState.SUCCEEDED:
-        return Result(state=state, exit_code=0, **times)
+        return Result(state=state, exit_code=0)
     if state is AttemptState.CANCELLED and job.started is None:
-        return Result(state=state, reason="cancelled before it began", **times)
+        return Result(state=state, reason="cancelled before it began")
     reason = {
         "FAILED": f"ended by signal {signal}" if signal else f"exit code {code}",
         "CANCELLED": "cancelled",
         "TIMEOUT": "ran longer than its time limit",
     }.get(job.state, f"Slurm says {job.state} ({job.reason})")
-    ended_code = code if code or state is AttemptState.FAILED and failure is Failure.EXIT else None
-    return Result(state=state, exit_code=ended_code, failure=failure, reason=reason, **times)
+    return Result(state=state, exit_code=code or None, failure=failure, reason=reason)
 
 
 def from_exit(left: Exit) -> Result:
     """How a job ended by its own script's word."""
-    times = {"started_at": left.started, "ended_at": left.ended}
+    state, failure, reason = AttemptState.FAILED, Failure.EXIT, f"exit code {left.code}"
     if left.cause == "time-limit":
-        reason = "ran longer than its time limit"
-        return Result(
-            state=AttemptState.FAILED, exit_code=left.code, failure=Failure.TIME_LIMIT, reason=reason, **times
-        )
-    if left.cause == "launch":
-        reason = "its working directory or its command cannot be used"
-        return Result(state=AttemptState.FAILED, exit_code=left.code, failure=Failure.LAUNCH, reason=reason, **times)
+        failure, reason = Failure.TIME_LIMIT, "ran longer than its time limit"
+    elif left.cause in ("launch", "cwd"):
+        failure, reason = Failure.LAUNCH, "its working directory cannot be used"
+    elif left.code > 128:
+        reason = f"ended by signal {left.code - 128}"
     if left.code == 0:
-        return Result(state=AttemptState.SUCCEEDED, exit_code=0, **times)
-    reason = f"ended by signal {left.code - 128}" if left.code > 128 else f"exit code {left.code}"
-    return Result(state=AttemptState.FAILED, exit_code=left.code, failure=Failure.EXIT, reason=reason, **times)
+        return Result(state=AttemptState.SUCCEEDED, exit_code=0, started_at=left.started, ended_at=left.ended)
+    return Result(
+        state=state,
+        exit_code=left.code,
+        failure=failure,
+        reason=reason,
+        started_at=left.started,
+        ended_at=left.ended,
+    )
 
 
 def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[SlurmJob]]:

@@ -1,4 +1,4 @@
-"""Names of one site (partition, account, qos ...) and a user's extra words, into words of sbatch by allow-list. Pure."""
+"""Names of one site (partition, account, qos ...) and extra words, into words of sbatch by allow-list. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ SITE = ("partition", "account", "qos", "constraint", "reservation", "licenses")
 SYNONYMS: Mapping[str, str] = {"queue": "partition", "bank": "account"}  # Flux's words for the same
 OWN = frozenset({"output", "error", "clusters", "project"})  # Rainbow does these itself, or they are not for Slurm
 EXTRA = "extra"
-ALLOWED_EXTRA = ("nice", "hint", "contiguous", "distribution", "switches", "core-spec", "thread-spec", "spread-job", "tmp")
+ALLOWED_EXTRA = (
+    "nice",
+    "hint",
+    "contiguous",
+    "distribution",
+    "switches",
+    "core-spec",
+    "thread-spec",
+    "spread-job",
+    "tmp",
+)
 _VALUE = re.compile(r"[\w.,:;@%/+&|*()\[\]=^-]{1,200}", re.ASCII)
 _EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
 _SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)

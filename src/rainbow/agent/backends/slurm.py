@@ -1,0 +1,336 @@
+"""Backend `slurm`: runs jobs through sbatch on the cluster whose login node the agent runs on, as the agent's user.
+
+Every job lies in a directory that its nodes can see (`slurm_files.py`) and carries its tag
+as name and comment. One `squeue` answers for all jobs, one `scontrol` for all nodes. An id
+alone proves nothing: Slurm gives ids out again after a crash of its controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rainbow.agent.backends.base import BackendSettings, Launch
+from rainbow.agent.backends.local_files import TAG
+from rainbow.agent.backends.pace import Pace
+from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
+from rainbow.agent.backends.slurm_commands import SlurmCommands
+from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts, price_state
+from rainbow.agent.backends.slurm_files import ALREADY_RAN, Record, SlurmFiles, bad_environment, step_words
+from rainbow.agent.backends.slurm_jobs import Comment, SlurmJob, from_exit, read_comment, result
+from rainbow.agent.backends.slurm_options import option_words
+from rainbow.agent.backends.slurm_queue import SlurmQueue
+from rainbow.agent.backends.slurm_room import lacks
+from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
+from rainbow.agent.backends.slurm_site import Site, make_site
+from rainbow.agent.backends.tombstones import Tombstones
+from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
+from rainbow.discover.slurm import (
+    SHOW_NODES,
+    SHOW_PARTITIONS,
+    SHOW_TOPOLOGY,
+    SlurmNode,
+    parse_nodes,
+    parse_partitions,
+    parse_topology,
+)
+from rainbow.discover.slurm_graph import slurm_graph
+from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.request import Request
+
+CLOCK_SKEW = 120.0  # seconds that the clocks of agent and controller may differ
+FORGOTTEN_GRACE = 3600.0  # a job that Slurm forgot and that began is waited for so long, or for its own limit
+OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "allow_extra"})
+
+
+class SlurmBackend:
+    """One Slurm cluster."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self.settings = settings
+        options = settings.options
+        self.root = Path(options.get("spool") or settings.directory / "jobs")
+        self.commands = SlurmCommands(os.environ, conf=options.get("conf", ""))
+        self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
+        self._pace = Pace(cap=_seconds(options.get("interval"), 10.0))
+        self._facts_interval = _seconds(options.get("facts_interval"), 30.0)
+        self._estimates = Estimates(time.monotonic, kept=_seconds(options.get("bid_kept"), 15.0))
+        self._submitting = asyncio.Lock()
+        self._site: Site | None = None
+        self._nodes: tuple[SlurmNode, ...] = ()
+        self._facts: tuple[float, Facts] | None = None
+        self._marked = MarkedNodes(settings.directory / "marked.json")
+        self._gone = Tombstones(settings.directory / "forgotten")
+
+    async def start(self) -> None:
+        """Find out what the cluster is; if it does not answer now, it is asked again when it is needed."""
+        self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._gone.read()
+        with contextlib.suppress(Unavailable):
+            await self.site()
+
+    async def site(self) -> Site:
+        """The cluster in its own words; raise Unavailable if Slurm cannot be asked."""
+        if self._site is None:
+            nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
+            partitions = parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))
+            graph = self.settings.graph
+            if graph is None:
+                racks = parse_topology(await self.commands.ask(*SHOW_TOPOLOGY))
+                graph = slurm_graph(self.settings.cluster, nodes, racks)
+            self._nodes, self._site = nodes, make_site(graph, nodes, partitions)
+        return self._site
+
+    # --- jobs ---
+
+    async def submit(self, launch: Launch) -> str:
+        """Hand a job to sbatch, unless Slurm has it already."""
+        async with self._submitting:
+            if not TAG.fullmatch(launch.tag):
+                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+            files = SlurmFiles(self.root, launch.tag)
+            before = files.record()
+            if before is not None:
+                known = before.native or await self._submitted_before(launch.tag, files)
+                if known:
+                    return known
+            reason = await self.check(launch.request)
+            if reason is not None:
+                raise Unsupported(reason)
+            words, found = await self._words(launch.request)
+            record = Record(
+                key=secrets.token_hex(8),
+                asked=time.time(),
+                gpus=found.gpus_per_node,
+                duration=launch.request.duration,
+            )
+            step = step_words(launch, found.nodes or found.slots, found.cores)
+            await asyncio.to_thread(files.create, launch, record, step)
+            native = await self._sbatch(files, record, words)
+            files.put(replace(record, native=native))
+            self._pace.hurry()
+            return native
+
+    async def _submitted_before(self, tag: str, files: SlurmFiles) -> str:
+        """The id of a job that was submitted without our knowing whether Slurm took it; empty if it did not."""
+        job = self._choose(self.queue.ours(await self.queue.fresh()).get(tag, []), files)
+        if job is None:
+            return files.begun() or ""
+        record = files.record()
+        if record is not None:
+            files.put(replace(record, native=job.id))
+        return job.id
+
+    async def _sbatch(self, files: SlurmFiles, record: Record, words: tuple[str, ...]) -> str:
+        comment = Comment(self.settings.cluster, files.tag, record.key)
+        done = await self.commands.run(
+            *("sbatch", "--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"),
+            *(f"--job-name={files.tag}", f"--comment={comment}", f"--chdir={files.path}"),
+            *(f"--output={files.path}/stdout", f"--error={files.path}/stderr"),
+            *(*words, str(files.script)),
+        )
+        if done.code:
+            problem = self.commands.problem(done)
+            if isinstance(problem, Invalid):
+                await asyncio.to_thread(files.remove)
+            raise problem
+        return done.out.strip().partition(";")[0]
+
+    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """What Slurm and the job's own files know of a tag."""
+        if tag in self._gone:
+            return Absent()
+        files = SlurmFiles(self.root, tag)
+        try:
+            jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
+        except Unavailable as problem:
+            return Unknown(str(problem))
+        update = self._update(files, self._choose(jobs, files))
+        if update is not None:
+            return Found(update)
+        if files.begun() is not None and not self._overdue(files):
+            return Unknown("Slurm has no record of it, but it began and has not left an exit code yet")
+        # Without a start marker it never ran, and cannot run twice if it is submitted again: the marker is made once.
+        return Absent(never=files.begun() is None)
+
+    async def poll(self) -> tuple[Update, ...]:
+        """Every job of ours that Slurm knows, or that left its exit code behind."""
+        jobs = self.queue.ours(await self.queue.fresh())
+        return await asyncio.to_thread(self._updates, jobs)
+
+    def _updates(self, jobs: dict[str, list[SlurmJob]]) -> tuple[Update, ...]:
+        names = {path.name for path in self.root.iterdir() if TAG.fullmatch(path.name)}
+        found = []
+        for tag in sorted((names | jobs.keys()) - self._gone.tags):
+            files = SlurmFiles(self.root, tag)
+            update = self._update(files, self._choose(jobs.get(tag, []), files))
+            if update is not None:
+                found.append(update)
+        return tuple(found)
+
+    def _choose(self, jobs: list[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
+        """Of the jobs with one tag the one that counts: that which began, else the first that we asked for."""
+        record, begun = files.record(), files.begun()
+        if begun is not None:
+            jobs = [job for job in jobs if job.id == begun]
+        if record is not None:
+            jobs = [job for job in jobs if _same(job, record)]
+        alive = [job for job in jobs if job.phase is not Phase.ENDED]
+        return min(alive or jobs, key=lambda job: int(job.id), default=None)
+
+    def _update(self, files: SlurmFiles, job: SlurmJob | None) -> Update | None:
+        left = files.left()
+        if job is None:
+            ended = None if left is None else _explained(from_exit(left), files)
+            if ended is None:
+                return None
+            native = files.begun() or ""
+            return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=files.sizes())
+        ended = None
+        if job.phase is Phase.ENDED:
+            if left is None and job.code == ALREADY_RAN:
+                return None
+            ended = _explained(result(job, left, over_memory=files.over_memory()), files)
+        started = job.started if job.phase is not Phase.SUBMITTED else None
+        return Update(
+            tag=files.tag, phase=job.phase, native=job.id, result=ended, started_at=started, sizes=files.sizes()
+        )
+
+    def _overdue(self, files: SlurmFiles) -> bool:
+        record, began = files.record(), files.begun_at()
+        limit = record.duration if record is not None and record.duration is not None else FORGOTTEN_GRACE
+        return began is None or time.time() > began + limit + CLOCK_SKEW
+
+    async def changed(self) -> None:
+        """Soon after something was done, then ever more seldom up to the interval."""
+        await self._pace.wait()
+
+    async def cancel(self, tag: str, native: str) -> None:
+        """End a job, found by its tag: the id that we are given may be another's by now."""
+        jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
+        alive = [job.id for job in jobs if job.phase is not Phase.ENDED]
+        if alive:
+            done = await self.commands.run("scancel", *alive)
+            self._pace.hurry()
+            if done.code and isinstance(problem := self.commands.problem(done), Unavailable):
+                raise problem
+
+    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of a job's output, from its file."""
+        return await asyncio.to_thread(SlurmFiles(self.root, tag).read, stream, offset, limit)
+
+    # --- questions ---
+
+    async def check(self, request: Request) -> str | None:
+        """What Slurm cannot be told, and what it could never run."""
+        if len(request.tasks) != 1:
+            return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
+        if request.image:
+            return f"this backend starts no container images ({request.image})"
+        if any("\0" in word for word in request.tasks[0].command):
+            return "a word of the command holds a zero byte"
+        reason = bad_environment(request.environment)
+        if reason is not None:
+            return reason
+        try:
+            _, found = await self._words(request)
+        except Unsupported as problem:
+            return str(problem)
+        return lacks(found, self._nodes)
+
+    async def _words(self, request: Request) -> tuple[tuple[str, ...], Shape]:
+        site = await self.site()
+        found = shape(request, site)
+        made = arguments(found, site, request.duration)
+        options = {key: value for key, value in self.settings.options.items() if key not in OPTIONS - {"allow_extra"}}
+        return (*made.words, *option_words(request.options, options, made, site.partitions)), found
+
+    async def bid(self, request: Request) -> BidAnswer:
+        """By `sbatch --test-only`, and by the prices of this site."""
+        reason = await self.check(request)
+        if reason is not None:
+            return BidAnswer(yes=False, reason=reason)
+        words, found = await self._words(request)
+        estimate = self._estimates.get(words) or await self._estimate(words)
+        if estimate.start is None and estimate.reason:
+            return BidAnswer(yes=False, reason=estimate.reason)
+        wait = estimate.wait(time.time())
+        price = cost(found, self.settings.prices, request.duration)
+        return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
+
+    async def _estimate(self, words: tuple[str, ...]) -> Estimate:
+        if not self._estimates.may_ask():
+            return self._estimates.stale(words) or Estimate(None)
+        extra = {"SLURM_TIME_FORMAT": "%s"}
+        done = await self.commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
+        found = parse_test(done.err)
+        if found is None:
+            raise self.commands.problem(done)
+        self._estimates.put(words, found)
+        return found
+
+    async def facts(self) -> Facts:
+        """What is free and what others use, asked for at most once per interval."""
+        now = time.monotonic()
+        if self._facts is not None and now - self._facts[0] < self._facts_interval:
+            return self._facts[1]
+        site = await self.site()
+        self._nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
+        snapshot = self.queue.last if self.queue.last.jobs else await self.queue.fresh()
+        state = {"queue_depth": snapshot.waiting, **price_state(self.settings.prices)}
+        found = await asyncio.to_thread(
+            make_facts, site.graph, self._nodes, self._holdings(self.queue.ours(snapshot)), self._marked, state
+        )
+        self._facts = (now, found)
+        return found
+
+    def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, int]]:
+        found = []
+        for tag, same in jobs.items():
+            record = SlurmFiles(self.root, tag).record()
+            found += [(job, record.gpus if record is not None else 0) for job in same]
+        return found
+
+    async def forget(self, tag: str) -> None:
+        """Remove the job's directory; Slurm shows the job for a while yet, and that is no longer news."""
+        self._gone.add(tag)
+        await asyncio.to_thread(SlurmFiles(self.root, tag).remove)
+
+    async def close(self) -> None:
+        """Nothing to stop: jobs are Slurm's."""
+
+
+def _same(job: SlurmJob, record: Record) -> bool:
+    """Is this the job that we submitted? By its key; where a site rewrites comments, by when it was submitted."""
+    said = read_comment(job.comment)
+    if said is not None:
+        return said.key == record.key
+    return job.submitted is None or job.submitted >= record.asked - CLOCK_SKEW
+
+
+def _explained(ended: Result, files: SlurmFiles) -> Result:
+    """The result with what only the job's files tell: which command, which limit."""
+    left, record = files.left(), files.record()
+    if left is not None and left.cause == "launch":
+        return replace(ended, reason=f"cannot start {files.command()!r}: not found")
+    if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
+        return replace(ended, reason=f"ran longer than its limit of {record.duration:g} s")
+    return ended
+
+
+def _seconds(text: str | None, otherwise: float) -> float:
+    try:
+        return float(text) if text else otherwise
+    except ValueError:
+        raise Invalid(f"{text!r} is no number of seconds") from None
+
+
+def make(settings: BackendSettings) -> SlurmBackend:
+    """Build the backend."""
+    return SlurmBackend(settings)

@@ -1,0 +1,202 @@
+"""One directory per Slurm job: what it runs, the batch script, what was submitted, whether it began, how it ended.
+
+The directory must be visible on the nodes (option `spool`). The batch script is ours and the
+user's words lie in files beside it, so nothing in them can be taken for an #SBATCH line. Its
+start marker is made with O_EXCL, so of two submissions of one tag only the first runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.local_files import clean_environment, copies
+from rainbow.agent.backends.slurm_jobs import Exit
+from rainbow.agent.values import STREAMS
+from rainbow.agent.wrapper import write_whole
+
+STARTED, EXIT, RECORD = "started", "exit", "record.json"
+ALREADY_RAN = 113  # what the batch script of a doubled submission ends with
+
+# `set -C` makes the shell open the marker with O_EXCL. `trap :` keeps this script alive while the job tidies up after
+# SIGTERM; a job's own processes do not inherit it. GNU timeout exits with 124, or 137 when it had to kill.
+_BATCH = """\
+#!/bin/sh
+dir={dir}
+(set -C; echo "$SLURM_JOB_ID" > "$dir/started") 2>/dev/null || exit {already}
+began=$(date +%s)
+trap : TERM
+finish() {{
+    echo "$1 $began $(date +%s) $2" > "$dir/.exit" && mv "$dir/.exit" "$dir/exit"
+    exit "$1"
+}}
+unset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TIME_FORMAT
+. "$dir/environment"
+cd {cwd} || finish 126 cwd
+command -v {program} > /dev/null || {{ echo "rainbow: cannot start {named}: not found" >&2; finish 127 launch; }}
+{run}
+code=$?
+{limit}finish $code exit
+"""
+_LIMIT = (
+    "[ $code -eq 124 ] || [ $code -eq 137 ] && [ $(($(date +%s) - began)) -ge {whole} ] && finish $code time-limit\n"
+)
+_TASK = 'RAINBOW_TASK_RANK=${SLURM_PROCID:-0}; export RAINBOW_TASK_RANK\nexec "$@"\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was submitted; written before sbatch is called, and again with the id after."""
+
+    key: str
+    asked: float  # seconds since the epoch
+    native: str = ""
+    gpus: int = 0  # on each node
+    duration: float | None = None
+
+
+class SlurmFiles:
+    """The files of one job."""
+
+    def __init__(self, root: Path, tag: str) -> None:
+        self.tag = tag
+        self.path = root / tag
+
+    @property
+    def script(self) -> Path:
+        """The batch script."""
+        return self.path / "batch.sh"
+
+    def create(self, launch: Launch, record: Record, step: tuple[str, ...]) -> None:
+        """Write down what is to run. `step` is the srun that starts several tasks; empty for one task."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work = self.path / "work"
+        work.mkdir(mode=0o700, exist_ok=True)
+        environment = clean_environment(launch, dict(os.environ))
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+        _write(self.path / "environment", exports)
+        _write(self.path / "task.sh", _TASK)
+        task = launch.request.tasks[0]
+        command = list(task.command) or self._script(task.script)
+        duration = launch.request.duration
+        words = [*step, "/bin/sh", str(self.path / "task.sh"), *command]
+        if duration is not None:
+            words = ["timeout", "--kill-after=5", f"{duration:g}", *words]
+        text = _BATCH.format(
+            dir=shlex.quote(str(self.path)),
+            already=ALREADY_RAN,
+            cwd=shlex.quote(launch.request.cwd or str(work)),
+            program=shlex.quote(command[0]),
+            named=_within_double_quotes(command[0]),
+            run=shlex.join(words),
+            limit="" if duration is None else _LIMIT.format(whole=int(duration)),
+        )
+        _write(self.script, text, mode=0o700)
+        self.put(record)
+
+    def _script(self, text: str) -> list[str]:
+        path = self.path / "script"
+        _write(path, text, mode=0o700)
+        return [str(path)] if text.startswith("#!") else ["/bin/sh", str(path)]
+
+    def put(self, record: Record) -> None:
+        """Write the record, whole and safe on disk."""
+        write_whole(self.path / RECORD, asdict(record))
+
+    def record(self) -> Record | None:
+        """What was submitted, or None."""
+        try:
+            return Record(**json.loads((self.path / RECORD).read_text()))
+        except FileNotFoundError:
+            return None
+
+    def begun(self) -> str | None:
+        """The id of the Slurm job that began, or None."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / STARTED).read_text().strip()
+        return None
+
+    def begun_at(self) -> float | None:
+        """When it began."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / STARTED).stat().st_mtime
+        return None
+
+    def left(self) -> Exit | None:
+        """What the batch script wrote at its end, or None."""
+        try:
+            code, began, ended, cause = (self.path / EXIT).read_text().split()
+        except (FileNotFoundError, ValueError):
+            return None
+        return Exit(code=int(code), started=float(began), ended=float(ended), cause=cause)
+
+    def over_memory(self) -> bool:
+        """True if Slurm wrote into the job's errors that it took too much memory."""
+        size = self.sizes()[1]
+        return b"exceeded memory limit" in self.read("stderr", max(0, size - 4096), 4096)
+
+    def command(self) -> str:
+        """The name of the program that it was to run, for messages."""
+        with contextlib.suppress(OSError):
+            for line in self.script.read_text().splitlines():
+                if line.startswith("command -v "):
+                    return shlex.split(line)[2]
+        return ""
+
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of stdout and stderr."""
+        return self._size(STREAMS[0]), self._size(STREAMS[1])
+
+    def _size(self, stream: str) -> int:
+        try:
+            return (self.path / stream).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def read(self, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of output."""
+        try:
+            with (self.path / stream).open("rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+
+    def remove(self) -> None:
+        """All of it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def step_words(launch: Launch, slots: int, cores: int) -> tuple[str, ...]:
+    """The srun that starts a job's tasks on what it was given; none for a single task: that runs where the job begins."""
+    tasks = copies(launch.request, launch.request.tasks[0])
+    if tasks == 1:
+        return ()
+    each = max(1, slots * max(1, cores) // tasks)
+    return ("srun", f"--ntasks={tasks}", f"--cpus-per-task={each}", "--overcommit", "--kill-on-bad-exit=0")
+
+
+def bad_environment(environment: Mapping[str, str]) -> str | None:
+    """Why a job's environment cannot be set by a shell, or None."""
+    for name, value in environment.items():
+        if not name.replace("_", "a").isalnum() or not name.isascii() or name[0].isdigit():
+            return f"{name[:40]!r} is no name of an environment variable"
+        if "\0" in value:
+            return f"the environment variable {name} holds a zero byte"
+    return None
+
+
+def _within_double_quotes(word: str) -> str:
+    return "".join(letter for letter in word if letter.isalnum() or letter in "-_./+ ")[:100]
+
+
+def _write(path: Path, text: str, mode: int = 0o600) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+        file.write(text)
