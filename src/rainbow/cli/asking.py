@@ -19,40 +19,40 @@ COMMAND_KEY = "rainbow.command"
 class Asked:
     """What was typed; None, empty or False: not said."""
 
-    file: str | None
-    jobspec: str | None
-    argv: tuple[str, ...]
-    nodes: int | None
-    tasks: int | None
-    cores: int | None
-    gpus: int | None
-    gpus_per_node: int | None
-    mem: str | None
-    time: str | None
-    exclusive: bool
-    software: tuple[str, ...]
-    image: str | None
-    compat: str | None
-    name: str | None
-    env: tuple[str, ...]
-    cwd: str | None
-    command: str | None
-    select: str | None
-    select_options: tuple[str, ...]
-    prefer: str | None
-    deadline: str | None
-    max_cost: float | None
-    clusters: tuple[str, ...]
-    not_clusters: str | None
-    hold: bool
-    start_after: str | None
-    priority: int
-    labels: tuple[str, ...]
-    rerun: bool
-    retries: int
-    fail_fast: bool
-    array: str | None
-    dependencies: tuple[str, ...]
+    file: str | None = None
+    jobspec: str | None = None
+    argv: tuple[str, ...] = ()
+    nodes: int | None = None
+    tasks: int | None = None
+    cores: int | None = None
+    gpus: int | None = None
+    gpus_per_node: int | None = None
+    mem: str | None = None
+    time: str | None = None
+    exclusive: bool = False
+    software: tuple[str, ...] = ()
+    image: str | None = None
+    compat: str | None = None
+    name: str | None = None
+    env: tuple[str, ...] = ()
+    cwd: str | None = None
+    command: str | None = None
+    select: str | None = None
+    select_options: tuple[str, ...] = ()
+    prefer: str | None = None
+    deadline: str | None = None
+    max_cost: float | None = None
+    clusters: tuple[str, ...] = ()
+    not_clusters: str | None = None
+    hold: bool = False
+    start_after: str | None = None
+    priority: int = 0
+    labels: tuple[str, ...] = ()
+    rerun: bool = False
+    retries: int = 0
+    fail_fast: bool = False
+    array: str | None = None
+    dependencies: tuple[str, ...] = ()
 
 
 RESOURCES = (

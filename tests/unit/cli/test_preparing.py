@@ -1,0 +1,126 @@
+"""From what was typed to what is sent."""
+
+import json
+
+import pytest
+
+from rainbow.cli.asking import Asked
+from rainbow.cli.preparing import prepare
+from rainbow.jobspecs.canonical import from_json
+from rainbow.jobspecs.registry import parse
+from rainbow.model.errors import Invalid
+from rainbow.model.job import Delivery
+from rainbow.model.request import Equals
+
+NOW = 1_000_000.0
+SCRIPT = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks=8\n#SBATCH --time=10\n#SBATCH --mail-type=ALL\necho hi\n"
+
+
+def test_a_command_runs_as_it_was_typed():
+    prepared = prepare(Asked(argv=("echo", "a b", "$HOME"), nodes=2, tasks=4, cores=3, time="30m"), NOW, {})
+    request = from_json(prepared.submission.canonical)
+    assert request == prepared.request
+    assert request.tasks[0].command == ("echo", "a b", "$HOME")
+    assert request.duration == 1800
+    assert prepared.submission.name == "echo"
+
+
+def test_the_prototypes_command_text_is_split_as_a_shell_would():
+    prepared = prepare(Asked(command="echo 'a b' c"), NOW, {})
+    assert prepared.request.tasks[0].command == ("echo", "a b", "c")
+
+
+def test_a_script_without_flags_is_sent_byte_for_byte(tmp_path):
+    path = tmp_path / "job.sh"
+    path.write_text(SCRIPT)
+    prepared = prepare(Asked(file=str(path)), NOW, {})
+    assert prepared.submission.text == SCRIPT
+    assert prepared.submission.canonical == ""
+    assert prepared.submission.name == "job.sh"
+    assert prepared.request.ignored == ("line 5: --mail-type=ALL is not honoured",)
+
+
+def test_flags_beat_the_scripts_directives_and_the_script_stays_as_it_is(tmp_path):
+    path = tmp_path / "job.sh"
+    path.write_text(SCRIPT)
+    request = prepare(Asked(file=str(path), nodes=4, time="5m", name="mine"), NOW, {}).request
+    assert request.groups[0].levels[0].count.min == 4
+    assert (request.duration, request.name) == (300, "mine")
+    assert request.tasks[0].script == SCRIPT
+    assert parse(SCRIPT).groups[0].levels[0].count.min == 2
+
+
+def test_resource_flags_do_not_change_a_jobspec(tmp_path):
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"version": 1, "resources": {"a": {"type": "node", "replicas": 1}}, "tasks": []}))
+    with pytest.raises(Invalid, match="--nodes=4: a jobspec says itself"):
+        prepare(Asked(file=str(path), nodes=4), NOW, {})
+
+
+def test_software_is_required_where_the_processes_live():
+    request = prepare(Asked(argv=("x",), nodes=2, software=("lammps@>=2024",)), NOW, {}).request
+    (level,) = request.groups[0].levels
+    assert level.type == "node"
+    assert level.requires[0].subsystem == "software"
+    assert level.requires[0].terms[0] == Equals("name", "lammps")
+
+
+def test_terms_come_from_their_flags():
+    terms = prepare(
+        Asked(
+            argv=("x",),
+            select="least:by=queue,order=up",
+            prefer="cost",
+            deadline="+1h",
+            start_after="+30m",
+            max_cost=4.5,
+            clusters=("a", "b"),
+            not_clusters="c, d",
+            hold=True,
+            priority=7,
+            labels=("team=bio",),
+            rerun=True,
+            retries=2,
+            fail_fast=True,
+        ),
+        NOW,
+        {},
+    ).submission.terms
+    assert (terms.policy, terms.policy_options) == ("least", {"by": "queue", "order": "up"})
+    assert (terms.deadline, terms.start_after) == (NOW + 3600, NOW + 1800)
+    assert (terms.only_clusters, terms.not_clusters) == (("a", "b"), ("c", "d"))
+    assert (terms.delivery, terms.retries, terms.priority) == (Delivery.AT_LEAST_ONCE, 2, 7)
+    assert (terms.hold, terms.fail_fast, terms.prefer, terms.max_cost) == (True, True, "cost", 4.5)
+    assert terms.labels == {"team": "bio"}
+
+
+def test_a_policys_option_may_stand_in_a_file(tmp_path):
+    path = tmp_path / "priorities.yaml"
+    path.write_text("- priority: 1\n")
+    options = (f"priorities=@{path}",)
+    terms = prepare(Asked(argv=("x",), select="constraint", select_options=options), NOW, {}).submission.terms
+    assert terms.policy_options == {"priorities": "- priority: 1\n"}
+
+
+def test_the_callers_environment_stays_home_unless_a_variable_is_named():
+    request = prepare(Asked(argv=("x",), env=("A=1", "HOME")), NOW, {"HOME": "/h", "SECRET": "s"}).request
+    assert dict(request.environment) == {"A": "1", "HOME": "/h"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, "nothing to run"),
+        ({"file": "job.sh", "argv": ("x",)}, "both given"),
+        ({"file": "hostname"}, "write -- before it: -- hostname"),
+        ({"command": "echo 'a"}, "cannot be split"),
+        ({"argv": ("x",), "env": ("NOT_SET_HERE",)}, "is not set here"),
+        ({"argv": ("x",), "select_options": ("a=b",)}, "needs --select"),
+        ({"argv": ("x",), "time": "soon"}, "not a duration"),
+        ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
+        ({"argv": ("x",), "nodes": 4, "tasks": 2}, "more than 2 tasks"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_here_with_what_would_be_right(said, why):
+    with pytest.raises(Invalid, match=why):
+        prepare(Asked(**said), NOW, {})
