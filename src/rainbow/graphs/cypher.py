@@ -31,6 +31,8 @@ from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape, Shapes
 from rainbow.scheduler.fold_structure import Structure
 
+_AT_ONCE = 50  # clusters in one query
+
 
 class CypherBackend:
     """The property graph as a `GraphBackend`."""
@@ -76,7 +78,7 @@ class CypherBackend:
         """Remove a subsystem with all its vertices."""
         self._known(cluster)
         with self._change(cluster):
-            if not self._engine.run(queries.ALL_FACTS, cluster=cluster, subsystem=name):
+            if not self._engine.run(queries.ALL_FACTS, clusters=[cluster], subsystem=name):
                 raise NotFound(f"cluster {cluster!r} has no subsystem {name!r}")
             self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=name)
 
@@ -118,25 +120,22 @@ class CypherBackend:
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`."""
         self._known(cluster)
-        if [key] in self._engine.run(queries.ALL_JOBS, cluster=cluster):
-            with self._change(cluster):
-                self._engine.run(queries.FORGET_JOB, key=cypher_write.key_of(cluster, key))
+        with self._lock:
+            if [cluster, key] in self._engine.run(queries.JOBS, clusters=[cluster]):
+                with self._change(cluster):
+                    self._engine.run(queries.FORGET_JOB, key=cypher_write.key_of(cluster, key))
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""
         names = self._asked(clusters)
-        facts, shapes = Facts(runs), Shapes()
+        facts = Facts(runs)
         judge = cypher_read.Judge(self._engine, request)
         fitter = Fitter(judge.request, facts)
         seen: dict[str, tuple[Fold, Shape, Shape]] = {}
         now, ever, unknown = [], [], []
-        for at, name in enumerate(names):
-            with self._lock:
-                rows = cypher_read.usable(self._engine, name, request)
-                verdicts = judge.verdicts(name, rows)
-            state = _state(name, rows, verdicts, facts, shapes)
+        for at, state in enumerate(self._states(names, request, judge, facts)):
             shape_now, shape_ever = _shapes(state, request)
-            seen[name] = (state.fold, shape_now, shape_ever)
+            seen[state.name] = (state.fold, shape_now, shape_ever)
             can = fitter.answer(state.fold, shape_ever).fits
             does = can if shape_now is shape_ever or not can else fitter.answer(state.fold, shape_now).fits
             if can:
@@ -175,6 +174,19 @@ class CypherBackend:
     def close(self) -> None:
         """Let go of the database."""
         self._engine.close()
+
+    def _states(
+        self, names: tuple[str, ...], request: Request, judge: cypher_read.Judge, facts: Facts
+    ) -> Iterator[ClusterState]:
+        """The clusters in order, each with what the request can use and where it is met."""
+        shapes = Shapes()
+        for first in range(0, len(names), _AT_ONCE):
+            some = list(names[first : first + _AT_ONCE])
+            with self._lock:
+                found = cypher_read.usable(self._engine, some, request)
+                verdicts = judge.verdicts(found)
+            for name in some:
+                yield _state(name, found[name], verdicts[name], facts, shapes)
 
     def _known(self, cluster: str) -> None:
         if cluster not in self._versions:

@@ -77,43 +77,49 @@ UNUSE = "MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.used > 0 SET v.used =
 USE_UNITS = "UNWIND $rows AS r MATCH (v:Vertex {key: r.key}) SET v.used = r.units"
 USE_WHOLE = "MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.lo >= $lo AND v.lo < $hi SET v.used = v.size"
 
-_COLUMNS = "v.pos, v.parent, v.id, v.name, v.type, v.size, v.unit, v.metadata, v.mark, v.used"
-WHOLE = f"MATCH (v:Vertex) WHERE v.cluster = $cluster RETURN {_COLUMNS} ORDER BY v.pos"
+# From here on queries ask for several clusters at once: one query for fifty costs little more than one for one.
+_COLUMNS = "v.cluster, v.pos, v.parent, v.id, v.name, v.type, v.size, v.unit, v.metadata, v.mark, v.used"
+_OF_FACT = "f.cluster IN $clusters AND f.subsystem = $subsystem"
+WHOLE = f"MATCH (v:Vertex) WHERE v.cluster IN $clusters RETURN {_COLUMNS} ORDER BY v.cluster, v.pos"
 TAKEN = (
-    "MATCH (j:Job)-[t:TAKES]->(v:Vertex) WHERE j.cluster = $cluster RETURN j.job, v.pos, t.units ORDER BY j.job, v.pos"
+    "MATCH (j:Job)-[t:TAKES]->(v:Vertex) WHERE j.cluster IN $clusters RETURN j.cluster, j.job, v.pos, t.units "
+    "ORDER BY j.cluster, j.job, v.pos"
 )
-ALL_JOBS = "MATCH (j:Job) WHERE j.cluster = $cluster RETURN j.job ORDER BY j.job"
-# What is marked, used or taken, and what contains it: it tells whether a vertex above is free as a whole.
+JOBS = "MATCH (j:Job) WHERE j.cluster IN $clusters RETURN j.cluster, j.job ORDER BY j.cluster, j.job"
+# What is marked, used or taken: it tells whether a vertex above is free as a whole.
 TOUCHED = (
-    "MATCH (v:Vertex) WHERE v.cluster = $cluster AND (v.mark <> '' OR v.used > 0) RETURN v.lo "
-    "UNION MATCH (j:Job)-[:TAKES]->(v:Vertex) WHERE j.cluster = $cluster RETURN v.lo"
+    "MATCH (v:Vertex) WHERE v.cluster IN $clusters AND (v.mark <> '' OR v.used > 0) RETURN v.cluster, v.lo "
+    "UNION MATCH (j:Job)-[:TAKES]->(v:Vertex) WHERE j.cluster IN $clusters RETURN v.cluster, v.lo"
+)
+AROUND = (
+    "UNWIND $touched AS at MATCH (v:Vertex) WHERE v.cluster = at.cluster AND v.lo <= at.lo AND at.lo < v.hi "
+    f"RETURN DISTINCT {_COLUMNS}"
 )
 FACTS = (
-    "MATCH (f:Fact) WHERE f.cluster = $cluster RETURN f.subsystem, f.pos, f.parent, f.id, f.name, f.type, f.size, "
+    "MATCH (f:Fact) WHERE f.cluster IN $clusters RETURN f.subsystem, f.pos, f.parent, f.id, f.name, f.type, f.size, "
     "f.unit, f.metadata ORDER BY f.subsystem, f.pos"
 )
 HANGING = (
-    "MATCH (v:Vertex)-[h:HANGS]->(f:Fact) WHERE f.cluster = $cluster RETURN f.subsystem, f.pos, v.id "
+    "MATCH (v:Vertex)-[h:HANGS]->(f:Fact) WHERE f.cluster IN $clusters RETURN f.subsystem, f.pos, v.id "
     "ORDER BY f.subsystem, f.pos, h.place"
 )
 # Where a requirement is met: at the vertex that a meeting fact, or one above it in its subsystem, hangs on.
 ANCHORS = (
-    "UNWIND $facts AS at MATCH (v:Vertex)-[:HANGS]->(top:Fact) WHERE top.cluster = $cluster "
-    "AND top.subsystem = $subsystem AND top.lo <= at AND at < top.hi RETURN DISTINCT v.lo, v.hi"
+    "UNWIND $facts AS at MATCH (v:Vertex)-[:HANGS]->(top:Fact) WHERE top.cluster = at.cluster "
+    "AND top.subsystem = $subsystem AND top.lo <= at.lo AND at.lo < top.hi RETURN DISTINCT v.cluster, v.lo, v.hi"
 )
 SPOKEN_FOR = (
-    "UNWIND $spans AS s MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.lo >= s.lo AND v.lo < s.hi "
-    "RETURN DISTINCT v.pos ORDER BY v.pos"
+    "UNWIND $spans AS s MATCH (v:Vertex) WHERE v.cluster = s.cluster AND v.lo >= s.lo AND v.lo < s.hi "
+    "RETURN DISTINCT v.cluster, v.id ORDER BY v.cluster, v.id"
 )
 ABOVE_FACTS = (
-    "UNWIND $inner AS at MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem "
-    "AND f.lo < at AND at < f.hi RETURN DISTINCT f.lo"
+    "UNWIND $inner AS at MATCH (f:Fact) WHERE f.cluster = at.cluster AND f.subsystem = $subsystem "
+    "AND f.lo < at.lo AND at.lo < f.hi RETURN DISTINCT f.cluster, f.lo"
 )
 PLAIN_VALUES = (
-    "MATCH (f:Fact)-[:HAS]->(x:Field) WHERE f.cluster = $cluster AND f.subsystem = $subsystem AND x.name = $field "
-    "AND x.plain RETURN DISTINCT x.one"
+    f"MATCH (f:Fact)-[:HAS]->(x:Field) WHERE {_OF_FACT} AND x.name = $field AND x.plain RETURN DISTINCT x.one"
 )
-ALL_FACTS = "MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem RETURN f.lo"
+ALL_FACTS = f"MATCH (f:Fact) WHERE {_OF_FACT} RETURN f.cluster, f.lo"
 
 
 def selected(types: int, leaves: int) -> str:
@@ -121,18 +127,10 @@ def selected(types: int, leaves: int) -> str:
     wanted = ["v.pos = 0", "v.type IN $types"]
     wanted += [f"v.kinds CONTAINS $type{k}" for k in range(types)]
     wanted += [f"v.above CONTAINS $leaf{k}" for k in range(leaves)]
-    return f"MATCH (v:Vertex) WHERE v.cluster = $cluster AND ({' OR '.join(wanted)}) RETURN {_COLUMNS} ORDER BY v.pos"
-
-
-def around(touched: str = "$touched") -> str:
-    """The vertices at these places in the walk and all that contain them."""
-    return (
-        f"UNWIND {touched} AS at MATCH (v:Vertex) WHERE v.cluster = $cluster AND v.lo <= at AND at < v.hi "
-        f"RETURN DISTINCT {_COLUMNS} ORDER BY v.pos"
-    )
+    return f"MATCH (v:Vertex) WHERE v.cluster IN $clusters AND ({' OR '.join(wanted)}) RETURN {_COLUMNS}"
 
 
 def meeting(conditions: list[str]) -> str:
     """The facts of a subsystem that have, for each condition on a field `x<k>`, a field that meets it."""
     joins = "".join(f" MATCH (f)-[:HAS]->(x{k}:Field) WHERE {text}" for k, text in enumerate(conditions))
-    return f"MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem WITH f{joins} RETURN DISTINCT f.lo"
+    return f"MATCH (f:Fact) WHERE {_OF_FACT} WITH f{joins} RETURN DISTINCT f.cluster, f.lo"

@@ -6,7 +6,7 @@ import json
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from rainbow.graphs import cypher_queries as queries
 from rainbow.graphs.cypher_engine import Engine, Row
@@ -20,6 +20,9 @@ from rainbow.model.versions import is_number, texts
 _MET = "met"  # the subsystem that carries the database's answers into the count of slots
 
 
+Place: TypeAlias = tuple[str, int]  # a cluster, and a place in the walk through it or through its subsystem
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Vertices of one cluster as the database gave them, with what is down, used and placed, by vertex number."""
@@ -28,29 +31,43 @@ class Rows:
     down: frozenset[int]
     used: Mapping[int, int]
     placed: Mapping[str, Mapping[int, int]]
-    positions: Mapping[int, int]  # from the number in the whole graph to the number here
 
 
 def whole(engine: Engine, cluster: str) -> Rows:
     """The cluster with every vertex."""
-    return _rows(engine, cluster, engine.run(queries.WHOLE, cluster=cluster))
+    return _by_cluster(engine, [cluster], engine.run(queries.WHOLE, clusters=[cluster]))[cluster]
 
 
-def usable(engine: Engine, cluster: str, request: Request) -> Rows:
-    """Only what the request can use, and what tells whether that is free."""
+def usable(engine: Engine, clusters: list[str], request: Request) -> dict[str, Rows]:
+    """Of each cluster only what the request can use, and what tells whether that is free."""
     types = sorted({level.type for level in request.walk()})
     leaves = sorted({level.type for level in request.walk() if not level.inside})
     values: dict[str, Any] = {f"type{k}": listed([type]) for k, type in enumerate(types)}
     values |= {f"leaf{k}": listed([type]) for k, type in enumerate(leaves)}
     query = queries.selected(len(types), len(leaves))
-    found = {row[0]: row for row in engine.run(query, cluster=cluster, types=types, **values)}
-    touched = [row[0] for row in engine.run(queries.TOUCHED, cluster=cluster)]
+    rows = engine.run(query, clusters=clusters, types=types, **values)
+    touched = _places(engine.run(queries.TOUCHED, clusters=clusters))
     if touched:
-        found |= {row[0]: row for row in engine.run(queries.around(), cluster=cluster, touched=touched)}
-    return _rows(engine, cluster, [found[position] for position in sorted(found)])
+        rows += engine.run(queries.AROUND, touched=touched)
+    return _by_cluster(engine, clusters, rows)
 
 
-def _rows(engine: Engine, cluster: str, rows: list[Row]) -> Rows:
+def _by_cluster(engine: Engine, clusters: list[str], rows: list[Row]) -> dict[str, Rows]:
+    held: dict[str, dict[int, Row]] = {cluster: {} for cluster in clusters}
+    for cluster, *row in rows:
+        held[cluster][row[0]] = row
+    placed: dict[str, dict[str, dict[int, int]]] = {cluster: {} for cluster in clusters}
+    for cluster, job in engine.run(queries.JOBS, clusters=clusters):
+        placed[cluster][job] = {}
+    for cluster, job, position, units in engine.run(queries.TAKEN, clusters=clusters):
+        placed[cluster][job][position] = units
+    return {
+        cluster: _rows([held[cluster][position] for position in sorted(held[cluster])], placed[cluster])
+        for cluster in clusters
+    }
+
+
+def _rows(rows: list[Row], placed: Mapping[str, Mapping[int, int]]) -> Rows:
     at = {row[0]: k for k, row in enumerate(rows)}
     graph = Graph(
         ids=[row[2] for row in rows],
@@ -61,25 +78,25 @@ def _rows(engine: Engine, cluster: str, rows: list[Row]) -> Rows:
         units=[row[6] for row in rows],
         metadata={k: json.loads(row[7]) for k, row in enumerate(rows) if row[7]},
     )
-    placed: dict[str, dict[int, int]] = {job: {} for (job,) in engine.run(queries.ALL_JOBS, cluster=cluster)}
-    for job, position, units in engine.run(queries.TAKEN, cluster=cluster):
-        placed[job][at[position]] = units
     return Rows(
         graph=graph,
         down=frozenset(k for k, row in enumerate(rows) if row[8]),
         used={k: row[9] for k, row in enumerate(rows) if row[9]},
-        placed=placed,
-        positions=at,
+        placed={job: {at[position]: units for position, units in taken.items()} for job, taken in placed.items()},
     )
+
+
+def _places(rows: Iterable[Row | Place]) -> list[dict[str, Any]]:
+    return [{"cluster": cluster, "lo": lo} for cluster, lo in rows]
 
 
 def subsystems(engine: Engine, cluster: str) -> list[Subsystem]:
     """Every subsystem of the cluster, whole."""
     hosts: dict[tuple[str, int], list[str]] = {}
-    for name, position, id in engine.run(queries.HANGING, cluster=cluster):
+    for name, position, id in engine.run(queries.HANGING, clusters=[cluster]):
         hosts.setdefault((name, position), []).append(id)
     found: dict[str, list[tuple[Vertex, int]]] = {}
-    for name, _, parent, id, label, type, size, unit, metadata in engine.run(queries.FACTS, cluster=cluster):
+    for name, _, parent, id, label, type, size, unit, metadata in engine.run(queries.FACTS, clusters=[cluster]):
         about = json.loads(metadata) if metadata else NOTHING
         vertex = Vertex(id=id, type=type, name=label, size=size, unit=unit, metadata=about)
         found.setdefault(name, []).append((vertex, parent))
@@ -119,51 +136,71 @@ class Judge:
             self._asked.append(requirement)
         return tuple(found)
 
-    def verdicts(self, cluster: str, rows: Rows) -> list[Subsystem]:
-        """One vertex for each requirement, hung on all vertices where the database says that it is met."""
+    def verdicts(self, found: Mapping[str, Rows]) -> dict[str, list[Subsystem]]:
+        """For each cluster one vertex per requirement, hung on all vertices where the database says that it is met."""
         if not self._asked:
-            return []
-        hangs = [self._met_at(cluster, requirement, rows) for requirement in self._asked]
-        number = range(len(self._asked))
-        vertices = tuple(Vertex(id=f"{_MET} {k}", type=_MET, metadata={"number": k}) for k in number)
-        return [Subsystem(name=_MET, vertices=vertices, parents=(-1,) * len(vertices), hangs_on=tuple(hangs))]
+            return {cluster: [] for cluster in found}
+        met = [self._met_at(list(found), requirement) for requirement in self._asked]
+        vertices = tuple(Vertex(id=f"{_MET} {k}", type=_MET, metadata={"number": k}) for k in range(len(met)))
+        parents = (-1,) * len(met)
+        verdicts = {}
+        for cluster, rows in found.items():
+            known = set(rows.graph.ids)
+            hangs = tuple(tuple(id for id in places.get(cluster, ()) if id in known) for places in met)
+            verdicts[cluster] = [Subsystem(name=_MET, vertices=vertices, parents=parents, hangs_on=hangs)]
+        return verdicts
 
-    def _met_at(self, cluster: str, requirement: Requirement, rows: Rows) -> tuple[str, ...]:
-        facts = self._facts(cluster, requirement)
+    def _met_at(self, clusters: list[str], requirement: Requirement) -> dict[str, list[str]]:
+        """By cluster the ids of all vertices where the requirement is met."""
+        facts = self._facts(clusters, requirement)
         if not facts:
-            return ()
-        spans = self._engine.run(queries.ANCHORS, cluster=cluster, subsystem=requirement.subsystem, facts=facts)
+            return {}
+        spans = self._engine.run(queries.ANCHORS, subsystem=requirement.subsystem, facts=_places(sorted(facts)))
         if not spans:
-            return ()
-        found = self._engine.run(queries.SPOKEN_FOR, cluster=cluster, spans=[{"lo": lo, "hi": hi} for lo, hi in spans])
-        return tuple(rows.graph.ids[rows.positions[at]] for (at,) in found if at in rows.positions)
+            return {}
+        found: dict[str, list[str]] = {}
+        for cluster, id in self._engine.run(queries.SPOKEN_FOR, spans=_joined(spans)):
+            found.setdefault(cluster, []).append(id)
+        return found
 
-    def _facts(self, cluster: str, requirement: Requirement) -> list[int]:
-        """The places, in their subsystem, of the vertices that meet the requirement by themselves."""
+    def _facts(self, clusters: list[str], requirement: Requirement) -> set[Place]:
+        """The vertices of the subsystem that meet the requirement by themselves."""
         name = requirement.subsystem
         values: dict[str, Any] = {}
-        conditions = [self._condition(cluster, name, term, k, values) for k, term in enumerate(requirement.terms)]
+        conditions = [self._condition(clusters, name, term, k, values) for k, term in enumerate(requirement.terms)]
         query = queries.meeting(conditions) if conditions else queries.ALL_FACTS
-        found = {row[0] for row in self._engine.run(query, cluster=cluster, subsystem=name, **values)}
+        found = {(row[0], row[1]) for row in self._engine.run(query, clusters=clusters, subsystem=name, **values)}
         for below in requirement.below:
-            inner = self._facts(cluster, below) if below.subsystem == name else []
+            inner = self._facts(clusters, below) if below.subsystem == name else set()
             if not inner:
-                return []
-            rows = self._engine.run(queries.ABOVE_FACTS, cluster=cluster, subsystem=name, inner=inner)
-            found &= {row[0] for row in rows}
-        return sorted(found)
+                return set()
+            rows = self._engine.run(queries.ABOVE_FACTS, subsystem=name, inner=_places(sorted(inner)))
+            found &= {(row[0], row[1]) for row in rows}
+        return found
 
-    def _condition(self, cluster: str, subsystem: str, term: Term, k: int, values: dict[str, Any]) -> str:
+    def _condition(self, clusters: list[str], subsystem: str, term: Term, k: int, values: dict[str, Any]) -> str:
         x = f"x{k}"
         values[f"field{k}"] = term.field
         if isinstance(term, Runs):
-            rows = self._engine.run(queries.PLAIN_VALUES, cluster=cluster, subsystem=subsystem, field=term.field)
+            rows = self._engine.run(queries.PLAIN_VALUES, clusters=clusters, subsystem=subsystem, field=term.field)
             values[f"texts{k}"] = [value for (value,) in rows if runs(value, term.target)] or ["\0"]
             return f"{x}.name = $field{k} AND {x}.plain AND {x}.one IN $texts{k}"
         if isinstance(term, Equals):
             values[f"texts{k}"] = list(texts(term.value))
             return f"{x}.name = $field{k} AND ({x}.one IN $texts{k} OR {x}.two IN $texts{k})"
         return f"{x}.name = $field{k}" + _range(term, k, values)
+
+
+def _joined(spans: list[Row]) -> list[dict[str, Any]]:
+    """Spans of a walk with neighbours joined: 64 nodes side by side are one."""
+    joined: list[dict[str, Any]] = []
+    for cluster, lo, hi in sorted(spans):
+        last = joined[-1] if joined else None
+        if last and last["cluster"] == cluster and lo <= last["hi"]:
+            last["hi"] = max(hi, last["hi"])
+        else:
+            joined.append({"cluster": cluster, "lo": lo, "hi": hi})
+    return joined
 
 
 def _range(term: Within, k: int, values: dict[str, Any]) -> str:

@@ -68,6 +68,7 @@ def situations(draw: st.DrawFn) -> dict[str, Any]:
 
 def _answers(backend: GraphBackend, at: dict[str, Any], request: Request) -> list[object]:
     graph: Graph = at["graph"]
+    backend.put("beside", graph)  # what is said of one cluster must not be heard of the other
     backend.put("c", graph)
     backend.put_subsystem("c", at["subsystem"])
     backend.mark("c", at["marks"])
