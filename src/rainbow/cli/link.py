@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -54,6 +53,8 @@ class Link:
 
 def run(asked: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine to its end."""
+    import asyncio  # 30 ms that no --help needs
+
     return asyncio.run(asked)
 
 

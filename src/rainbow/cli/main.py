@@ -100,8 +100,12 @@ def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
 
 def _own_error(error: Exception, args: Sequence[str]) -> int:
     from rainbow.cli.report import say_error
-    from rainbow.model.errors import RainbowError
+    from rainbow.model.errors import RainbowError, Unsupported
 
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("rainbow"):
+        extra = "agent" if args and args[0] == "agent" else "server"
+        missing = f"this command needs {error.name}, which is not installed; run: pip install 'rainbow-sched[{extra}]'"
+        return say_error(Unsupported(missing), args)
     if not isinstance(error, RainbowError):
         raise error
     return say_error(error, args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,8 @@ def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> in
     seconds = parse_duration(timeout) if timeout else None
 
     async def asking(client: AsyncClient) -> tuple[JobView, ...]:
+        import asyncio
+
         from rainbow.cli.ids import resolve
 
         async with asyncio.timeout(seconds):

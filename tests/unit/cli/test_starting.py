@@ -1,0 +1,77 @@
+"""The program starts fast because it imports little, its table is true, and its reference is current."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from rainbow.cli.main import SECTIONS, cli
+from rainbow.cli.reference import page
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("grpc", "google.protobuf", "yaml", "numpy", "asyncio", "msgspec", "sqlite3", "psycopg", "platformdirs")
+OTHERS = {"agent", "demo"}  # made elsewhere: their help is theirs
+NAMES = [name for section in SECTIONS.values() for name in section if name not in OTHERS]
+
+
+def imported_by(*args):
+    code = (
+        "import sys; from rainbow.cli.main import run; run(sys.argv[1:]);"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True, timeout=60)
+    return done.stderr.split()
+
+
+def test_the_help_imports_nothing_heavy():
+    assert imported_by("--help") == []
+
+
+@pytest.mark.parametrize("name", ["jobs", "submit", "wait", "config"])
+def test_the_help_of_a_command_imports_nothing_heavy_either(name):
+    assert imported_by(name, "--help") == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_of_the_table_is_a_command(name):
+    command = cli.get_command(click.Context(cli), name)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+
+
+def every_command(command, path=()):
+    yield path, command
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            if name not in OTHERS:
+                yield from every_command(command.get_command(ctx, name), (*path, name))
+
+
+@pytest.mark.parametrize(("path", "command"), list(every_command(cli)), ids=str)
+def test_every_command_and_option_teaches(path, command):
+    assert command.help
+    assert "Example" in command.epilog
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert param.help, f"{path}: {param.opts} has no help"
+
+
+def test_the_reference_in_the_docs_is_current():
+    current = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    assert current == page(), "run: python -m rainbow.cli.reference docs/cli.md"
+
+
+def test_a_command_whose_packages_are_missing_says_what_to_install(monkeypatch, capsys):
+    from rainbow.cli.main import run
+
+    monkeypatch.setitem(sys.modules, "rainbow.server.main", None)
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.raises(ModuleNotFoundError):  # ours missing is a defect, and stays one
+        run(["server"])
+    monkeypatch.delitem(sys.modules, "rainbow.server.main")
+    monkeypatch.setitem(sys.modules, "grpc_health.v1", None)
+    assert run(["server", "--data-dir", "x"]) == 1
+    assert "pip install 'rainbow-sched[server]'" in capsys.readouterr().err
