@@ -143,5 +143,4 @@ def _tasks(flags: Flags, tasks: int) -> tuple[Task, ...]:
         return (Task(script=flags.script, group=LABEL, total=1),)
     if not flags.command:
         return ()
-    uneven = flags.nodes is not None and tasks % flags.nodes != 0
-    return (Task(command=flags.command, group=LABEL, total=tasks if uneven else None),)
+    return (Task(command=flags.command, group=LABEL, total=None if flags.nodes is None else tasks),)

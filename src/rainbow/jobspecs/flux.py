@@ -18,7 +18,8 @@ from rainbow.jobspecs.reading import At, need
 from rainbow.jobspecs.requirements import parse_requires
 from rainbow.jobspecs.slots import WITHIN_A_NODE, spread_slot
 from rainbow.jobspecs.tasks import read_count
-from rainbow.model.request import Count, Group, Level, Request
+from rainbow.model.errors import Invalid
+from rainbow.model.request import MAX_COUNT, Count, Group, Level, Request, Task
 
 TOP = ("version", "resources", "tasks", "attributes", "requires")
 RESOURCE = ("type", "count", "unit", "exclusive", "with", "label", "id", "requires")
@@ -41,7 +42,7 @@ def from_flux(data: object) -> Request:
         levels = tree.levels(resource)
         labels = tree.labels[before:]
         draft.groups.append(Group(levels=levels, name=labels[0] if len(labels) == 1 else ""))
-    _tasks(need(entries, "tasks", top), tree.labels, draft)
+    _tasks(need(entries, "tasks", top), tree, draft)
     if "requires" in entries:
         draft.requires = parse_requires(entries["requires"])
     if "attributes" in entries or "requires" not in entries:
@@ -54,26 +55,42 @@ class FluxTree:
 
     def __init__(self, draft: Draft) -> None:
         self.labels: list[str] = []
+        self._slots: dict[str, int] = {}  # how many there are in all, where no level of the request tells it
         self._draft = draft
 
-    def levels(self, at: At, *, in_slot: bool = False, in_node: bool = False) -> tuple[Level, ...]:
-        """The levels that one vertex stands for."""
+    def task(self, task: Task, label: str, count: tuple[int, int | None]) -> Task:
+        """The task on the slots of `label`; those that went into their contents are counted here."""
+        per_slot, total = count
+        if total is None and label in self._slots:
+            per_slot, total = 1, self._slots[label] * per_slot
+            if total > MAX_COUNT:
+                raise Invalid(f"a job runs at most {MAX_COUNT} tasks; the slots of {label[:40]!r} ask for {total}")
+        return replace(task, group=label, per_slot=per_slot, total=total)
+
+    def levels(
+        self, at: At, *, above: int | None = 1, in_slot: bool = False, in_node: bool = False
+    ) -> tuple[Level, ...]:
+        """The levels that one vertex stands for; `above` vertices hold it in all (None: a range of them)."""
         entries = at.keys(RESOURCE)
         kind = need(entries, "type", at).text()
         if kind == "gpu" and entries.get("count", at).value == 0 and "with" not in entries:
             return ()  # Flux's own tools write "no gpu" so
         count = self._count(need(entries, "count", at))
         below = in_node or kind in WITHIN_A_NODE
+        within = above * count.min if above is not None and count.exact else None
         inside = tuple(
             level
             for child in (entries["with"].one_or_more() if "with" in entries else ())
-            for level in self.levels(child, in_slot=in_slot or kind == "slot", in_node=below)
+            for level in self.levels(child, above=within, in_slot=in_slot or kind == "slot", in_node=below)
         )
         exclusive = entries["exclusive"].yes() if "exclusive" in entries else in_slot or kind == "slot"
         if "id" in entries:
             self._draft.note(entries["id"], f"ids such as {entries['id'].text()[:40]!r} are not honoured")
         if kind == "slot":
-            return self._slot(at, entries, count, inside, in_node=in_node)
+            levels = self._slot(at, entries, count, inside, in_node=in_node)
+            if not levels[0].shared and within is not None:
+                self._slots[self.labels[-1]] = within
+            return levels
         if in_slot and not inside and not exclusive:
             self._draft.note(entries["exclusive"], "what is taken whole belongs to the job alone")
         return (
@@ -111,16 +128,16 @@ class FluxTree:
         return asked.count
 
 
-def _tasks(at: At, labels: list[str], draft: Draft) -> None:
+def _tasks(at: At, tree: FluxTree, draft: Draft) -> None:
     for item in at.one_or_more():
         entries = item.keys(TASK)
         command = need(entries, "command", item)
         command.items()  # RFC 14: a list, never one string
         slot = need(entries, "slot", item)
-        if slot.text() not in labels:
-            raise slot.refuse(f"no slot has the label {slot.text()[:40]!r}{did_you_mean(slot.text(), labels)}")
-        per_slot, total = read_count(need(entries, "count", item), draft)
-        draft.tasks.append(replace(read_command(command), group=slot.text(), per_slot=per_slot, total=total))
+        if slot.text() not in tree.labels:
+            raise slot.refuse(f"no slot has the label {slot.text()[:40]!r}{did_you_mean(slot.text(), tree.labels)}")
+        count = read_count(need(entries, "count", item), draft)
+        draft.tasks.append(tree.task(read_command(command), slot.text(), count))
         for key in ("attributes", "distribution"):
             if key in entries:
                 draft.note(entries[key], f"{key!r} of a task is not honoured")

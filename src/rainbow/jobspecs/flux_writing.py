@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 
 from rainbow.jobspecs.constraints import as_constraint
@@ -33,7 +34,8 @@ def as_flux(request: Request) -> Written:
     """The nearest Flux V1 document, with all that it leaves out; refuse only what has no shape in V1 at all."""
     left_out: list[str] = []
     level = _only_level(request, left_out)
-    resource, label = _resource(level, left_out)
+    task = _only_task(request, left_out)
+    resource, label, count = _resource(level, task, left_out)
     system: dict[str, object] = {"duration": float(request.duration or 0)}
     if request.cwd:
         system["cwd"] = request.cwd
@@ -55,7 +57,7 @@ def as_flux(request: Request) -> Written:
     document: dict[str, object] = {
         "version": 1,
         "resources": [resource],
-        "tasks": [_task(request, label, left_out)],
+        "tasks": [{"command": list(task.command), "slot": label, "count": count}],
         "attributes": {"system": system},
     }
     return Written(document, tuple(left_out))
@@ -75,30 +77,53 @@ def _only_level(request: Request, left_out: list[str]) -> Level:
     return level
 
 
-def _resource(level: Level, left_out: list[str]) -> tuple[dict[str, object], str]:
-    """One of V1's shapes: slot > (core, gpu), or node > slot > (core, gpu)."""
+def _resource(level: Level, task: Task, left_out: list[str]) -> tuple[dict[str, object], str, dict[str, int]]:
+    """One of V1's shapes, slot > (core, gpu) or node > slot > (core, gpu); its label; and the task's count."""
     _leave_requires(level, left_out)
     count = _exact(level, left_out)
-    if level.type == "node" and level.shared:
-        label = level.label or _DEFAULT_LABEL
+    if level.type == "node" and not level.shared:
+        return _nodes(level, count, task, left_out)
+    label = level.label or _DEFAULT_LABEL
+    if task.per_slot != 1 and task.total is None:
+        left_out.append(f"{task.per_slot} tasks in each slot")
+    how_many = {"per_slot": 1} if task.total is None else {"total": task.total}
+    if level.type == "node":
         if level.exclusive:
             left_out.append("a node of its own for each slot")
-        return _slot(count, _contents(level.inside, left_out), label), label
-    if level.type == "node":
-        labels = [inner.label for inner in level.inside if inner.label]
-        label = labels[0] if labels else level.label or _DEFAULT_LABEL
-        node: dict[str, object] = {"type": "node", "count": count}
-        if level.exclusive or not level.inside:
-            node["exclusive"] = True
-        node["with"] = [_slot(1, _contents(level.inside, left_out), label)]
-        return node, label
+        return _slot(count, _contents(level.inside, left_out), label), label, how_many
     if level.type == "core" and not level.inside:  # cores anywhere: each is a slot of its own
-        label = level.label or _DEFAULT_LABEL
-        return _slot(count, [{"type": "core", "count": 1}], label), label
+        return _slot(count, {"core": 1}, label), label, how_many
     raise Unsupported(f"Flux jobspec V1 asks for nodes or slots of cores and gpus, not for {level.type}")
 
 
-def _contents(levels: tuple[Level, ...], left_out: list[str]) -> list[dict[str, object]]:
+def _nodes(level: Level, nodes: int, task: Task, left_out: list[str]) -> tuple[dict[str, object], str, dict[str, int]]:
+    """Nodes with as many equal slots in each as the tasks need."""
+    labels = [inner.label for inner in level.inside if inner.label]
+    label = labels[0] if labels else level.label or _DEFAULT_LABEL
+    tasks = task.per_slot if task.total is None else task.total
+    contents = _contents(level.inside, left_out)
+    if not level.inside:
+        contents = {"core": max(1, -(-tasks // nodes))}
+    slots = _slots_for(-(-tasks // nodes), math.gcd(*contents.values()))
+    if slots is None or tasks < nodes:
+        left_out.append(f"the number of tasks, {tasks} ({nodes} would run)")
+        slots, tasks = 1, nodes
+    node: dict[str, object] = {"type": "node", "count": nodes}
+    if level.exclusive or not level.inside:
+        node["exclusive"] = True
+    node["with"] = [_slot(slots, {kind: amount // slots for kind, amount in contents.items()}, label)]
+    return node, label, {"per_slot": 1} if tasks == nodes * slots else {"total": tasks}
+
+
+def _slots_for(least: int, amount: int) -> int | None:
+    """The least number of slots, of `least` or more, that share `amount` evenly; None if there is none."""
+    for slots in range(least, min(amount, least + 10_000) + 1):
+        if amount % slots == 0:
+            return slots
+    return amount if amount >= least else None
+
+
+def _contents(levels: tuple[Level, ...], left_out: list[str]) -> dict[str, int]:
     """The cores and gpus of a slot; V1 always has cores."""
     found: dict[str, int] = {}
     for level in levels:
@@ -107,11 +132,12 @@ def _contents(levels: tuple[Level, ...], left_out: list[str]) -> list[dict[str, 
             left_out.append(f"{level.count.min} {level.unit} {level.type}".replace("  ", " "))
         else:
             found[level.type] = found.get(level.type, 0) + _exact(level, left_out)
-    return [{"type": kind, "count": found.get(kind, 1)} for kind in ("core", "gpu") if kind == "core" or kind in found]
+    return {kind: found.get(kind, 1) for kind in ("core", "gpu") if kind == "core" or kind in found}
 
 
-def _slot(count: int, contents: list[dict[str, object]], label: str) -> dict[str, object]:
-    return {"type": "slot", "count": count, "label": label, "with": contents}
+def _slot(count: int, contents: dict[str, int], label: str) -> dict[str, object]:
+    inside = [{"type": kind, "count": amount} for kind, amount in contents.items()]
+    return {"type": "slot", "count": count, "label": label, "with": inside}
 
 
 def _exact(level: Level, left_out: list[str]) -> int:
@@ -124,15 +150,13 @@ def _leave_requires(level: Level, left_out: list[str]) -> None:
     left_out.extend(f"the requirement on {one.subsystem} at each {level.type}" for one in level.requires)
 
 
-def _task(request: Request, label: str, left_out: list[str]) -> dict[str, object]:
+def _only_task(request: Request, left_out: list[str]) -> Task:
+    """V1 runs one task, and that is a command."""
     if len(request.tasks) > 1:
         raise Unsupported(f"Flux jobspec V1 runs one task; this request has {len(request.tasks)}")
-    task = request.tasks[0] if request.tasks else Task(command=("true",))
     if not request.tasks:
         left_out.append("that nothing runs (it has a command: true)")
-    if task.script:
+        return Task(command=("true",))
+    if request.tasks[0].script:
         raise Unsupported("Flux jobspec V1 runs a command; a script goes through flux batch")
-    if task.per_slot != 1 and task.total is None:
-        left_out.append(f"{task.per_slot} tasks in each slot")
-    count = {"per_slot": 1} if task.total is None else {"total": task.total}
-    return {"command": list(task.command), "slot": label, "count": count}
+    return request.tasks[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rainbow.jobspecs.drafts import Draft, read_command
 from rainbow.jobspecs.flux import FluxTree
@@ -33,17 +32,17 @@ def from_legacy(data: object) -> Request:
     needed: list[Requirement] = []
     tasks = entries["tasks"].one_or_more() if "tasks" in entries else []
     for task in [*tasks, entries["task"]] if "task" in entries else tasks:
-        _task(task, draft, tree.labels, needed)
+        _task(task, draft, tree, needed)
     draft.require({"": needed})
     if "attributes" in entries:
         read_attributes(entries["attributes"], draft)
     return draft.finish()
 
 
-def _task(at: At, draft: Draft, labels: list[str], needed: list[Requirement]) -> None:
+def _task(at: At, draft: Draft, tree: FluxTree, needed: list[Requirement]) -> None:
     entries = at.keys(TASK)
     slot = entries["slot"].text() if "slot" in entries else ""
-    if slot and slot not in labels:
+    if slot and slot not in tree.labels:
         raise entries["slot"].refuse(f"no slot has the label {slot[:40]!r}")
     if "resources" in entries:
         found = tuple(
@@ -55,8 +54,8 @@ def _task(at: At, draft: Draft, labels: list[str], needed: list[Requirement]) ->
     for key in ("attributes", "distribution"):
         if key in entries:
             draft.note(entries[key], f"{key!r} of a task is not honoured")
-    per_slot, total = read_count(entries["count"], draft) if "count" in entries else (1, None)
-    draft.tasks.append(replace(_runs(at, entries, draft), group=slot, per_slot=per_slot, total=total))
+    count = read_count(entries["count"], draft) if "count" in entries else (1, None)
+    draft.tasks.append(tree.task(_runs(at, entries, draft), slot, count))
 
 
 def _runs(at: At, entries: Mapping[str, At], draft: Draft) -> Task:

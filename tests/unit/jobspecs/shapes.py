@@ -106,8 +106,10 @@ def flux_documents(draw):
     if draw(st.booleans()):
         inside.append({"type": "gpu", "count": draw(small)})
     resource = {"type": "slot", "count": draw(small), "label": "task", "with": inside}
+    nodes, slots = 1, resource["count"]
     if draw(st.booleans()):
-        resource = {"type": "node", "count": draw(small), "with": [resource]}
+        nodes = draw(small)
+        resource = {"type": "node", "count": nodes, "with": [resource]}
         if draw(st.booleans()):
             resource["exclusive"] = draw(st.booleans())
     system = {"duration": draw(st.sampled_from([0, 60, 3600.5]))}
@@ -116,7 +118,8 @@ def flux_documents(draw):
         system["environment"] = draw(st.dictionaries(names, words, max_size=2))
     if draw(st.booleans()):
         system["constraints"] = {"and": [{"properties": ["ssd", "^slow"]}, {"not": [{"hostlist": ["n[1-3]"]}]}]}
-    count = draw(st.sampled_from([{"per_slot": 1}, {"total": 5}]))
+    total = draw(st.integers(nodes, nodes * slots))  # RFC 25: at least one on each node, at most one in each slot
+    count = draw(st.sampled_from([{"per_slot": 1}, {"total": total}]))
     return {
         "version": 1,
         "resources": [resource],

@@ -29,11 +29,12 @@ def test_nodes_alone_are_taken_whole_with_one_task_each():
     assert level(nodes=4) == Level(type="node", count=Count(4), exclusive=True, inside=(core(1, "task"),))
 
 
-def test_tasks_spread_evenly_over_nodes_and_an_uneven_rest_is_a_total():
+def test_tasks_spread_evenly_over_nodes_and_are_counted_in_all():
     request = request_from_flags(Flags(nodes=4, tasks=5, command=("app",)))
     assert request.groups[0].levels[0].inside == (core(2, "task"),)
     assert request.tasks == (Task(command=("app",), group="task", total=5),)
-    assert request_from_flags(Flags(nodes=4, tasks=8, command=("app",))).tasks[0].total is None
+    assert request_from_flags(Flags(nodes=4, tasks=8, command=("app",))).tasks[0].total == 8
+    assert request_from_flags(Flags(tasks=8, command=("app",))).tasks[0].total is None
 
 
 def test_memory_is_for_each_node_or_spread_over_the_tasks():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.jobspecs import parse
-from rainbow.jobspecs.canonical import to_json
+from rainbow.jobspecs.canonical import from_json, to_json
 from rainbow.model.errors import Invalid
 from rainbow.model.request import Request
 from tests.unit.jobspecs.shapes import flux_documents, nextgen_documents, requests
@@ -79,11 +79,13 @@ def put(data, path, value):
 
 
 def answer(text):
-    """A Request or Invalid; anything else fails the test."""
+    """A Request that can be stored and read back, or Invalid; anything else fails the test."""
     try:
-        return parse(text)
+        request = parse(text)
     except Invalid as error:
         return error
+    assert from_json(to_json(request)) == request
+    return request
 
 
 @settings(max_examples=150, deadline=None)
@@ -131,6 +133,7 @@ def constrained(constraint):
     )
 
 
+SLOTS = {"type": "slot", "label": "t", "count": 2**39, "with": [{"type": "core", "count": 1}]}
 MANY = "resources: {" + ",".join(f"a{i}: {{type: c}}" for i in range(900)) + "}"
 BOMBS = {
     "brackets": "[" * 65_000,
@@ -154,6 +157,14 @@ BOMBS = {
     "wide and deep": json.dumps({"resources": {"a": {"type": "x", "with": [nested(13)] * 100}}}),
     "deep": json.dumps({"resources": {"a": nested(40)}}),
     "many groups": json.dumps({"resources": {f"g{i}": {"type": "c"} for i in range(3_000)}}),
+    "more tasks than numbers": json.dumps(
+        {
+            "version": 1,
+            "resources": [{"type": "node", "count": 2**39, "with": [SLOTS]}],
+            "tasks": [{"command": ["x"], "slot": "t", "count": {"per_slot": 2**39}}],
+            "attributes": {"system": {}},
+        }
+    ),
     "many hosts": constrained({"hostlist": [f"{c}[0-19999]" for c in "abcdefghijklmnop"]}),
     "hosts again and again": constrained({"and": [{"hostlist": ["a[0-9999]"]}] * 1_500}),
     "one host again and again": constrained({"hostlist": ["a[" + ",".join(["0-9999"] * 8_000) + "]"]}),

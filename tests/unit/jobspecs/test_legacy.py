@@ -39,7 +39,7 @@ def test_requirements_beside_the_task_hold_at_the_nodes():
     )
     cores = Level(type="core", count=Count(2), label="default")
     assert request.groups[0].levels == (Level(type="node", count=Count(2), requires=requires, inside=(cores,)),)
-    assert request.tasks == (Task(command=("ior",), group="default"),)
+    assert request.tasks == (Task(command=("ior",), group="default", total=2),)
 
 
 def test_the_still_older_short_match_is_read():

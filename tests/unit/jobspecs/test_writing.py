@@ -110,7 +110,7 @@ def test_the_nearest_flux_document_comes_with_what_it_leaves_out():
     node = "{type: node, count: 2, with: [{type: core, count: 8}]}"
     asked = f"resources: {{a: {{type: rack, replicas: 1, with: [{node}]}}}}\ntasks: [{{command: [a]}}]"
     written = as_flux(parse(asked))
-    assert written.left_out == ("that all lies in one rack",)
+    assert written.left_out == ("that all lies in one rack", "the number of tasks, 1 (2 would run)")
     slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 4}]}
     assert written.document["resources"] == [{"type": "node", "count": 2, "with": [slot]}]
 
@@ -128,3 +128,32 @@ def test_nextgen_names_what_it_cannot_say():
 def test_several_levels_of_one_group_become_several_resources():
     written = parse(to_nextgen(a_request(Level(type="core"), Level(type="gpu"))))
     assert [(group.name, group.levels[0].type) for group in written.groups] == [("group1", "core"), ("group1-2", "gpu")]
+
+
+@pytest.mark.parametrize(("slots", "cores", "total"), [(4, 1, 16), (1, 4, 4), (2, 2, 8)])
+def test_as_many_tasks_run_as_the_flux_jobspec_had_slots(slots, cores, total):
+    slot = {"type": "slot", "count": slots, "label": "task", "with": [{"type": "core", "count": cores}]}
+    document = {
+        "version": 1,
+        "resources": [{"type": "node", "count": 4, "with": [slot]}],
+        "tasks": [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 0.0}},
+    }
+    request = parse(json.dumps(document))
+    assert request.tasks[0].total == total
+    assert json.loads(to_flux(request)) == document
+
+
+def test_a_task_on_each_of_a_range_of_nodes_is_not_counted():
+    slot = "{type: slot, count: 2, label: t, with: [{type: core, count: 1}]}"
+    text = f"version: 1\nresources: [{{type: node, count: {{min: 2, max: 4}}, with: [{slot}]}}]\n"
+    request = parse(
+        text + "tasks: [{command: [a], slot: t, count: {per_slot: 1}}]\nattributes: {system: {duration: 1}}"
+    )
+    assert request.tasks[0].total is None
+
+
+def test_tasks_that_do_not_share_the_cores_evenly_are_left_out():
+    level = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(3)),))
+    request = Request(groups=(Group(levels=(level,)),), tasks=(Task(command=("a",), total=8),))
+    assert as_flux(request).left_out == ("the number of tasks, 8 (2 would run)",)
