@@ -222,9 +222,8 @@ class MemoryBackend:
             return kept
         now, ever, unsure = self._index.answer(request)
         kept = Kept(now, ever)
-        doubtful = np.flatnonzero(ever & unsure)
-        if doubtful.size:
-            self._decide(request, kept, doubtful.tolist())
+        if unsure is not None:
+            self._decide(request, kept, np.flatnonzero(ever & unsure).tolist())
         self._answers.keep(key, kept)
         return kept
 

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from rainbow.graphs.memory_form import Form, Need, read_forms
+from rainbow.graphs.memory_form import Form, read_forms
 from rainbow.graphs.memory_kinds import Kinds, kinds_of
 from rainbow.graphs.memory_rows import Changed, Held, Rows, around, offer
-from rainbow.graphs.memory_tables import ROOT, WHOLE, HostTable, Ints, Mask
-from rainbow.model.quantities import factor
+from rainbow.graphs.memory_slots import slots_in
+from rainbow.graphs.memory_suffix import suffix_of
+from rainbow.graphs.memory_tables import ROOT, Floats, HostTable, Mask
 from rainbow.model.request import Request, Requirement
 from rainbow.scheduler.fold import Fold
-from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_facts import Facts, kinds
 from rainbow.scheduler.fold_shapes import multiplicities
 
-LARGEST = 1 << 62
-MANY = 1 << 41  # slots in one host; more than a request can ask for
-Numbers = npt.NDArray[Any]  # whole numbers, as floats where numpy counts with weights
+MOST_MASKS = 4096
+
+
+class Marks:
+    """A growing set of clusters; None while it is empty."""
+
+    __slots__ = ("mask",)
+
+    def __init__(self, mask: Mask | None = None) -> None:
+        self.mask = mask
+
+    def add(self, more: Mask | None) -> None:
+        """Add clusters, if there are any to add."""
+        if more is not None:
+            self.mask = more if self.mask is None else self.mask | more
 
 
 class FleetIndex:
@@ -27,165 +39,119 @@ class FleetIndex:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.tables: dict[str, HostTable] = {ROOT: HostTable()}
+        self.ever: dict[str, HostTable] = {ROOT: HostTable()}
+        self.moved: dict[str, HostTable] = {}  # how now differs from ever
         self.kinds = Kinds()
         self._rows: dict[int, Rows] = {}
+        self._masks: dict[object, tuple[int, int, Mask]] = {}
 
     def put(self, cluster: int, fold: Fold) -> None:
         """Add a cluster, all of it free."""
         self.drop(cluster)
-        self.kinds.grow(cluster + 1)
         self.kinds.set(cluster, kinds_of(fold))
         for shape, count in multiplicities(fold.root).items():
             if shape.kids:
-                table = self.tables.setdefault(shape.type, HostTable())
-                table.add(table.row((cluster, shape.cls, True, offer(shape))), count, count)
-        root = self.tables[ROOT]
-        root.add(root.row((cluster, fold.root.cls, True, around(fold.root))), 1, 1)
+                table = self.ever.setdefault(shape.type, HostTable())
+                table.add((cluster, shape.cls, True, offer(shape)), count)
+        self.ever[ROOT].add((cluster, fold.root.cls, True, around(fold.root)), 1)
 
     def drop(self, cluster: int) -> None:
         """Remove a cluster."""
-        self._rows.pop(cluster, None)
         self.kinds.grow(cluster + 1)
         self.kinds.set(cluster, ())
-        for table in self.tables.values():
+        for table in self.ever.values():
             table.forget(cluster)
+        if self._rows.pop(cluster, None) is not None:
+            for table in self.moved.values():
+                table.forget(cluster)
 
     def change(self, cluster: int, fold: Fold, state: Held, changed: Changed) -> None:
         """Move the hosts around changed vertices to the rows where they now belong."""
         rows = self._rows.get(cluster)
         if rows is None:
-            rows = self._rows[cluster] = Rows(cluster, fold, self.tables)
+            rows = self._rows[cluster] = Rows(cluster, fold, self.moved)
         rows.change(state, changed)
 
-    def answer(self, request: Request) -> tuple[Mask, Mask, Mask]:
+    def answer(self, request: Request) -> tuple[Mask, Mask, Mask | None]:
         """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide."""
         forms, exact = read_forms(request)
-        size = self.kinds.size
-        now = np.ones(size, np.bool_)
-        ever = np.ones(size, np.bool_)
-        unsure = np.full(size, not exact)
-        for form in forms:
-            form_now, form_ever, form_unsure = self._form(form)
-            now &= form_now
-            ever &= form_ever
-            unsure |= form_unsure
-            if len(forms) > 1:
-                for need in form.needs:
-                    unsure |= self.kinds["inner", need.type]
+        unsure = Marks(None if exact else np.ones(self.kinds.size, np.bool_))
+        now, ever = self._form(forms[0], unsure)
+        for form in forms[1:]:
+            form_now, form_ever = self._form(form, unsure)
+            now, ever = now & form_now, ever & form_ever
+        if len(forms) > 1:
+            for need in (need for form in forms for need in form.needs):
+                unsure.add(self.kinds.get("inner", need.type))
         if request.requires:
             met = self._root_meets(request.requires)
-            now &= met
-            ever &= met
-        return now, ever, unsure
+            now, ever = now & met, ever & met
+        return now, ever, unsure.mask
 
     def _root_meets(self, requires: tuple[Requirement, ...]) -> Mask:
-        table = self.tables[ROOT]
+        table = self.ever[ROOT]
+        rows = table.size
         met = np.zeros(self.kinds.size, np.bool_)
-        met[table.cluster[: table.size]] = self._class_mask(requires)[table.cls[: table.size]] & (
-            (table.ever[: table.size] > 0) | (table.now[: table.size] > 0)
-        )
+        met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
         return met
 
-    def _form(self, form: Form) -> tuple[Mask, Mask, Mask]:
-        kinds = self.kinds
-        unsure = np.zeros(kinds.size, np.bool_)
+    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask]:
+        """Which clusters have enough for one form, now and ever; where that may be too many goes to `unsure`."""
         now, ever = self._slots(form, form.host)
         if form.host:
-            unsure |= kinds["nested", form.host]
-            if form.abstract:
-                lacks = ~kinds["has", form.host]
-                if lacks.any():
-                    root_now, root_ever = self._slots(form, ROOT)
-                    now = np.where(lacks, root_now, now)
-                    ever = np.where(lacks, root_ever, ever)
-                    if form.exclusive:
-                        unsure |= lacks
-        good_now, good_ever = now >= form.count, ever >= form.count
+            unsure.add(self.kinds.get("nested", form.host))
+            lacks = self.kinds.lacking(form.host) if form.abstract else None
+            if lacks is not None:
+                root_now, root_ever = self._slots(replace(form, shared=True, exclusive=False), ROOT)
+                now, ever = np.where(lacks, root_now, now), np.where(lacks, root_ever, ever)
+                if form.exclusive:
+                    unsure.add(lacks)
+        good_ever = ever >= form.count
+        good_now = good_ever if now is ever else now >= form.count
         for type, abstract in form.wrappers:
-            has = kinds["has", type]
-            if not abstract:
-                good_now &= has
-                good_ever &= has
-            unsure |= has & ~kinds["sole", type]
+            unsure.add(self.kinds.several(type))
+            lacks = None if abstract else self.kinds.lacking(type)
+            if lacks is not None:
+                good_now, good_ever = good_now & ~lacks, good_ever & ~lacks
         for need in form.needs:
-            lumpy = kinds["lumpy", need.type]  # whole vertices with a size or a unit: the rows do not know them
-            good_now = good_now | lumpy
-            good_ever = good_ever | lumpy
-            unsure |= kinds["nested", need.type] | lumpy | kinds["mixed", need.type]
+            lumpy = self.kinds.get("lumpy", need.type)  # whole vertices with a size or a unit: rows do not know them
+            if lumpy is not None:
+                good_now, good_ever = good_now | lumpy, good_ever | lumpy
+                unsure.add(lumpy)
+            unsure.add(self.kinds.get("nested", need.type))
+            unsure.add(self.kinds.get("mixed", need.type))
             if need.exclusive:
-                unsure |= kinds["sized", need.type]
+                unsure.add(self.kinds.get("sized", need.type))
             if len(form.needs) > 1 or form.exclusive:
-                unsure |= kinds["inner", need.type]
-        return good_now, good_ever, unsure
+                unsure.add(self.kinds.get("inner", need.type))
+        return good_now, good_ever
 
-    def _slots(self, form: Form, host: str) -> tuple[Numbers, Numbers]:
+    def _slots(self, form: Form, host: str) -> tuple[Floats, Floats]:
         """How many slots fit each cluster now and ever, by cluster number."""
-        table = self.tables.get(host)
-        size = self.kinds.size
-        room = None if table is None else self._room(table, form, host == ROOT)
-        if table is None or room is None:
-            nothing = np.zeros(size)
-            return nothing, nothing
-        rows = table.size
-        cluster = table.cluster[:rows]
-        ever = np.bincount(cluster, room * table.ever[:rows], size)
-        if not table.busy:
-            return ever, ever
-        return np.bincount(cluster, room * table.now[:rows], size), ever
+        mask = self._class_mask(form.requires) if form.requires else None
+        table, moved = self.ever.get(host), self.moved.get(host)
+        ever = self._count(table, form, mask) if table else np.zeros(self.kinds.size)
+        return (ever + self._count(moved, form, mask), ever) if moved else (ever, ever)
 
-    def _room(self, table: HostTable, form: Form, root: bool) -> Ints | Mask | None:
-        """Slots in one host, by row; None if no row has any."""
-        single = not root and (form.exclusive or not form.shared)
-        room: Ints | Mask | None = None
-        for need in form.needs:
-            units = _units(table, need)
-            wanted = need.count * (need.scale or 1)
-            if units is None or wanted > LARGEST:
-                return None
-            fits: Ints | Mask = units >= wanted if single or (root and form.count == 1) else units // wanted
-            if table.peaks.get((need.type, need.unit), MANY) >= MANY and fits.dtype != np.bool_:
-                fits = np.minimum(fits, MANY)  # so that the sum over all hosts cannot overflow
-            if room is None:
-                room = fits
-            elif fits.dtype == np.bool_:
-                room = room & fits
-            else:
-                room = np.minimum(room, fits)
-        assert room is not None  # a form has needs
-        if form.exclusive and not root:
-            room = room & table.clean[: table.size]
-        if form.requires:
-            room = room * self._class_mask(form.requires)[table.cls[: table.size]]
-        return room
+    def _count(self, table: HostTable, form: Form, mask: Mask | None) -> Floats:
+        suffix = suffix_of(table)
+        found = suffix.slots(form, mask, self.kinds.size) if suffix else None
+        return found if found is not None else slots_in(table, form, mask, self.kinds.size)
 
     def _class_mask(self, requires: tuple[Requirement, ...]) -> Mask:
         """By class of facts: are all these requirements met?"""
-        mask: Mask | None = None
+        facts = self.facts
+        key = (requires, kinds(requires))
+        known = self._masks.get(key)
+        if known is not None and known[0] == len(facts.classes) and known[1] == len(facts.facts):
+            return known[2]
+        bits = -1
         for requirement in requires:
-            one = np.zeros(len(self.facts.classes), np.bool_)
-            one[self.facts.classes_meeting(requirement)] = True
-            mask = one if mask is None else mask & one
-        assert mask is not None  # only called with requirements
+            bits &= facts.class_bits(requirement)
+        size = len(facts.classes)
+        packed = np.frombuffer(bits.to_bytes(size // 8 + 1, "little"), np.uint8)
+        mask = np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
+        if len(self._masks) >= MOST_MASKS:
+            self._masks.clear()
+        self._masks[key] = (size, len(facts.facts), mask)
         return mask
-
-
-def _units(table: HostTable, need: Need) -> Ints | None:
-    """The units of a leaf in each host, as the need counts them."""
-    found: Ints | None = None
-    for dim, column in table.columns.items():
-        if dim[0] != need.type:
-            continue
-        scale = 1
-        if need.scale:
-            scale = (factor(dim[1]) or 0) if dim[1] and dim[1] != WHOLE else 0
-        elif need.unit and need.unit != dim[1]:
-            scale = 0
-        if not scale:
-            continue
-        units = column[: table.size]
-        if scale > 1:
-            # Past this size an amount of bytes does not fit the column; so much is more than anybody asks for.
-            units = np.minimum(units, LARGEST // scale) * scale if table.peaks[dim] * scale > LARGEST else units * scale
-        found = units if found is None else found + units
-    return found

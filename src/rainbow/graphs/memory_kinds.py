@@ -17,27 +17,48 @@ class Kinds:
     def __init__(self) -> None:
         self.size = 16
         self._masks: dict[tuple[str, str], Mask] = {}
-        self._none: Mask = np.zeros(self.size, np.bool_)
+        self._holding: dict[tuple[str, str], int] = {}  # how many clusters a mask holds
+        self._of: dict[int, frozenset[tuple[str, str]]] = {}  # by cluster
 
     def grow(self, size: int) -> None:
         """Make room for cluster numbers below `size`."""
         if size > self.size:
             self.size = max(size, 2 * self.size)
-            self._none = np.zeros(self.size, np.bool_)
             for key, mask in self._masks.items():
                 self._masks[key] = np.concatenate([mask, np.zeros(self.size - len(mask), np.bool_)])
 
     def set(self, cluster: int, kinds: Iterable[tuple[str, str]]) -> None:
         """Say what a cluster is; what is not said does not hold."""
-        for mask in self._masks.values():
-            mask[cluster] = False
-        for key in kinds:
+        for key in self._of.pop(cluster, ()):
+            self._masks[key][cluster] = False
+            self._holding[key] -= 1
+        after = frozenset(kinds)
+        if after:
+            self._of[cluster] = after
+        for key in after:
             if key not in self._masks:
-                self._masks[key] = self._none.copy()
+                self._masks[key] = np.zeros(self.size, np.bool_)
             self._masks[key][cluster] = True
+            self._holding[key] = self._holding.get(key, 0) + 1
 
-    def __getitem__(self, key: tuple[str, str]) -> Mask:
-        return self._masks.get(key, self._none)
+    def get(self, word: str, type: str) -> Mask | None:
+        """The clusters of which this is true, or None if there are none."""
+        return self._masks[word, type] if self._holding.get((word, type)) else None
+
+    def lacking(self, type: str) -> Mask | None:
+        """The clusters without vertices of a type, or None if all have some."""
+        if self._holding.get(("has", type), 0) == len(self._of):
+            return None
+        known = self.get("has", type)
+        return np.ones(self.size, np.bool_) if known is None else ~known
+
+    def several(self, type: str) -> Mask | None:
+        """The clusters whose vertices of a type are more than one that all else lies in or above."""
+        known = self.get("has", type)
+        if known is None or self._holding["has", type] == self._holding.get(("sole", type), 0):
+            return None
+        sole = self.get("sole", type)
+        return known if sole is None else known & ~sole
 
 
 def kinds_of(fold: Fold) -> set[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from rainbow.graphs.memory_tables import ROOT, WHOLE, Dim, HostTable, Offer
+from rainbow.graphs.memory_tables import ROOT, WHOLE, Dim, HostTable, Offer, RowKey
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -44,16 +44,16 @@ class _Delta:
 class Rows:
     """One cluster's hosts. Only changed ones are kept; all others stand where the free graph puts them."""
 
-    __slots__ = ("_cluster", "_dark", "_fold", "_root", "_row", "_tables", "_taken")
+    __slots__ = ("_cluster", "_dark", "_fold", "_moved", "_tables", "_taken")
 
-    def __init__(self, cluster: int, fold: Fold, tables: Mapping[str, HostTable]) -> None:
+    def __init__(self, cluster: int, fold: Fold, tables: dict[str, HostTable]) -> None:
+        """`tables` hold how *now* differs from *ever*."""
         self._cluster = cluster
         self._fold = fold
         self._tables = tables
-        self._row: dict[int, int] = {}  # by vertex
+        self._moved: dict[int, RowKey] = {}  # by vertex; -1 is the cluster as one host
         self._taken: dict[int, int] = {}  # taken units inside, by vertex
         self._dark: dict[int, int] = {}  # dark vertices inside, by vertex
-        self._root = tables[ROOT].row((cluster, fold.root.cls, True, around(fold.root)))
 
     def change(self, state: Held, changed: Changed) -> None:
         """Take a change over, from the leaves up."""
@@ -71,7 +71,7 @@ class Rows:
                 pending[graph.parents[i]].add(delta)
             else:
                 clean = not self._taken.get(i) and not state.taken.get(i)
-                self._root = _move(self._tables[ROOT], self._root, delta.units, clean)
+                self._move(ROOT, -1, delta.units, clean)
 
     def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
         """Add a vertex's own part to what changed inside it, and move it if it is a host."""
@@ -89,36 +89,46 @@ class Rows:
             dim = (type, graph.units[i])
         else:
             was_whole = not self._taken.get(i) and not self._dark.get(i)
-            self._taken[i] = self._taken.get(i, 0) + delta.taken
-            self._dark[i] = self._dark.get(i, 0) + delta.dark
-            whole = not self._taken[i] and not self._dark[i]
-            self._row[i] = _move(self._tables[type], self._standing(i), delta.units, not self._taken[i])
+            taken = _count(self._taken, i, delta.taken)
+            whole = not _count(self._dark, i, delta.dark) and not taken
+            self._move(type, i, delta.units, not taken)
             free = size * (whole - was_whole)
             dim = (type, WHOLE)
         if free:
             delta.units[dim] = delta.units.get(dim, 0) + free
 
-    def _standing(self, i: int) -> int:
-        """The row in which a host stands now."""
-        known = self._row.get(i)
-        if known is None:
-            shape = self._fold.shape(i)
-            known = self._tables[shape.type].row((self._cluster, shape.cls, True, offer(shape)))
-        return known
+    def _free(self, i: int) -> RowKey:
+        """The row of a host when all is free."""
+        shape = self._fold.root if i < 0 else self._fold.shape(i)
+        return (self._cluster, shape.cls, True, around(shape) if i < 0 else offer(shape))
+
+    def _move(self, type: str, i: int, delta: Mapping[Dim, int], clean: bool) -> None:
+        """Move a host to the row where it belongs after a change inside."""
+        free = self._free(i)
+        before = self._moved.get(i, free)
+        if not delta and clean is before[2]:
+            return
+        values = dict(before[3])
+        for dim, units in delta.items():
+            values[dim] = values.get(dim, 0) + units
+        after = (*before[:2], clean, tuple(sorted(item for item in values.items() if item[1])))
+        table = self._tables.setdefault(type, HostTable())
+        table.add(before, -1)
+        kept = table.add(after, 1)
+        if after == free:
+            self._moved.pop(i, None)
+        else:
+            self._moved[i] = kept
 
 
-def _move(table: HostTable, row: int, delta: Mapping[Dim, int], clean: bool) -> int:
-    cluster, cls, was_clean, before = table.keys[row]
-    if not delta and clean is was_clean:
-        return row
-    values = dict(before)
-    for dim, units in delta.items():
-        values[dim] = values.get(dim, 0) + units
-    key = (cluster, cls, clean, tuple(sorted(item for item in values.items() if item[1])))
-    after = table.row(key)
-    table.add(after, 0, 1)
-    table.add(row, 0, -1)
-    return after
+def _count(counts: dict[int, int], i: int, more: int) -> int:
+    """Add to a sparse count; zeros are not kept."""
+    total = counts.get(i, 0) + more
+    if total:
+        counts[i] = total
+    else:
+        counts.pop(i, None)
+    return total
 
 
 def offer(shape: Shape) -> Offer:

@@ -87,7 +87,7 @@ class Facts:
         self._of_subsystem: dict[str, list[int]] = {}
         self.classes: list[frozenset[int]] = [frozenset()]
         self._class_numbers: dict[frozenset[int], int] = {frozenset(): 0}
-        self._classes_with: dict[int, list[int]] = {}  # by fact
+        self._classes_with: list[int] = []  # by fact: the classes that it is in, as bits of a number
         self._joined: dict[tuple[int, frozenset[int]], int] = {}
         self._meeting: dict[object, tuple[int, frozenset[int]]] = {}
 
@@ -116,6 +116,7 @@ class Facts:
         number = self._by_content.get(key)
         if number is None:
             number = self._by_content[key] = len(self.facts)
+            self._classes_with.append(0)
             self.facts.append(Fact(number, subsystem, fields, below, vertex.name or vertex.id))
             self._of_subsystem.setdefault(subsystem, []).append(number)
         return number
@@ -131,7 +132,7 @@ class Facts:
                 number = self._class_numbers[facts] = len(self.classes)
                 self.classes.append(facts)
                 for fact in facts:
-                    self._classes_with.setdefault(fact, []).append(number)
+                    self._classes_with[fact] |= 1 << number
             self._joined[key] = number
         return number
 
@@ -161,7 +162,9 @@ class Facts:
         """Is the requirement met at a vertex of this class?"""
         return not self.classes[number].isdisjoint(self.meeting(requirement))
 
-    def classes_meeting(self, requirement: Requirement) -> list[int]:
-        """The classes at which the requirement is met; a class may be listed twice."""
-        with_fact = self._classes_with
-        return [number for fact in self.meeting(requirement) for number in with_fact.get(fact, ())]
+    def class_bits(self, requirement: Requirement) -> int:
+        """The classes at which the requirement is met, as the bits of one number."""
+        bits = 0
+        for fact in self.meeting(requirement):
+            bits |= self._classes_with[fact]
+        return bits

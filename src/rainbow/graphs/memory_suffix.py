@@ -1,0 +1,154 @@
+"""Suffix counts: how many hosts have at least c of one thing and at least g of another, ready for every c and g.
+
+When every node has a different number of free cores, a table has as many rows as nodes. Grouped
+by all that differs less (cluster, class, clean, memory ...), with the two small numbers that
+differ most turned into levels, the same hosts are a few groups, and a question reads one slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from rainbow.graphs.memory_form import Form, Need
+from rainbow.graphs.memory_slots import LARGEST, scale_of, slots_of_rows, units_of
+from rainbow.graphs.memory_tables import WHOLE, Dim, Floats, HostTable, Mask, Offer, RowKey
+
+WORTH_IT = 6_000  # rows from which on the suffix counts are faster than reading all rows
+MOST_LEVELS = 8_192
+MOST_GROUPS = 12_000
+MOST_SLOTS = 64  # slots in one host that are added up slice by slice; past that all rows are read
+
+
+class SuffixTable:
+    """Suffix counts over one `HostTable`, kept in step with it."""
+
+    def __init__(self, table: HostTable, dims: tuple[Dim, Dim]) -> None:
+        self.dims = dims
+        self.groups = HostTable()  # one row per group; its own count is not used
+        self.levels = tuple(table.peaks.get(dim, 0) + 1 for dim in dims)
+        self.counts: npt.NDArray[np.int32] = np.zeros((*self.levels, 16), np.int32)
+        self._group: dict[RowKey, int] = {}
+        self.broken = False
+        for row in np.flatnonzero(table.count[: table.size]).tolist():
+            self._put(table.keys[row], int(table.count[row]))
+            if self.broken:
+                return
+        # Plain counts become suffix counts: from the highest level down, along both axes.
+        self.counts = self.counts[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1].astype(np.int32)
+        self.counts = np.ascontiguousarray(self.counts)
+
+    def _split(self, offer: Offer) -> tuple[int, int, Offer]:
+        first = second = 0
+        rest = []
+        for item in offer:
+            if item[0] == self.dims[0]:
+                first = item[1]
+            elif item[0] == self.dims[1]:
+                second = item[1]
+            else:
+                rest.append(item)
+        return first, second, tuple(rest)
+
+    def _place(self, key: RowKey) -> tuple[int, int, int] | None:
+        first, second, rest = self._split(key[3])
+        if first >= self.levels[0] or second >= self.levels[1]:
+            self.broken = True
+            return None
+        group_key = (key[0], key[1], key[2], rest)
+        group = self._group.get(group_key)
+        if group is None:
+            group = self._group[group_key] = len(self._group)
+            self.groups.add(group_key, 1)
+            if group >= MOST_GROUPS:
+                self.broken = True
+                return None
+            if group >= self.counts.shape[2]:
+                longer = np.zeros((*self.levels, 2 * self.counts.shape[2]), np.int32)
+                longer[:, :, : self.counts.shape[2]] = self.counts
+                self.counts = longer
+        return first, second, group
+
+    def _put(self, key: RowKey, hosts: int) -> None:
+        at = self._place(key)
+        if at is not None:
+            self.counts[at] += hosts
+
+    def add(self, key: RowKey, hosts: int) -> None:
+        """Follow a change of the table."""
+        at = None if self.broken else self._place(key)
+        if at is not None:
+            self.counts[: at[0] + 1, : at[1] + 1, at[2]] += hosts
+
+    def slots(self, form: Form, classes: Mask | None, clusters: int) -> Floats | None:
+        """Slots by cluster number, or None if these counts cannot tell."""
+        wanted = [0, 0]
+        others: list[Need] = []
+        for need in form.needs:
+            place = [number for number, dim in enumerate(self.dims) if scale_of(dim, need)]
+            if place and not need.scale and self._alone(need):
+                wanted[place[0]] = need.count
+            elif place:
+                return None
+            else:
+                others.append(need)
+        times = self._times(form, wanted)
+        if times is None:
+            return None
+        found = self._added_up(wanted, others, times)
+        return slots_of_rows(self.groups, found, form, classes, clusters)
+
+    def _added_up(self, wanted: list[int], others: list[Need], times: int) -> Floats:
+        """By group: hosts with room for one slot, plus hosts with room for two, and so on."""
+        width = len(self._group)
+        found: Floats = np.zeros(width)
+        for slots in range(1, times + 1):
+            if wanted[0] * slots >= self.levels[0] or wanted[1] * slots >= self.levels[1]:
+                break
+            counts = self.counts[wanted[0] * slots, wanted[1] * slots, :width]
+            for need in others:
+                units = units_of(self.groups, need)
+                amount = need.count * (need.scale or 1) * slots
+                if units is None or amount > LARGEST:
+                    return found
+                counts = counts * (units >= amount)
+            found = found + counts
+        return found
+
+    def _alone(self, need: Need) -> bool:
+        """Is there only one column that counts for the need?"""
+        return sum(bool(scale_of(dim, need)) for dim in (*self.dims, *self.groups.columns)) == 1
+
+    def _times(self, form: Form, wanted: list[int]) -> int | None:
+        """How many slots of one host have to be added up; None if that is too many, or not bounded here."""
+        if form.exclusive or not form.shared or form.count == 1:
+            return 1
+        most = min(((self.levels[i] - 1) // wanted[i] for i in (0, 1) if wanted[i]), default=MOST_SLOTS + 1)
+        return most if most <= MOST_SLOTS else None
+
+
+def suffix_of(table: HostTable) -> SuffixTable | None:
+    """The table's suffix counts, made when they are first worth it; None if they are not or cannot be."""
+    if table.suffix is not None and table.suffix.broken:
+        table.suffix = None
+        table.suffix_at = 2 * len(table)  # try again when much has changed
+    if table.suffix is None and len(table) >= max(WORTH_IT, table.suffix_at):
+        dims = _dims(table.peaks.items())
+        if dims is None:
+            return None
+        table.suffix = SuffixTable(table, dims)
+        if table.suffix.broken:
+            return suffix_of(table)
+    return table.suffix
+
+
+def _dims(peaks: Iterable[tuple[Dim, int]]) -> tuple[Dim, Dim] | None:
+    """The two counted things with the most levels that still make a table of bounded size."""
+    small = sorted((-peak, dim) for dim, peak in peaks if not dim[1] and dim[1] != WHOLE and peak < MOST_LEVELS)
+    for place, (first, dim) in enumerate(small):
+        for second, other in small[place + 1 :]:
+            if (1 - first) * (1 - second) <= MOST_LEVELS:
+                return dim, other
+    return (small[-1][1], ("", "")) if small else None
