@@ -11,10 +11,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.model.errors import Unavailable
+from rainbow.model.errors import RainbowError, Unavailable
 from rainbow.store.base import Tx
 from rainbow.store.session import Session
 from rainbow.store.tx import SqlTx
@@ -56,6 +57,7 @@ class Writer:
     session: Session
     counts: Counts = field(default_factory=Counts)
     _reachable: bool = True
+    _ending: bool = False  # the end was asked for; what was asked before it is still done
     _asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
     _thread: threading.Thread | None = None
     _closing: threading.Event = field(default_factory=threading.Event)
@@ -83,12 +85,12 @@ class Writer:
             self._thread.join()
 
     def _run(self) -> None:
-        ending = False
-        while not ending:
+        while not self._ending:
             first = self._asked.get()
             if first is None:
                 break
-            group, ending = self._commit_group(first)
+            group = [first]
+            self._commit_group(group)
             _deliver(group)
         self._refuse_rest()
         self.session.close()
@@ -103,56 +105,51 @@ class Writer:
                 rest.append(asked)
         _deliver(rest)
 
-    def _commit_group(self, first: Asked) -> tuple[list[Asked], bool]:
-        group, ending = [first], False
-        # Once it was out of reach for long, each group tries only once until it is back.
+    def _commit_group(self, group: list[Asked]) -> None:
+        if not self._reachable:
+            self._renew()
+        # Once it was out of reach for long, a group tries only once, so that callers learn it soon.
         deadline = time.monotonic() + (RECONNECT_SECONDS if self._reachable else 0.0)
         while True:
             try:
-                ending = self._transaction(group) or ending
+                self._transaction(group)
                 self._reachable = True
-                return group, ending
+                return
             except Lost as lost:
-                if not self.session.dialect.reconnects or not self._reconnect(deadline):
+                if not self.session.dialect.reconnects or time.monotonic() >= deadline or self._closing.wait(PAUSE):
+                    self._reachable = not self.session.dialect.reconnects
                     for asked in group:
                         asked.error = Unavailable(f"the database does not take this now: {lost}; try again later")
-                    return group, ending
+                    return
+            self._renew()
 
-    def _reconnect(self, deadline: float) -> bool:
+    def _renew(self) -> None:
+        """Open another connection; if that fails, the old one stays closed and says so when it is used."""
         self.session.close()
-        while not self._closing.is_set():
-            try:
-                self.session = self.connect()
-                return self._reachable or time.monotonic() < deadline
-            except Unavailable:
-                self._reachable = time.monotonic() < deadline
-                if not self._reachable:
-                    return False
-            self._closing.wait(PAUSE)
-        return False
+        with suppress(RainbowError):
+            self.session = self.connect()
 
-    def _transaction(self, group: list[Asked]) -> bool:
-        """Run the group, and whoever joins while it runs; True if the end was asked for meanwhile."""
-        session, ending = self.session, False
+    def _transaction(self, group: list[Asked]) -> None:
+        """Run the group, and whoever joins while it runs."""
+        session = self.session
         _begin(session)
         until = time.monotonic() + MAX_SECONDS
-        at = 0
+        done = 0
         while True:
-            while at < len(group):
-                _attempt(session, group[at])
-                at += 1
-            if ending or len(group) >= MAX_GROUP or time.monotonic() >= until:
+            for asked in group[done:]:
+                _attempt(session, asked)
+            done = len(group)
+            if self._ending or done >= MAX_GROUP or time.monotonic() >= until:
                 break
             try:
                 more = self._asked.get_nowait()
             except queue.Empty:
                 break
             if more is None:
-                ending = True
+                self._ending = True
             else:
                 group.append(more)
         self._commit(session, group)
-        return ending
 
     def _commit(self, session: Session, group: list[Asked]) -> None:
         try:
@@ -186,6 +183,8 @@ def _attempt(session: Session, asked: Asked) -> None:
         session.keep()
     except Exception as error:
         asked.error = session.dialect.translate(error)
+        if isinstance(asked.error, StopIteration):  # a future cannot carry it
+            asked.error = RuntimeError("the work ran past the end of an iterator")
         try:
             session.restore()
         except Exception:  # the error took the whole transaction with it
@@ -212,7 +211,7 @@ def _deliver(group: list[Asked]) -> None:
     for asked in group:
         by_loop.setdefault(asked.loop, []).append(asked)
     for loop, waiting in by_loop.items():
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             loop.call_soon_threadsafe(_resolve, waiting)
 
 

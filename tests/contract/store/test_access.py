@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from rainbow.model.credential import Credential, Kind, digest
 from rainbow.model.errors import AlreadyExists
 from rainbow.store import Store
 from rainbow.store.base import Account, ClusterGroup, Tx
+from rainbow.store.tables.access import _line, _link
 
 
 def a_credential(id: str = "abcdefghijkl", **said: object) -> Credential:
@@ -108,3 +109,17 @@ async def test_whatever_is_changed_or_cut_from_the_audit_log_is_noticed(store: S
     await store.write(lambda tx: [an_audit_line(tx, verb) for verb in "abcd"])
     await store.write(lambda tx: tx.db.run(change))
     assert await store.read(lambda tx: tx.verify_audit()) == broken
+
+
+async def test_a_line_that_is_rewritten_with_a_fitting_digest_breaks_the_next_one(store: Store) -> None:
+    await store.write(lambda tx: [an_audit_line(tx, verb) for verb in "abc"])
+    first, second, _ = await store.read(lambda tx: tx.audit(0, 3))
+    forged = replace(second, actor="user:eve")
+    fitting = _link(first.digest, _line(forged))
+
+    def forge(tx: Tx) -> None:
+        tx.db.run("DELETE FROM audit WHERE seq = 2")  # type: ignore[attr-defined]
+        tx.db.change("add_audit", **{**asdict(forged), "digest": fitting})  # type: ignore[attr-defined]
+
+    await store.write(forge)
+    assert await store.read(lambda tx: tx.verify_audit()) == 3

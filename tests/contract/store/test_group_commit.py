@@ -171,3 +171,9 @@ async def test_a_caller_that_gives_up_does_not_disturb_the_others(store: Store) 
     await first
     assert await patient == [2]
     assert await store.read(lambda tx: tx.last_seq()) == 2
+
+
+async def test_a_work_that_runs_past_an_iterator_fails_alone(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="iterator"):
+        await store.write(lambda tx: next(iter(())))
+    assert (await a_job(store)).id == 1

@@ -85,6 +85,7 @@ def in_pages(tx: Tx, which: JobFilter, limit: int) -> list[Job]:
     page = tx.list_jobs(which, limit=limit)
     while page:
         assert len(page) <= limit
+        assert not found or page[0].id < found[-1].id
         found += page
         page = tx.list_jobs(which, after=page[-1].id, limit=limit)
     return found

@@ -40,7 +40,7 @@ class Player:
         self.tx, self.random, self.model, self.now = tx, Random(seed), Model(), 0.0
 
     def play(self, steps: int) -> None:
-        moves = [self.submit, self.move_job, self.move_attempt, self.lease, self.retry, self.fail]
+        moves = [*[self.submit] * 4, *[self.lease] * 2, self.move_job, self.move_attempt, self.retry, self.fail]
         for _ in range(steps):
             self.now += 1.0
             self.random.choice(moves)()
@@ -182,7 +182,7 @@ class Player:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), steps=st.integers(1, 40))
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 60))
 async def test_any_sequence_of_verbs_agrees_with_plain_dictionaries(store: Store, seed: int, steps: int) -> None:
     def work(tx: Tx) -> None:
         for name in CLUSTERS:

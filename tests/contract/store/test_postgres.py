@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rainbow.model.errors import Unavailable
-from rainbow.store import Store, open_store
+from rainbow.store import Store, engine, open_store, writer
 from rainbow.store.base import JobFilter
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 from tests.support.postgres import Postgres, running_postgres
@@ -45,8 +45,8 @@ async def test_a_crash_of_the_database_server_loses_nothing_acknowledged(fragile
         await asyncio.to_thread(fragile.start)
         count = await store.read(lambda tx: sum(tx.count_jobs(JobFilter()).values()))  # a read finds its way back
         assert count >= goal
-    for writer in writers:
-        writer.cancel()
+    for task in writers:
+        task.cancel()
     await asyncio.gather(*writers, return_exceptions=True)
     await store.write(lambda tx: None)
     ids = await store.read(lambda tx: {job.id for job in tx.list_jobs(JobFilter(), limit=100_000)})
@@ -77,3 +77,27 @@ async def test_two_servers_write_one_queue_without_gap_or_double(postgres: Postg
     assert await two.read(lambda tx: tx.job(mine.id)) == mine
     await one.close()
     await two.close()
+
+
+async def test_a_database_that_stays_away_is_unavailable_and_works_again_when_it_is_back(
+    fragile: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (writer, engine):
+        monkeypatch.setattr(module, "RECONNECT_SECONDS", 0.2)
+    store = await open_store(fragile.new_database())
+    await a_job(store)
+    await asyncio.to_thread(fragile.stop, signal.SIGQUIT)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await store.write(lambda tx: tx.add_jobs([a_draft()]))
+        with pytest.raises(Unavailable):
+            await store.read(lambda tx: tx.last_seq())
+    await asyncio.to_thread(fragile.start)
+    assert await store.write(lambda tx: tx.add_jobs([a_draft()])) == [2]
+    await asyncio.to_thread(fragile.stop, signal.SIGQUIT)
+    asked = asyncio.create_task(store.write(lambda tx: tx.add_jobs([a_draft()])))
+    await asyncio.sleep(0)  # let the task ask
+    await store.close()  # an end that was asked for while the database was away is still an end
+    with pytest.raises(Unavailable):
+        await asked
+    await asyncio.to_thread(fragile.start)
