@@ -89,7 +89,7 @@ def candidates(draw: st.DrawFn, name: str) -> Candidate:
         fit=fit,
         slots_now=draw(st.integers(1, ever)) if fit is Fit.NOW else 0,
         slots_ever=ever,
-        state=draw(st.dictionaries(keys, st.one_of(numbers, st.just("text"), st.booleans()), max_size=4)),
+        state=draw(st.dictionaries(keys, st.one_of(numbers, st.just("text"), st.booleans(), st.none()), max_size=4)),
         state_age=draw(st.sampled_from([None, 0.0, 12.5, 4_000.0])),
         placed=draw(st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)])),
         bid=draw(st.one_of(st.none(), bids(name))),

@@ -46,6 +46,10 @@ class Candidate:
     record: TrackRecord = NO_RECORD
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if None in self.state.values():  # null is "not known", the same as absent
+            object.__setattr__(self, "state", {key: value for key, value in self.state.items() if value is not None})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:

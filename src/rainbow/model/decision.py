@@ -122,11 +122,11 @@ class Decision:
             yield Row(name=name, fit=fit, reason=reason)
 
     def to_json(self) -> str:
-        """The record as compact JSON; raise Invalid if a state or a parameter holds an infinity."""
+        """The record as compact JSON; raise Invalid if a state, a parameter or a term is no finite plain value."""
         try:
             return json.dumps(self.record, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        except ValueError:
-            raise Invalid("a decision's record holds finite numbers only") from None
+        except (ValueError, TypeError) as error:
+            raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Decision:

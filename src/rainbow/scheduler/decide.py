@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from rainbow.model.decision import Chosen, Decision, Outcome, Refuse, Wait
+from rainbow.model.errors import RainbowError
 from rainbow.model.match import Fit
 from rainbow.scheduler.eligible import Field, prepare
 from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
@@ -53,7 +54,12 @@ def whom_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: i
 def _rank(name: str, policy: Policy, field: Field, question: Question) -> Ranking:
     if not field.kept:
         return Ranking([], {})
-    ranking = policy.rank(field.kept, question.demand, Random(question.seed))
+    try:
+        ranking = policy.rank(field.kept, question.demand, Random(question.seed))
+    except RainbowError:
+        raise
+    except Exception as error:  # the edge to other people's code: its bugs are typed errors here
+        raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
     given = {candidate.name for candidate in field.kept}
     seen = {entry.name for entry in ranking.ranked}
     if len(seen) != len(ranking.ranked) or seen & ranking.dropped.keys() or seen | ranking.dropped.keys() != given:

@@ -126,6 +126,12 @@ def test_the_state_wins_over_a_parameter_of_the_same_name() -> None:
     assert order(choose(text, a_cluster("a", x=2), a_cluster("b", x=3), x=3)) == ["a"]
 
 
+def test_a_null_in_the_state_is_not_known_and_hides_no_parameter() -> None:
+    text = "- {priority: 1, steps: [{filter: x == 2}]}"
+    assert order(choose(text, a_cluster("a", x=None), x=2)) == ["a"]
+    assert order(choose(text, a_cluster("a", x=None))) == []
+
+
 def test_our_own_variables_give_way_to_the_requests_and_the_clusters() -> None:
     text = "- {priority: 1, steps: [{filter: slots_now == 4 && name =~ 'a*' && labels.team == 'red'}]}"
     ranking = choose(text, a_cluster("a", labels={"team": "red"}), a_cluster("ab", slots_now=1), a_cluster("b"))

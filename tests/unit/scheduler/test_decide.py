@@ -241,6 +241,23 @@ def test_a_policy_that_breaks_its_contract_is_found_out(ranking: Ranking) -> Non
         decide(a_question(a_cluster("a"), policy="odd"), a_table(ranking))
 
 
+def test_a_policy_that_crashes_is_a_typed_error_with_its_cause() -> None:
+    class Crashes:
+        wants_bids = False
+
+        def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
+            raise ZeroDivisionError("oh")
+
+    def build(options: Mapping[str, str]) -> Policy:
+        return Crashes() if not options else {}[0]
+
+    table = PolicyTable({"odd": build})
+    with pytest.raises(PolicyFault, match="policy 'odd' failed: ZeroDivisionError: oh"):
+        decide(a_question(a_cluster("a"), policy="odd"), table)
+    with pytest.raises(PolicyFault, match="policy 'odd' cannot be built: KeyError"):
+        decide(a_question(a_cluster("a"), policy="odd", options={"x": "1"}), table)
+
+
 def test_users_with_different_options_at_the_same_time_get_their_own_answers() -> None:
     fleet = [a_cluster(f"c{i}", x=i) for i in range(40)]
 

@@ -146,3 +146,4 @@ def test_a_pattern_made_to_backtrack_does_not() -> None:
 def test_the_deepest_allowed_nesting_works() -> None:
     assert compiled("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH)({}) == 1.0
     assert compiled("+".join("1" * (MAX_NODES // 2)))({}) == MAX_NODES / 2
+    assert compiled("+".join(["(1)"] * 2 * MAX_DEPTH))({}) == 2 * MAX_DEPTH

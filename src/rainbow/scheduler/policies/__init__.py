@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import NamedTuple
 
+from rainbow.model.errors import RainbowError
 from rainbow.scheduler.options import did_you_mean
 from rainbow.scheduler.policies import constraint, predicted, simple
 from rainbow.scheduler.policies.contract import (
@@ -71,10 +72,15 @@ class PolicyTable:
     broken: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be loaded
 
     def build(self, name: str, options: Mapping[str, str]) -> Policy:
-        """A policy for one decision; raise UnknownPolicy or Invalid."""
+        """A policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyFault."""
         factory = self.factories.get(name)
         if factory is not None:
-            return factory(options)
+            try:
+                return factory(options)
+            except RainbowError:
+                raise
+            except Exception as error:  # the edge to other people's code: its bugs are typed errors here
+                raise PolicyFault(f"policy {name!r} cannot be built: {type(error).__name__}: {error}") from error
         if name in self.broken:
             raise UnknownPolicy(f"policy {name!r} is installed, but does not load: {self.broken[name]}")
         raise UnknownPolicy(f"there is no policy {name!r}{did_you_mean(name, self.factories)}")

@@ -20,7 +20,7 @@ class UnknownPolicy(RainbowError):
 
 
 class PolicyFault(RainbowError):
-    """A policy broke its contract: it lost a cluster, made one up or gave a score that is no number."""
+    """A policy failed or broke its contract: it lost a cluster, made one up or gave a score that is no number."""
 
 
 class Ranked(NamedTuple):
