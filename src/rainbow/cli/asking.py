@@ -84,7 +84,9 @@ RESOURCES = (
     click.option("--jobspec", metavar="FILE", help="The same as FILE."),
 )
 TERMS = (
-    click.option("--select", metavar="POLICY[:K=V,...]", help="Policy that chooses: random, least:by=queue, start ..."),
+    click.option(
+        "--select", metavar="POLICY[:K=V,...]", help="Policy that chooses: random, least:key=queue_depth, start ..."
+    ),
     click.option(
         "--select-option", "select_options", multiple=True, metavar="K=V", help="Option of the policy; V may be @FILE."
     ),

@@ -54,8 +54,8 @@ Examples:
 \b
 Environment: RAINBOW_SERVER, RAINBOW_TOKEN, RAINBOW_CONFIG, RAINBOW_OUTPUT,
 RAINBOW_REGISTRATION_SECRET, RAINBOW_CLUSTER_SECRET, RAINBOW_CA, RAINBOW_CERT,
-RAINBOW_KEY, NO_COLOR. A flag beats the environment, the environment beats
-the config file.
+RAINBOW_KEY. A flag beats the environment, the environment beats the config file.
+Nothing is printed in colour.
 """
 
 

@@ -26,6 +26,7 @@ from rainbow.model.job import Delivery, Terms
 from rainbow.model.request import Group, Request
 
 MAX_FILE = 1 << 20
+_BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
 _DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 
 
@@ -180,9 +181,10 @@ def _environment(words: tuple[str, ...], environment: Mapping[str, str]) -> dict
 
 
 def _select(asked: Asked) -> tuple[str, dict[str, str]]:
-    """`least:by=queue_depth` into the policy and its options."""
+    """`least:key=queue_depth` into the policy and its options; a comma parts options only before the next KEY=."""
     policy, _, rest = (asked.select or "").partition(":")
-    options = pairs(names(rest), "--select") | pairs(asked.select_options, "--select-option")
+    words = tuple(_BEFORE_KEY.split(rest)) if rest else ()
+    options = pairs(words, "--select") | pairs(asked.select_options, "--select-option")
     if options and not policy:
         raise Invalid("--select-option needs --select POLICY")
     return policy, {key: read_text(value[1:]) if value.startswith("@") else value for key, value in options.items()}

@@ -26,7 +26,7 @@ Examples:
   rainbow server --listen 127.0.0.1:0 --db sqlite:////var/lib/rainbow/rainbow.db
   rainbow server --listen 0.0.0.0:50051 --tls-cert server.pem --tls-key server.key
   rainbow server --db postgresql://rainbow@db/rainbow --policy weighted \\
-      --policy-option 'formula=0.6*start + 0.4*cost'
+      --policy-option 'weights=0.6*start + 0.4*cost'
 """
 
 

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
-from collections.abc import Mapping
-from typing import TextIO
 
 MAX_SEQUENCE = 256  # a longer "escape sequence" is taken for text, so that nobody can hide a whole log in one
 
@@ -82,9 +79,3 @@ def width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
-
-
-def coloured(stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
-    """True if colour may be written: a terminal that can, and nobody said NO_COLOR."""
-    environment = os.environ if environment is None else environment
-    return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

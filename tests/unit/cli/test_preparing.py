@@ -69,7 +69,7 @@ def test_terms_come_from_their_flags():
     terms = prepare(
         Asked(
             argv=("x",),
-            select="least:by=queue,order=up",
+            select="first:order=corona,perl,x=y",
             prefer="cost",
             deadline="+1h",
             start_after="+30m",
@@ -86,7 +86,7 @@ def test_terms_come_from_their_flags():
         NOW,
         {},
     ).submission.terms
-    assert (terms.policy, terms.policy_options) == ("least", {"by": "queue", "order": "up"})
+    assert (terms.policy, terms.policy_options) == ("first", {"order": "corona,perl", "x": "y"})
     assert (terms.deadline, terms.start_after) == (NOW + 3600, NOW + 1800)
     assert (terms.only_clusters, terms.not_clusters) == (("a", "b"), ("c", "d"))
     assert (terms.delivery, terms.retries, terms.priority) == (Delivery.AT_LEAST_ONCE, 2, 7)

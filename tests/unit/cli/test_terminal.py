@@ -1,6 +1,5 @@
 """Text of others cannot do anything to the terminal it is shown on, however it is cut into pieces."""
 
-import io
 import re
 import unicodedata
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.cli.terminal import Cleaner, clean, coloured, one_line, width
+from rainbow.cli.terminal import Cleaner, clean, one_line, width
 
 NASTY = st.text(
     alphabet=st.sampled_from(
@@ -77,17 +76,6 @@ def test_a_name_stays_on_one_line():
 
 def test_wide_and_combining_characters_are_counted_as_they_are_shown():
     assert (width("abc"), width("中文"), width("e\u0301")) == (3, 4, 1)
-
-
-def test_no_colour_off_a_terminal_or_when_asked():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    assert coloured(Terminal(), {"TERM": "xterm"})
-    assert not coloured(Terminal(), {"TERM": "xterm", "NO_COLOR": "1"})
-    assert not coloured(Terminal(), {"TERM": "dumb"})
-    assert not coloured(io.StringIO(), {"TERM": "xterm"})
 
 
 def test_the_pattern_for_plain_text_lets_no_control_through():
