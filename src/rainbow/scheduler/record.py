@@ -30,21 +30,13 @@ def write_record(
     question: Question, policy: tuple[str, Mapping[str, str]], field: Field, ranking: Ranking, outcome: Outcome
 ) -> dict[str, Any]:
     """The whole record; see `model/decision.py` for its shape."""
-    demand, given = question.demand, field.given
+    given = field.given
     return {
         "schema": SCHEMA,
         "snapshot": question.snapshot,
         "at": question.now,
         "seed": question.seed,
-        "request": {
-            "hash": question.request_hash,
-            "name": demand.name,
-            "nodes": demand.nodes,
-            "cores": demand.cores,
-            "duration": demand.duration,
-            "parameters": dict(demand.parameters),
-            "options": dict(demand.options),
-        },
+        "request": _request(question.request_hash, question.demand),
         "policy": {
             "name": policy[0],
             "options": dict(policy[1]),
@@ -66,6 +58,18 @@ def write_record(
         "estimates": {name: _estimate(estimate) for name, estimate in field.estimates.items()},
         "notes": field.notes,
         "misfits": {name: [fit.value, why] for name, (fit, why) in question.misfits.items()},
+    }
+
+
+def _request(hash: str, demand: Demand) -> dict[str, Any]:
+    return {
+        "hash": hash,
+        "name": demand.name,
+        "nodes": demand.nodes,
+        "cores": demand.cores,
+        "duration": demand.duration,
+        "parameters": dict(demand.parameters),
+        "options": dict(demand.options),
     }
 
 
