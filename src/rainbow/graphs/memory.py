@@ -108,7 +108,7 @@ class MemoryBackend:
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-        found = place(state.fold, request, self._facts, state.taken, state.dark)
+        found = place(state.fold, request, self._facts, state.taken, state.dark, state.hints)
         self._changed(state, Changed(taken=state.hold(key, found.taken)))
         return found.complete
 

@@ -9,6 +9,7 @@ from rainbow.model.errors import Invalid, NotFound
 from rainbow.model.graph import Mark
 from rainbow.model.quantities import factor
 from rainbow.model.request import Request
+from rainbow.scheduler.fit_hints import Hints
 from rainbow.scheduler.fold import Fold, State
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -24,7 +25,9 @@ class ClusterState:
         self.down: set[int] = set()
         self.reported: dict[int, int] = {}
         self.placed: dict[str, dict[int, int]] = {}
+        self._held: dict[int, int] = {}  # placed units by vertex, all jobs together
         self.taken: dict[int, int] = {}  # reported and placed together
+        self.hints = Hints(fold.structure)
         self._now: dict[int, Shape] | None = None
         self.dark: set[int] = set()  # every vertex that is down or drained, or inside one that is
 
@@ -38,7 +41,7 @@ class ClusterState:
     def take_over(self, before: ClusterState) -> None:
         """Keep marks, report and places of a state of the same graph."""
         self.down, self.dark, self.taken = before.down, before.dark, before.taken
-        self.reported, self.placed = before.reported, before.placed
+        self.reported, self.placed, self._held = before.reported, before.placed, before._held
 
     def changed(self) -> None:
         """Forget what was folded for the state before."""
@@ -126,6 +129,8 @@ class ClusterState:
             if dark is not (i in self.dark):
                 flipped.add(i)
                 (self.dark.add if dark else self.dark.discard)(i)
+                if not dark:
+                    self.hints.came_back(i)
         return flipped
 
     def set_report(self, used: Mapping[str, int]) -> dict[int, int]:
@@ -146,16 +151,23 @@ class ClusterState:
         """Keep what a placed job takes; the units taken before, where that changed."""
         before = self.placed.get(key, {})
         self.placed[key] = taken
+        for i, units in before.items():
+            self._held[i] -= units
+        for i, units in taken.items():
+            self._held[i] = self._held.get(i, 0) + units
         return self._recount(before.keys() | taken.keys())
 
     def release(self, key: str) -> dict[int, int]:
         """Give back what a placed job took."""
-        return self._recount(self.placed.pop(key, {}).keys())
+        before = self.placed.pop(key, {})
+        for i, units in before.items():
+            self._held[i] -= units
+        return self._recount(before.keys())
 
     def _recount(self, vertices: Iterable[int]) -> dict[int, int]:
         before: dict[int, int] = {}
         for i in vertices:
-            units = self.reported.get(i, 0) + sum(held.get(i, 0) for held in self.placed.values())
+            units = self.reported.get(i, 0) + self._held.get(i, 0)
             known = self.taken.get(i, 0)
             if units != known:
                 before[i] = known
@@ -163,4 +175,6 @@ class ClusterState:
                     self.taken[i] = units
                 else:
                     del self.taken[i]
+                if units < known:
+                    self.hints.came_back(i)
         return before

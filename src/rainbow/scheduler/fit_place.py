@@ -6,10 +6,11 @@ search: if the first fit runs dry, what was found so far is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from rainbow.model.request import Request
+from rainbow.model.request import Level, Request
+from rainbow.scheduler.fit_hints import Hints
 from rainbow.scheduler.fit_plan import Planner, Step, measured
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
@@ -23,12 +24,13 @@ class Placement:
     complete: bool = True
 
 
-def place(fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int]) -> Placement:
-    """Take what `request` asks for out of what is neither taken nor dark."""
+def place(fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int], hints: Hints) -> Placement:
+    """Take what `request` asks for out of what is neither taken nor dark; `hints` say where to begin."""
     plan = Planner(request).plan(fold.structure.units)
     if plan.missing or plan.unclear:
         return Placement(complete=False)
     chooser = _Chooser(fold, request, facts, taken, dark)
+    chooser.hints = hints
     found = Placement()
     for top in plan.tops:
         if not chooser.fill(top, -1, partly=True):
@@ -44,6 +46,7 @@ class _Chooser:
         self.request = request
         self.before = taken
         self.dark = dark
+        self.hints: Hints | None = None
         self.mine: dict[int, int] = {}
         self.sizes = fold.graph.sizes
         self.hosts = frozenset(request.hosts)
@@ -60,15 +63,23 @@ class _Chooser:
     def _slots(self, step: Step, anchor: int) -> bool:
         if step.virtual:
             return all(self._at(step, max(anchor, 0)) for _ in range(step.need))
-        left = step.need
+        left, first = step.need, True
         for host in self._inside(anchor, step):
+            placed = False
             while self._at(step, host):
-                left -= 1
+                left, placed = left - 1, True
                 if not left:
                     return True
                 if step.level.exclusive or not step.level.shared:
                     break
+            first = first and not placed
+            if first and anchor < 0 and self.hints is not None:
+                self.hints.ran_dry(self._key(step), step.level.type, host)
         return False
+
+    def _key(self, step: Step) -> tuple[Level, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Steps with equal keys find room at the same hosts."""
+        return step.level, self.request.hosts, self.request.not_hosts, self.request.properties
 
     def _at(self, step: Step, host: int) -> bool:
         """Place one slot of `step` in `host`."""
@@ -103,10 +114,17 @@ class _Chooser:
         return left <= 0
 
     def _inside(self, anchor: int, step: Step) -> Iterator[int]:
-        types = self.fold.graph.types
-        for i in sorted(self.fold.structure.below(max(anchor, 0))):
-            fitting = i != anchor and types[i] == step.level.type
-            if fitting and all(self.facts.holds(asked, self.fold.cls(i)) for asked in step.level.requires):
+        """The vertices inside `anchor` that `step` could use, in the graph's order."""
+        structure, type = self.fold.structure, step.level.type
+        if anchor <= 0:
+            found: Iterable[int] = structure.of_type(type)
+            if anchor < 0 and self.hints is not None and not step.leaf:
+                found = self.hints.worth_trying(self._key(step), type)
+        else:
+            types = self.fold.graph.types
+            found = (i for i in sorted(structure.below(anchor)) if types[i] == type)
+        for i in found:
+            if i != anchor and all(self.facts.holds(asked, self.fold.cls(i)) for asked in step.level.requires):
                 yield i
 
     def _clean(self, i: int) -> bool:

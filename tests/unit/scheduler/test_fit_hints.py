@@ -1,0 +1,41 @@
+"""Hints save work and change nothing: the same vertices are taken as by looking at every host."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.graphs.memory import MemoryBackend
+from rainbow.graphs.reading import read
+from rainbow.model.graph import Mark
+from rainbow.scheduler.fit_place import place
+from tests.support.service import a_graph, a_request
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("place"), st.integers(1, 3), st.integers(1, 4)),
+        st.tuples(st.just("release"), st.integers(0, 20), st.just(0)),
+        st.tuples(st.just("mark"), st.integers(0, 5), st.integers(0, 1)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150)
+@given(steps)
+def test_placing_with_hints_takes_what_placing_without_them_would(ops: list[tuple[str, int, int]]) -> None:
+    graph = read(a_graph(nodes=6, cores=4))
+    nodes = [graph.ids[i] for i, type in enumerate(graph.types) if type == "node"]
+    backend = MemoryBackend()
+    backend.put("c", graph)
+    for number, (kind, a, b) in enumerate(ops):
+        state = backend._states["c"]  # the vertices themselves are not shown outside
+        if kind == "place":
+            request = a_request(nodes=a, cores=b)
+            expected = place(state.fold, request, backend._facts, state.taken, state.dark)
+            assert backend.place("c", f"k{number}", request) == expected.complete
+            assert state.placed[f"k{number}"] == expected.taken
+        elif kind == "release":
+            backend.release("c", f"k{a}")
+        else:
+            backend.mark("c", {nodes[a]: Mark.DOWN if b else Mark.UP})
