@@ -24,7 +24,9 @@ class Placement:
     complete: bool = True
 
 
-def place(fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int], hints: Hints) -> Placement:
+def place(
+    fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int], hints: Hints | None = None
+) -> Placement:
     """Take what `request` asks for out of what is neither taken nor dark; `hints` say where to begin."""
     plan = Planner(request).plan(fold.structure.units)
     if plan.missing or plan.unclear:
