@@ -24,6 +24,7 @@ from rainbow.model.attempt import AttemptState
 QUICK = 0.05  # an answer sooner than this did not wait
 ASK_AGAIN = 5.0  # seconds until a failed question or an unanswered cancel is repeated
 PACE = 1.0  # seconds between messages that say nothing new
+HASTE = 0.005  # the first pause when the server answers emptily without waiting; doubled each time
 _SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
 
 
@@ -116,9 +117,11 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
         _say_all_again(d, answer)
     else:
         _settle(d, said)
-        idle = answer.empty and d.now - d.flight_at < QUICK and not (said.wait == 0 and not said.news)
-        if idle:
-            d.quiet_until = d.now + PACE if said.wait > 0 or _repeats(d, said) else d.now
+        d.hasty = d.hasty + 1 if answer.empty and d.now - d.flight_at < QUICK and not said.news else 0
+        if _repeats(d, said):
+            d.quiet_until = d.now + PACE
+        elif d.hasty:
+            d.quiet_until = d.now + min(PACE, HASTE * 2 ** min(d.hasty, 10))
     d.resynced = answer.resync
     for ref in answer.acked:
         held = d.held.get(ref)

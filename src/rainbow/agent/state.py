@@ -67,6 +67,7 @@ class State:
     answered: SyncMessage | None = None  # the last message that was answered
     send_at: float = 0.0  # nothing is sent before
     quiet_until: float = 0.0  # without news nothing is sent before
+    hasty: int = 0  # empty answers in a row that came without waiting
     resynced: bool = False  # the last answer asked for everything again
     heartbeat: float = 25.0
     contact_at: float | None = None  # when the last answered message was sent
@@ -92,7 +93,7 @@ class Draft:
         self.chunks = dict(state.chunks)
         self.reading = set(state.reading)
         self.facts, self.facts_told = state.facts, state.facts_told
-        self.stopping, self.resynced = state.stopping, state.resynced
+        self.stopping, self.resynced, self.hasty = state.stopping, state.resynced, state.hasty
         self.seq, self.flight, self.flight_at, self.resend_at = (
             state.seq,
             state.flight,
@@ -108,6 +109,7 @@ class Draft:
             self.before,
             stopping=self.stopping,
             resynced=self.resynced,
+            hasty=self.hasty,
             held=self.held,
             past=self.past,
             judging=self.judging,

@@ -71,6 +71,12 @@ class Server:
                     self.attempts[report.ref], self.results[report.ref] = "ended", report
         for number in message.acks:
             self.commands.pop(number, None)
+        ended = {report.ref for report in message.reports} | {ref for ref, _ in message.rejects}
+        kills = tuple(
+            e.ServerCommand(0, "kill", ref)
+            for ref, _ in message.held
+            if self.attempts[ref] in ("ended", "returned") and ref not in ended
+        )
         offers = []
         while len(self.attempts) < self.total and len(offers) < message.want:
             ref = Ref(len(self.attempts) + 1, 1, f"t{len(self.attempts)}")
@@ -80,7 +86,7 @@ class Server:
             ack=message.seq,
             confirms=tuple(ref for ref, state in self.attempts.items() if state == "confirmed"),  # again and again
             offers=tuple(offers),
-            commands=tuple(self.commands.values()),
+            commands=(*self.commands.values(), *kills),
             acked=tuple(acked),
             output_acks=tuple(output),
             heartbeat=10.0,
