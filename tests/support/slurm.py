@@ -212,16 +212,24 @@ class SlurmCluster:
             pid = int(pid_file.read_text())
         except (OSError, ValueError):
             return
-        comm = Path(f"/proc/{pid}/comm")
         deadline = time.monotonic() + 3.0
-        with contextlib.suppress(OSError):
-            if comm.read_text().strip() == program:
+        with contextlib.suppress(ProcessLookupError):
+            if _alive(pid, program):
                 os.kill(pid, number)
-            while comm.read_text().strip() == program:
+            while _alive(pid, program):
                 if time.monotonic() > deadline:
                     os.kill(pid, signal.SIGKILL)
                 time.sleep(0.01)  # not our child: it cannot be waited for
         pid_file.unlink(missing_ok=True)
+
+
+def _alive(pid: int, program: str) -> bool:
+    """True if the process is that program and has not ended, whether or not its parent has taken note."""
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return False
+    return name == program and rest.split()[0] != "Z"
 
 
 def _free_ports(many: int) -> int:

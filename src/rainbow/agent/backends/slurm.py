@@ -21,15 +21,16 @@ from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts, price_state
-from rainbow.agent.backends.slurm_files import ALREADY_RAN, Record, SlurmFiles, bad_environment, step_words
-from rainbow.agent.backends.slurm_jobs import Comment, SlurmJob, from_exit, read_comment, result
+from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
+from rainbow.agent.backends.slurm_jobs import Comment, SlurmJob
 from rainbow.agent.backends.slurm_options import option_words
 from rainbow.agent.backends.slurm_queue import SlurmQueue
 from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site
+from rainbow.agent.backends.slurm_tracking import choose, overdue, update_of
 from rainbow.agent.backends.tombstones import Tombstones
-from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
+from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.discover.slurm import (
     SHOW_NODES,
     SHOW_PARTITIONS,
@@ -43,8 +44,6 @@ from rainbow.discover.slurm_graph import slurm_graph
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.request import Request
 
-CLOCK_SKEW = 120.0  # seconds that the clocks of agent and controller may differ
-FORGOTTEN_GRACE = 3600.0  # a job that Slurm forgot and that began is waited for so long, or for its own limit
 OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "allow_extra"})
 
 
@@ -119,7 +118,7 @@ class SlurmBackend:
 
     async def _submitted_before(self, tag: str, files: SlurmFiles) -> str:
         """The id of a job that was submitted without our knowing whether Slurm took it; empty if it did not."""
-        job = self._choose(self.queue.ours(await self.queue.fresh()).get(tag, []), files)
+        job = choose(self.queue.ours(await self.queue.fresh()).get(tag, []), files)
         if job is None:
             return files.begun() or ""
         record = files.record()
@@ -128,6 +127,7 @@ class SlurmBackend:
         return job.id
 
     async def _sbatch(self, files: SlurmFiles, record: Record, words: tuple[str, ...]) -> str:
+        await self.commands.awake()
         comment = Comment(self.settings.cluster, files.tag, record.key)
         done = await self.commands.run(
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"),
@@ -151,10 +151,10 @@ class SlurmBackend:
             jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
         except Unavailable as problem:
             return Unknown(str(problem))
-        update = self._update(files, self._choose(jobs, files))
+        update = update_of(files, choose(jobs, files), time.time())
         if update is not None:
             return Found(update)
-        if files.begun() is not None and not self._overdue(files):
+        if files.begun() is not None and not overdue(files, time.time()):
             return Unknown("Slurm has no record of it, but it began and has not left an exit code yet")
         # Without a start marker it never ran, and cannot run twice if it is submitted again: the marker is made once.
         return Absent(never=files.begun() is None)
@@ -169,43 +169,10 @@ class SlurmBackend:
         found = []
         for tag in sorted((names | jobs.keys()) - self._gone.tags):
             files = SlurmFiles(self.root, tag)
-            update = self._update(files, self._choose(jobs.get(tag, []), files))
+            update = update_of(files, choose(jobs.get(tag, []), files), time.time())
             if update is not None:
                 found.append(update)
         return tuple(found)
-
-    def _choose(self, jobs: list[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
-        """Of the jobs with one tag the one that counts: that which began, else the first that we asked for."""
-        record, begun = files.record(), files.begun()
-        if begun is not None:
-            jobs = [job for job in jobs if job.id == begun]
-        if record is not None:
-            jobs = [job for job in jobs if _same(job, record)]
-        alive = [job for job in jobs if job.phase is not Phase.ENDED]
-        return min(alive or jobs, key=lambda job: int(job.id), default=None)
-
-    def _update(self, files: SlurmFiles, job: SlurmJob | None) -> Update | None:
-        left = files.left()
-        if job is None:
-            ended = None if left is None else _explained(from_exit(left), files)
-            if ended is None:
-                return None
-            native = files.begun() or ""
-            return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=files.sizes())
-        ended = None
-        if job.phase is Phase.ENDED:
-            if left is None and job.code == ALREADY_RAN:
-                return None
-            ended = _explained(result(job, left, over_memory=files.over_memory()), files)
-        started = job.started if job.phase is not Phase.SUBMITTED else None
-        return Update(
-            tag=files.tag, phase=job.phase, native=job.id, result=ended, started_at=started, sizes=files.sizes()
-        )
-
-    def _overdue(self, files: SlurmFiles) -> bool:
-        record, began = files.record(), files.begun_at()
-        limit = record.duration if record is not None and record.duration is not None else FORGOTTEN_GRACE
-        return began is None or time.time() > began + limit + CLOCK_SKEW
 
     async def changed(self) -> None:
         """Soon after something was done, then ever more seldom up to the interval."""
@@ -267,11 +234,13 @@ class SlurmBackend:
     async def _estimate(self, words: tuple[str, ...]) -> Estimate:
         if not self._estimates.may_ask():
             return self._estimates.stale(words) or Estimate(None)
+        await self.commands.awake()
         extra = {"SLURM_TIME_FORMAT": "%s"}
         done = await self.commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
         found = parse_test(done.err)
-        if found is None:
-            raise self.commands.problem(done)
+        problem = self.commands.problem(done) if done.code else None
+        if found is None or isinstance(problem, Unavailable):
+            raise problem or Unavailable("sbatch --test-only said nothing")
         self._estimates.put(words, found)
         return found
 
@@ -304,24 +273,6 @@ class SlurmBackend:
 
     async def close(self) -> None:
         """Nothing to stop: jobs are Slurm's."""
-
-
-def _same(job: SlurmJob, record: Record) -> bool:
-    """Is this the job that we submitted? By its key; where a site rewrites comments, by when it was submitted."""
-    said = read_comment(job.comment)
-    if said is not None:
-        return said.key == record.key
-    return job.submitted is None or job.submitted >= record.asked - CLOCK_SKEW
-
-
-def _explained(ended: Result, files: SlurmFiles) -> Result:
-    """The result with what only the job's files tell: which command, which limit."""
-    left, record = files.left(), files.record()
-    if left is not None and left.cause == "launch":
-        return replace(ended, reason=f"cannot start {files.command()!r}: not found")
-    if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
-        return replace(ended, reason=f"ran longer than its limit of {record.duration:g} s")
-    return ended
 
 
 def _seconds(text: str | None, otherwise: float) -> float:

@@ -44,17 +44,21 @@ class SlurmCommands:
         self._sick = False
 
     async def ask(self, *words: str) -> str:
-        """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused.
-
-        After a question without an answer the controller is pinged first, which takes
-        milliseconds: while it is down, a question takes as long as Slurm's own timeout.
-        """
-        if self._sick and not await self.healthy():
-            raise Unavailable("the Slurm controller does not answer")
+        """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused."""
+        await self.awake()
         done = await self.run(*words, extra={"SLURM_TIME_FORMAT": "%s"})
         if done.code == 0:
             return done.out
         raise self.problem(done)
+
+    async def awake(self) -> None:
+        """Raise Unavailable if the controller is down, as far as is known.
+
+        After a question without an answer it is pinged first, which takes milliseconds: while
+        it is down, a question takes as long as Slurm's own timeout.
+        """
+        if self._sick and not await self.healthy():
+            raise Unavailable("the Slurm controller does not answer")
 
     def problem(self, done: Done) -> Unavailable | Invalid:
         """The error that a failed program stands for."""

@@ -175,7 +175,7 @@ class SlurmFiles:
 
 
 def step_words(launch: Launch, slots: int, cores: int) -> tuple[str, ...]:
-    """The srun that starts a job's tasks on what it was given; none for a single task: that runs where the job begins."""
+    """The srun that starts a job's tasks on what it was given; none for a single task, which runs as it is."""
     tasks = copies(launch.request, launch.request.tasks[0])
     if tasks == 1:
         return ()

@@ -1,0 +1,133 @@
+"""What must hold when the agent or Slurm's controller dies at the worst moment, on a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rainbow.agent.backends import BackendSettings
+from rainbow.agent.backends.slurm import SlurmBackend, make
+from rainbow.agent.backends.slurm_files import SlurmFiles
+from rainbow.agent.values import Absent, Found, Phase, Unknown
+from rainbow.model.attempt import AttemptState
+from rainbow.model.errors import Invalid, Unavailable
+from tests.contract.backends.conftest import Desk, a_launch, a_request
+from tests.support.slurm import SlurmCluster, running
+
+
+@pytest.fixture(scope="module")
+def fragile():
+    """A cluster of this module's own: its controller is stopped and killed."""
+    yield from running(SlurmCluster("fragile"))
+
+
+@pytest.fixture
+async def desk(fragile: SlurmCluster, tmp_path: Path) -> Desk:
+    """A backend on it that has to find out everything itself."""
+    settings = BackendSettings(
+        cluster=tmp_path.name.replace("_", "-"),
+        directory=tmp_path / "state",
+        options={"conf": str(fragile.conf), "interval": "0.3", "facts_interval": "0"},
+    )
+    desk = Desk(lambda: make(settings), tmp_path)
+    await desk.backend.start()
+    return desk
+
+
+def files(desk: Desk, tag: str = "rb-1-1") -> SlurmFiles:
+    backend = desk.backend
+    assert isinstance(backend, SlurmBackend)
+    return SlurmFiles(backend.root, tag)
+
+
+async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag(desk: Desk):
+    launch = a_launch(a_request("sh", "-c", f"echo ran >> {desk.directory}/runs"))
+    native = await desk.backend.submit(launch)
+    record = files(desk).record()
+    files(desk).put(replace(record, native=""))  # as it lies on disk between sbatch and the note
+    await desk.again()
+    found = await desk.backend.lookup(launch.tag)
+    assert isinstance(found, Found)
+    assert found.update.native == native
+    assert await desk.backend.submit(launch) == native
+    await desk.until(launch.tag, Phase.ENDED)
+    assert (desk.directory / "runs").read_text() == "ran\n"
+
+
+async def test_a_job_whose_agent_died_before_sbatch_was_never_submitted_and_can_be(desk: Desk):
+    launch = a_launch(a_request("true"))
+    await desk.backend.submit(a_launch(a_request("true"), job=2))
+    record = replace(files(desk, "rb-2-1").record(), native="", key="never")
+    files(desk).create(launch, record, ())  # as it lies on disk before sbatch is called
+    await desk.again()
+    assert await desk.backend.lookup(launch.tag) == Absent(never=True)
+    await desk.backend.submit(launch)
+    assert (await desk.until(launch.tag, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
+
+
+async def test_of_two_submissions_to_slurm_one_runs(desk: Desk, fragile: SlurmCluster):
+    launch = a_launch(a_request("sh", "-c", f"echo ran >> {desk.directory}/runs; exit 4"))
+    await desk.backend.submit(launch)
+    job = files(desk)
+    comment = f"rainbow:{desk.backend.settings.cluster}:{job.tag}:{job.record().key}"
+    again = fragile.call(
+        *("sbatch", "--parsable", f"--job-name={job.tag}", f"--comment={comment}", "--output=/dev/null"),
+        str(job.script),
+    ).strip()
+    update = await desk.until(launch.tag, Phase.ENDED)
+    async with asyncio.timeout(20):
+        while again in fragile.call("squeue", "-h", "-o", "%i").split():
+            await asyncio.sleep(0.1)  # Slurm tells nobody when a job ends
+    assert (await desk.until(launch.tag, Phase.ENDED)).result.exit_code == update.result.exit_code == 4
+    assert (desk.directory / "runs").read_text() == "ran\n"
+
+
+async def test_a_stopped_controller_means_unknown_and_nothing_is_declared_dead(desk: Desk, fragile: SlurmCluster):
+    gate = desk.directory / "go"
+    tag = await desk.submit(a_request("sh", "-c", f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 5"))
+    await desk.until_output(tag, b"up")
+    fragile.stop_controller()
+    try:
+        with pytest.raises(Unavailable):
+            await desk.backend.poll()
+        assert isinstance(await desk.backend.lookup(tag), Unknown)
+        with pytest.raises(Unavailable):
+            await desk.backend.submit(a_launch(a_request("true"), job=2))
+        with pytest.raises(Unavailable):
+            await desk.backend.bid(a_request("true"))
+        assert await desk.out(tag) == b"up\n"
+    finally:
+        fragile.start_controller()
+    async with asyncio.timeout(20):
+        while not await desk.backend.commands.healthy():
+            await asyncio.sleep(0.1)  # a daemon in another process is awaited
+    await desk.until(tag, Phase.RUNNING)
+    gate.touch()
+    assert (await desk.until(tag, Phase.ENDED)).result.exit_code == 5
+
+
+async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_twice(
+    desk: Desk, fragile: SlurmCluster
+):
+    """Its last saved state is seconds old: it forgets the job, or starts it a second time under the same id."""
+    tag = await desk.submit(a_request("sh", "-c", f"echo ran >> {desk.directory}/runs; echo up; exec sleep 60"))
+    await desk.until_output(tag, b"up")
+    fragile.stop_controller(signal.SIGKILL)
+    fragile.start_controller()
+    other = await desk.run(a_request("true"), job=2)  # gets the id of the first, if that is forgotten
+    assert other.result.state is AttemptState.SUCCEEDED
+    assert not isinstance(await desk.backend.lookup(tag), Absent)
+    assert (desk.directory / "runs").read_text() == "ran\n"
+    await desk.backend.cancel(tag, "")
+
+
+async def test_a_name_that_slurm_refuses_is_refused_for_good(desk: Desk):
+    request = replace(a_request("true"), options={"account": "x", "qos": "no such"})
+    assert "qos" in await desk.backend.check(request)
+    with pytest.raises(Invalid, match="Slurm refuses"):
+        await desk.backend.submit(a_launch(replace(a_request("true"), options={"reservation": "nobody"})))
+    assert await desk.backend.lookup("rb-1-1") == Absent(never=True)
