@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: started in a folder of its own, stopped by its own process id."""
+"""A real PostgreSQL server for tests: started in a folder of its own, ended with the process that started it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -18,6 +17,8 @@ import psycopg
 import pytest
 
 START_SECONDS = 30.0
+# Ends the server, as in a crash, when its input is closed: by `crash`, or by the end of the tests, however they end.
+_SUPERVISE = 'exec 3<&0; "$@" </dev/null 3<&- & read _ <&3; kill -QUIT $!; wait'
 _SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "200", "shared_buffers": "64MB"}
 
 
@@ -71,7 +72,19 @@ class Postgres:
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *options],
+                [
+                    "/bin/sh",
+                    "-c",
+                    _SUPERVISE,
+                    "sh",
+                    self._bin / "postgres",
+                    "-D",
+                    self._data,
+                    "-p",
+                    str(self.port),
+                    *options,
+                ],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd="/",
@@ -83,20 +96,20 @@ class Postgres:
                 psycopg.connect(self.url("postgres"), connect_timeout=2).close()
                 return
             except psycopg.OperationalError:
-                if time.monotonic() > deadline or self._process.poll() is not None:
+                if time.monotonic() > deadline:
                     raise RuntimeError((self._folder / "log").read_text()) from None
                 time.sleep(0.02)  # there is no event to wait for: another process opens its port
 
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it: SIGINT in good order, SIGQUIT as in a crash."""
-        if self._process is not None:
-            self._process.send_signal(how)
+    def crash(self) -> None:
+        """End it at once, in no good order."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
             self._process.wait(START_SECONDS)
             self._process = None
 
     def remove(self) -> None:
         """End it and delete its files."""
-        self.stop(signal.SIGQUIT)
+        self.crash()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def url(self, database: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -41,7 +40,7 @@ async def test_a_crash_of_the_database_server_loses_nothing_acknowledged(fragile
         goal = len(acknowledged) + 200
         while len(acknowledged) < goal:
             await store.read(lambda tx: tx.last_seq())  # the others write meanwhile
-        await asyncio.to_thread(fragile.stop, signal.SIGQUIT)
+        await asyncio.to_thread(fragile.crash)
         await asyncio.to_thread(fragile.start)
         count = await store.read(lambda tx: sum(tx.count_jobs(JobFilter()).values()))  # a read finds its way back
         assert count >= goal
@@ -86,7 +85,7 @@ async def test_a_database_that_stays_away_is_unavailable_and_works_again_when_it
         monkeypatch.setattr(module, "RECONNECT_SECONDS", 0.2)
     store = await open_store(fragile.new_database())
     await a_job(store)
-    await asyncio.to_thread(fragile.stop, signal.SIGQUIT)
+    await asyncio.to_thread(fragile.crash)
     for _ in range(2):
         with pytest.raises(Unavailable):
             await store.write(lambda tx: tx.add_jobs([a_draft()]))
@@ -94,7 +93,7 @@ async def test_a_database_that_stays_away_is_unavailable_and_works_again_when_it
             await store.read(lambda tx: tx.last_seq())
     await asyncio.to_thread(fragile.start)
     assert await store.write(lambda tx: tx.add_jobs([a_draft()])) == [2]
-    await asyncio.to_thread(fragile.stop, signal.SIGQUIT)
+    await asyncio.to_thread(fragile.crash)
     asked = asyncio.create_task(store.write(lambda tx: tx.add_jobs([a_draft()])))
     await asyncio.sleep(0)  # let the task ask
     await store.close()  # an end that was asked for while the database was away is still an end
