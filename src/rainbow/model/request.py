@@ -202,6 +202,7 @@ class Request:
         """What matching looks at, and nothing else: equal ones are answered from one cache entry."""
         return replace(
             self,
+            groups=tuple(Group(levels=tuple(_unlabelled(level) for level in group.levels)) for group in self.groups),
             tasks=(),
             duration=None,
             name="",
@@ -212,3 +213,10 @@ class Request:
             options={},
             ignored=(),
         )
+
+
+def _unlabelled(level: Level) -> Level:
+    """The level without its label; itself, if there is none in it."""
+    if not any(each.label for each in level.walk()):
+        return level
+    return replace(level, label="", inside=tuple(_unlabelled(child) for child in level.inside))

@@ -38,7 +38,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PlanResponse:
         ask_request, spec, _ = self._specs.read(request.spec)
         terms = wire.terms_in(request.terms, caller())
-        ask = Ask(request=ask_request, spec=spec, terms=terms, seed=self._core.ids.seed())
+        ask = Ask(request=ask_request, spec=spec, terms=terms, seed=self._core.ids.seed(), show_slots=True)
         plan = await explaining.plan(self._service.decider, ask, reasons=request.reasons)
         return pb.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 

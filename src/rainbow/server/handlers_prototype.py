@@ -8,7 +8,7 @@ from typing import Any
 
 from rainbow.jobspecs.canonical import to_json
 from rainbow.jobspecs.registry import parse
-from rainbow.jobspecs.writing import to_nextgen
+from rainbow.jobspecs.writing import as_nextgen
 from rainbow.model.decision import Chosen
 from rainbow.model.errors import Impossible, Invalid
 from rainbow.model.job import Job, Terms
@@ -147,7 +147,7 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
 
 def _as_received(job: Job, request: Request) -> str:
     """A job in the form in which the prototype's receivers read it."""
-    text = job.source or to_nextgen(request)
+    text = job.source or json.dumps(as_nextgen(request).document)
     return json.dumps({"id": job.id, "cluster": job.cluster, "name": job.name, "jobspec": text, "command": ""})
 
 

@@ -15,11 +15,14 @@ from rainbow.graphs.backend import GraphBackend
 from rainbow.model.bid import Bid, TrackRecord
 from rainbow.model.candidate import Candidate, Demand, Limits
 from rainbow.model.job import Terms
-from rainbow.model.match import Fit, Matches
+from rainbow.model.match import Fit, Matches, Verdict
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
 from rainbow.service.fleet import Fleet, Member
 from rainbow.service.settings import Settings
+
+# Policies that do not look at how many slots would fit; counting them costs more than the rest of a decision.
+WITHOUT_SLOTS = frozenset({"random", "first", "least", "constraint", "start", "cost", "weighted"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ class Ask:
     seed: int = 0
     bids: Mapping[str, Bid] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)  # clusters asked for a bid that gave none: why
+    show_slots: bool = False  # count how many slots would fit, for people; some policies look at it, too
 
 
 def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question:
@@ -47,15 +51,16 @@ def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question
             if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ask.terms.opened)
         )
     matches = _matches(fleet.graphs, fleet, ask.request, closed)
+    policy, options = policy_of(settings, ask.terms)
+    count = ask.show_slots or policy not in WITHOUT_SLOTS
     candidates = [
-        _candidate(name, matches, fleet.member(name), ask, now) for name in matches.ever if name not in closed
+        _candidate(name, matches, fleet.member(name), ask, now, count) for name in matches.ever if name not in closed
     ]
     misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}
     fitting = set(matches.ever)
     for name in matches.names:
         if name not in fitting and name not in closed:
             misfits[name] = (matches.fit(name), "")
-    policy, options = policy_of(settings, ask.terms)
     return Question(
         candidates=candidates,
         demand=Demand.of(ask.request),
@@ -77,16 +82,16 @@ def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Colle
     return graphs.match(request, [name for name in fleet.names() if name not in closed])
 
 
-def _candidate(name: str, matches: Matches, member: Member, ask: Ask, now: float) -> Candidate:
-    verdict = matches.verdict(name)
+def _candidate(name: str, matches: Matches, member: Member, ask: Ask, now: float, count: bool) -> Candidate:
     cluster = member.cluster
+    verdict = matches.verdict(name) if count else Verdict(name, matches.fit(name))
     return Candidate(
         name=name,
         fit=verdict.fit,
         slots_now=verdict.slots_now,
         slots_ever=verdict.slots_ever,
         state=cluster.state,
-        state_age=None if cluster.state_at is None else max(0.0, now - cluster.state_at),
+        state_age=None if cluster.state_at is None else round(max(0.0, now - cluster.state_at), 3),
         placed=member.placed_since,
         bid=ask.bids.get(name),
         no_bid=ask.silent.get(name, ""),
