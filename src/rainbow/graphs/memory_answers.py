@@ -27,6 +27,8 @@ class Kept:
 
     def set(self, number: int, *, now: bool | None, ever: bool | None) -> None:
         """One cluster's answer; None: unknown."""
+        if self.now is self.ever:  # while nothing was busy, one mask said both
+            self.now = self.ever.copy()
         unknown = ever is None or (ever and now is None)
         if unknown and not self.undecided:
             self.unknown = self.ever & False

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rainbow.model.changes import Change, Kind, Path, at, say_count, say_requirement
-from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Within
+from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term
+from rainbow.model.versions import at_most
 from rainbow.scheduler.explain_reasons import values_found
 from rainbow.scheduler.explain_scene import Scene, units_inside
 from rainbow.scheduler.fit import Fitter
@@ -156,7 +157,7 @@ def _requirements(
         for position, term in enumerate(requirement.terms):
             one = Requirement(requirement.subsystem, (term,))
             for value in values_found(fitter.facts, one, classes)[:MOST_VALUES]:
-                change = _other(term, value, requirement, type)
+                change = _other(term, value, requirement)
                 if change is not None:
                     kind, text = change
                     yield Change(kind=kind, path=path, requirement=number, term=position, to=value, text=text)
@@ -165,10 +166,14 @@ def _requirements(
         yield Change(kind=Kind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
 
 
-def _other(term: Equals | Within | Runs, value: Scalar, requirement: Requirement, type: str) -> tuple[Kind, str] | None:
+def _other(term: Term, value: Scalar, requirement: Requirement) -> tuple[Kind, str] | None:
     about = f"{requirement.subsystem} {term.field}"
     if isinstance(term, Equals):
         return Kind.VALUE, f"{about} {value} instead of {term.value}"
     if isinstance(term, Runs):
         return Kind.VALUE, f"{about} {value} instead of {term.target}"
-    return Kind.BOUND, f"{about} from or to {value}"
+    if term.min is not None and not at_most(term.min, value):
+        return Kind.BOUND, f"{about} >= {value} instead of {term.min}"
+    if term.max is not None and not at_most(value, term.max):
+        return Kind.BOUND, f"{about} <= {value} instead of {term.max}"
+    return None

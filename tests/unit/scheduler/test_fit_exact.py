@@ -18,6 +18,12 @@ from tests.support import fleets, oracle
 CASES = int(os.environ.get("RAINBOW_CASES", "600"))
 
 
+def folded(graph, subsystems):
+    """The facts of the subsystems, and the graph folded with them."""
+    facts, shapes = Facts(), Shapes()
+    return facts, Fold(Structure(graph, shapes), subsystems, facts, shapes)
+
+
 @settings(max_examples=CASES, deadline=None, derandomize=CASES < 1000)
 @given(st.integers(0, 2**40))
 def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
@@ -28,9 +34,35 @@ def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
     if request.hosts or request.not_hosts:
         return
     expected = oracle.fits(graph, request, subsystems, now=False)
-    facts = Facts()
-    shapes = Shapes()
-    fold = Fold(Structure(graph, shapes), subsystems, facts, shapes)
+    facts, fold = folded(graph, subsystems)
     found = Fitter(request, facts).answer(fold, fold.root).fits
-    if expected is not None and found is not None:
+    assert found is not None
+    if expected is not None:
         assert found == expected
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(0, 2**40))
+def test_a_search_that_runs_out_of_steps_says_so_and_is_never_wrong(seed):
+    rng = Random(seed)
+    graph = fleets.random_graph(rng)
+    request = fleets.a_request(*(fleets.random_level(rng) for _ in range(3)))
+    facts, fold = folded(graph, [])
+    certain = Fitter(request, facts).answer(fold, fold.root).fits
+    hasty = Fitter(request, facts, steps=25).answer(fold, fold.root).fits
+    assert hasty in (certain, None)
+
+
+def test_too_much_work_is_unknown_not_guessed():
+    graph = fleets.a_graph(nodes=4, cores=5)
+    request = fleets.a_request(*(fleets.slots(2, fleets.a_level("core", cores)) for cores in (3, 2, 4)))
+    facts, fold = folded(graph, [])
+    assert Fitter(request, facts, steps=3).answer(fold, fold.root).fits is None
+    assert Fitter(request, facts).answer(fold, fold.root).fits == oracle.fits(graph, request, now=False)
+
+
+def test_the_slots_of_one_host_that_is_split_into_sockets_are_counted_exactly():
+    graph = fleets.a_graph(nodes=1, cores=12, sockets=3)
+    two_sockets = fleets.slots(1, fleets.a_level("socket", 2, fleets.a_level("core", 1)))
+    facts, fold = folded(graph, [])
+    assert Fitter(fleets.a_request(two_sockets), facts).slots(fold, fold.root) == 6

@@ -1,0 +1,18 @@
+"""One suite for every graph backend of the visible table; a backend that does not load is named in the skip."""
+
+from __future__ import annotations
+
+import pytest
+
+from rainbow.graphs import registry
+from rainbow.graphs.backend import GraphBackend
+from rainbow.model.errors import Unsupported
+
+
+@pytest.fixture(params=sorted(registry.BACKENDS))
+def backend(request: pytest.FixtureRequest) -> GraphBackend:
+    """A new, empty backend of each kind."""
+    try:
+        return registry.open_backend(request.param)
+    except Unsupported as error:
+        pytest.skip(f"SKIPPED BACKEND {request.param}: {error}")

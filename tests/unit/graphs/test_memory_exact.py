@@ -1,0 +1,119 @@
+"""The memory backend agrees with trying everything, whatever order changes come in and whatever it has kept."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.graphs import memory_suffix
+from rainbow.graphs.memory import MemoryBackend
+from rainbow.model.graph import Mark
+from rainbow.model.match import Fit
+from tests.support import fleets, oracle
+
+CASES = int(os.environ.get("RAINBOW_CASES", "500"))
+
+
+def expected_fit(graph, request, subsystems, marks, used):
+    """The oracle's answer, None if it gave up."""
+    ever = oracle.fits(graph, request, subsystems, now=False)
+    now = oracle.fits(graph, request, subsystems, marks, used)
+    if ever is None or now is None:
+        return None
+    return Fit.NOW if now else Fit.LATER if ever else Fit.NEVER
+
+
+def check(seed):
+    rng = Random(seed)
+    graph = fleets.random_graph(rng)
+    subsystems = [fleets.random_subsystem(rng, graph)] if rng.random() < 0.7 else []
+    request = fleets.random_request(rng, graph)
+    marks, used = fleets.random_marks(rng, graph), fleets.random_use(rng, graph)
+    expected = expected_fit(graph, request, subsystems, marks, used)
+    backend = MemoryBackend()
+    backend.put("c", graph)
+    backend.match(request)  # kept, and repaired after each change
+    changes = [lambda: backend.mark("c", marks), lambda: backend.use("c", used)]
+    changes += [lambda subsystem=subsystem: backend.put_subsystem("c", subsystem) for subsystem in subsystems]
+    rng.shuffle(changes)
+    for change in changes:
+        change()
+    found = backend.match(request).fit("c")
+    assert found is not Fit.UNKNOWN
+    if expected is not None:
+        assert found is expected
+    fresh = MemoryBackend()
+    fresh.put("c", graph)
+    for subsystem in subsystems:
+        fresh.put_subsystem("c", subsystem)
+    fresh.use("c", used)
+    fresh.mark("c", marks)
+    assert fresh.match(request).fit("c") is found
+
+
+@settings(max_examples=CASES, deadline=None, derandomize=CASES < 1000, database=None)
+@given(st.integers(0, 2**40))
+def test_now_later_and_never_are_what_trying_everything_says(seed):
+    check(seed)
+
+
+@settings(max_examples=CASES // 4, deadline=None, derandomize=CASES < 1000, database=None)
+@given(st.integers(0, 2**40))
+def test_suffix_counts_give_the_same_answers_as_rows(seed):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_suffix, "WORTH_IT", 0)
+        check(seed)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 2**40))
+def test_a_fleet_in_motion_answers_as_one_built_anew(seed):
+    rng = Random(seed)
+    graphs = {name: fleets.random_graph(rng) for name in "abcd"}
+    backend = MemoryBackend()
+    requests = [fleets.random_request(rng, graphs["a"]) for _ in range(4)]
+    marks: dict[str, dict[str, Mark]] = {name: {} for name in graphs}
+    used: dict[str, dict[str, int]] = {name: {} for name in graphs}
+    for name, graph in graphs.items():
+        backend.put(name, graph)
+    for _ in range(6):
+        name = rng.choice("abcd")
+        if rng.random() < 0.2:
+            backend.remove(name)
+            graphs[name], marks[name], used[name] = fleets.random_graph(rng), {}, {}
+            backend.put(name, graphs[name])
+        fresh_marks = fleets.random_marks(rng, graphs[name])
+        marks[name] |= fresh_marks
+        used[name] = fleets.random_use(rng, graphs[name])
+        backend.mark(name, fresh_marks)
+        backend.use(name, used[name])
+        anew = MemoryBackend()
+        for each, graph in graphs.items():
+            anew.put(each, graph)
+            anew.mark(each, marks[each])
+            anew.use(each, used[each])
+        for request in requests:
+            assert list(backend.match(request)) == list(anew.match(request))
+
+
+def test_what_is_released_is_as_if_it_had_never_been_placed():
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=3, cores=4, gpus=2, sockets=2))
+    request = fleets.a_request(fleets.slots(3, fleets.a_level("core", 4), fleets.a_level("gpu", 2), exclusive=True))
+    backend.place("c", "job", request)
+    assert backend.match(request).fit("c") is Fit.LATER
+    backend.release("c", "job")
+    assert backend.match(request).fit("c") is Fit.NOW
+    assert not any(len(table) for table in backend._index.moved.values())
+
+
+def test_a_fleet_of_one_shape_is_a_few_rows():
+    backend = MemoryBackend()
+    graph = fleets.a_graph(nodes=500, cores=8, racks=5)
+    for i in range(20):
+        backend.put(f"c{i}", graph)
+    assert len(backend._index.ever["node"]) == 20
