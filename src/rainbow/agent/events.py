@@ -215,7 +215,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendSync:
-    """Send this message; a call still open for the same `seq` is given up for it."""
+    """Send this message. A call still open for the same `seq` is given up for it; one for an older `seq` stays open."""
 
     message: SyncMessage
 

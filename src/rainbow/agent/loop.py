@@ -77,7 +77,7 @@ class Agent:
         self._events: asyncio.Queue[e.Event] = asyncio.Queue()
         self._writes: asyncio.Queue[e.WriteJournal] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sync: asyncio.Task[None] | None = None
+        self._syncs: dict[int, asyncio.Task[None]] = {}
         self._failures = 0
         self._refusals = Refusals()
         self._broken: asyncio.Future[None] | None = None
@@ -159,12 +159,18 @@ class Agent:
                 self._broken.set_exception(problem)
             self._events.put_nowait(e.Tick())
 
+    def _sync_ended(self, seq: int, task: asyncio.Task[None]) -> None:
+        if self._syncs.get(seq) is task:
+            del self._syncs[seq]
+
     def _do(self, command: e.Command) -> None:
         match command:
             case e.SendSync(message):
-                if self._sync is not None:
-                    self._sync.cancel()
-                self._sync = self._spawn(self._send(message))
+                earlier = self._syncs.pop(message.seq, None)
+                if earlier is not None:
+                    earlier.cancel()
+                task = self._syncs[message.seq] = self._spawn(self._send(message))
+                task.add_done_callback(lambda done: self._sync_ended(message.seq, done))
             case e.WriteJournal():
                 self._writes.put_nowait(command)
             case e.Judge(offer):
@@ -199,7 +205,8 @@ class Agent:
             log.info("in touch with the server")
         self._failures = 0
         self._refusals.answered()
-        self._contact.write(self.state.flight_at)
+        if self.state.contact_at is not None:
+            self._contact.write(self.state.contact_at)
         self._events.put_nowait(e.SyncAnswered(answer))
 
     # --- the journal ---

@@ -80,49 +80,65 @@ def adds(message: SyncMessage, earlier: SyncMessage | None) -> bool:
 
 
 def send_what_is_due(d: Draft) -> None:
-    """At most one message is on its way. One that waits is asked for its answer at once when there is news."""
+    """Say what is to be said. With nothing to say, one message waits at the server for news.
+
+    When news comes up meanwhile, the waiting call is left open, for an offer may be on its way in it, and another
+    message goes out beside it.
+    """
     if d.flight is not None:
         if d.resend_at is not None:
-            if d.now < d.resend_at:
-                return
-            d.resend_at = None
-        elif not (d.flight.wait > 0 and (d.stopping or adds(compose(d), d.flight))):
+            if d.now >= d.resend_at:
+                d.flight, d.resend_at = d.flight.at_once(), None
+                d.do(SendSync(d.flight))
             return
-        d.flight = d.flight.at_once()
-        d.do(SendSync(d.flight))
-        return
+        if not (d.flight.wait > 0 and d.listening is None and (d.stopping or adds(compose(d), d.flight))):
+            return
+        d.listening, d.listening_at, d.flight = d.flight.seq, d.flight_at, None
     if d.now < d.send_at:
         return
     message = compose(d)
-    new = adds(message, d.answered)
-    if not new and d.now < d.quiet_until:
+    new = adds(message, d.answered) or (d.stopping and d.answered is not None and d.answered.want > 0)
+    if not new and (d.now < d.quiet_until or (d.listening is not None and not message.news)):
         return
-    wait = 0.0 if new or message.news or d.stopping else min(d.limits.max_wait, d.heartbeat)
+    at_once = new or message.news or d.stopping or d.listening is not None
     d.seq = message.seq
-    d.flight, d.flight_at = replace(message, wait=wait), d.now
+    d.flight, d.flight_at = replace(message, wait=0.0 if at_once else min(d.limits.max_wait, d.heartbeat)), d.now
     d.do(SendSync(d.flight))
 
 
 def take_answer(d: Draft, answer: SyncAnswer) -> None:
-    """Act upon an answer to the message on its way; any other answer is old and changes nothing."""
-    if d.flight is None or answer.ack != d.flight.seq:
+    """Act upon the answer to a message on its way; any other answer is old and changes nothing."""
+    asked = {*d.bidding, *(id for id, _ in d.bids)}
+    if d.listening is not None and answer.ack == d.listening:
+        d.listening = None
+        d.contact_at = max(d.contact_at or 0.0, d.listening_at)
+    elif d.flight is not None and answer.ack == d.flight.seq:
+        said, d.flight, d.resend_at = d.flight, None, None
+        asked.update(id for id, _ in said.bids)
+        d.contact_at = max(d.contact_at or 0.0, d.flight_at)
+        d.send_at, d.quiet_until = d.now, d.now
+        if not answer.resync:
+            _settle(d, said)
+            _pace(d, said, answer)
+    else:
         return
-    said, d.flight, d.resend_at = d.flight, None, None
-    asked = {*d.bidding, *(id for id, _ in d.bids), *(id for id, _ in said.bids)}
-    answer = replace(answer, bid_requests=tuple(one for one in answer.bid_requests if one.id not in asked))
-    d.contact_at = d.flight_at
-    d.heartbeat = answer.heartbeat
-    d.send_at, d.quiet_until = d.now, d.now
     if answer.resync:
         _say_all_again(d, answer)
-    else:
-        _settle(d, said)
-        d.hasty = d.hasty + 1 if answer.empty and d.now - d.flight_at < QUICK and not said.news else 0
-        if _repeats(d, said):
-            d.quiet_until = d.now + PACE
-        elif d.hasty:
-            d.quiet_until = d.now + min(PACE, HASTE * 2 ** min(d.hasty, 10))
     d.resynced = answer.resync
+    d.heartbeat = answer.heartbeat
+    _act_upon(d, replace(answer, bid_requests=tuple(one for one in answer.bid_requests if one.id not in asked)))
+
+
+def _pace(d: Draft, said: SyncMessage, answer: SyncAnswer) -> None:
+    """Do not hammer a server that answers emptily, or has not stored what it was told."""
+    d.hasty = d.hasty + 1 if answer.empty and d.now - d.flight_at < QUICK and not said.news else 0
+    if _repeats(d, said):
+        d.quiet_until = d.now + PACE
+    elif d.hasty:
+        d.quiet_until = d.now + min(PACE, HASTE * 2 ** min(d.hasty, 10))
+
+
+def _act_upon(d: Draft, answer: SyncAnswer) -> None:
     for ref in answer.acked:
         held = d.held.get(ref)
         if held is not None and held.phase is Phase.FINISHED:

@@ -67,7 +67,8 @@ def due(state: State, now: float) -> float | None:
         later.append(state.contact_at + state.limits.run_guard)
     times += [at for at in later if at > now]
     if state.flight is None:
-        times.append(max(state.send_at, state.quiet_until))
+        sending = max(state.send_at, state.quiet_until)
+        times += [sending] if state.listening is None or sending > now else []
     elif state.resend_at is not None:
         times.append(state.resend_at)
     return min(times, default=None)
@@ -97,6 +98,8 @@ def _answered(d: Draft, event: e.SyncAnswered) -> None:
 def _sync_failed(d: Draft, event: e.SyncFailed) -> None:
     if d.flight is not None and event.seq == d.flight.seq:
         d.resend_at = d.now + event.retry_in
+    elif event.seq == d.listening:
+        d.listening = None
 
 
 def _judged(d: Draft, event: e.Judged) -> None:

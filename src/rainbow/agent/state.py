@@ -63,6 +63,8 @@ class State:
     seq: int = 0
     flight: SyncMessage | None = None  # the message without an answer yet
     flight_at: float = 0.0  # when it was first sent
+    listening: int | None = None  # an older message that waits at the server and may still bring offers
+    listening_at: float = 0.0
     resend_at: float | None = None
     answered: SyncMessage | None = None  # the last message that was answered
     send_at: float = 0.0  # nothing is sent before
@@ -100,6 +102,7 @@ class Draft:
             state.flight_at,
             state.resend_at,
         )
+        self.listening, self.listening_at = state.listening, state.listening_at
         self.answered, self.send_at, self.quiet_until = state.answered, state.send_at, state.quiet_until
         self.heartbeat, self.contact_at = state.heartbeat, state.contact_at
 
@@ -127,6 +130,8 @@ class Draft:
             flight=self.flight,
             flight_at=self.flight_at,
             resend_at=self.resend_at,
+            listening=self.listening,
+            listening_at=self.listening_at,
             answered=self.answered,
             send_at=self.send_at,
             quiet_until=self.quiet_until,

@@ -38,6 +38,12 @@ class Server:
             number = len(self.commands) + 1
             self.commands[number] = e.ServerCommand(number, "cancel", ref)
 
+    def lapse(self) -> None:
+        """The leases of offers that nobody accepted run out."""
+        for ref, state in self.attempts.items():
+            if state == "offered":
+                self.attempts[ref], self.returned[ref] = "returned", "lapsed"
+
     def sync(self, epoch: str, message: e.SyncMessage) -> e.SyncAnswer:
         if epoch != self.epoch:
             self.epoch = epoch
@@ -162,7 +168,7 @@ class World:
     def step(self) -> None:
         """One thing happens, chosen by the stream."""
         steps: list[Callable[[], None]] = [self.work, self.work, self.deliver, self.deliver, self.answer, self.answer]
-        steps += [self.poll, self.end_one, self.tick, self.lose, self.cancel_one]
+        steps += [self.poll, self.end_one, self.tick, self.lose, self.cancel_one, self.lapse]
         if not self.calm:
             steps += [self.crash, self.forget_one]
         steps[self.choose(len(steps))]()
@@ -214,8 +220,7 @@ class World:
         if self.flights:
             at = self.choose(len(self.flights))
             message = self.flights[at] if not self.calm and self.choose(4) == 0 else self.flights.pop(at)
-            if message.seq >= self.state.seq or self.state.flight is None:
-                self.answers.append(self.server.sync(self.epoch, message))
+            self.answers.append(self.server.sync(self.epoch, message))
 
     def answer(self) -> None:
         if self.answers:
@@ -227,7 +232,9 @@ class World:
             self.flights.pop(self.choose(len(self.flights)))
         elif self.answers:
             self.answers.pop(self.choose(len(self.answers)))
-        if self.state.flight is not None:
+        if self.state.listening is not None and self.choose(2):
+            self.event(e.SyncFailed(self.state.listening, 1.0))
+        elif self.state.flight is not None:
             self.event(e.SyncFailed(self.state.flight.seq, 1.0))
 
     def poll(self) -> None:
@@ -248,6 +255,10 @@ class World:
     def tick(self) -> None:
         self.now += 1.0 + self.choose(8)
         self.event(e.Tick())
+
+    def lapse(self) -> None:
+        if self.choose(10) == 0:
+            self.server.lapse()
 
     def cancel_one(self) -> None:
         if self.server.attempts and self.choose(6) == 0:
@@ -284,13 +295,17 @@ class World:
     def settle(self, steps: int = 400) -> None:
         """No more faults: everything that can be done is done, again and again."""
         self.calm = True
-        for _ in range(steps):
+        for number in range(steps):
+            if number == 50:
+                self.server.lapse()
             while self.todo:
                 self.do(self.todo.pop(0))
             for tag in self.manager.running():
                 self.manager.end(tag, AttemptState.SUCCEEDED)
             self.poll()
             self.answers.clear()
+            if self.state.listening is not None:
+                self.event(e.SyncFailed(self.state.listening, 1.0))
             if self.state.flight is not None:
                 self.event(e.SyncAnswered(self.server.sync(self.epoch, self.state.flight)))
             self.flights.clear()
