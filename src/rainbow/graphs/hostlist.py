@@ -101,14 +101,9 @@ def collapse(names: Sequence[str]) -> str | None:
             flush()
             prefix = found[1]
             runs.append((number, number, width))
-        elif number == runs[-1][1] + 1 and _same_width(runs[-1], number, width, len(found[2])):
+        elif number == runs[-1][1] + 1 and f"{number:0{runs[-1][2]}}" == found[2]:  # written as the run writes it
             runs[-1] = (runs[-1][0], number, runs[-1][2])
         else:
             runs.append((number, number, width))
     flush()
     return ",".join(entries)
-
-
-def _same_width(run: tuple[int, int, int], number: int, width: int, length: int) -> bool:
-    """Would `number`, padded as the run is, be written in this name's `length` digits?"""
-    return len(f"{number:0{run[2]}}") == length and (width == 1 or width == run[2])

@@ -59,6 +59,22 @@ def test_equal_nodes_fold_into_one_entry_with_names_in_short() -> None:
     assert from_compact(document) == graph
 
 
+@pytest.mark.parametrize("differs", ["type", "size", "unit", "metadata", "properties", "with"])
+def test_neighbours_that_differ_in_anything_do_not_fold(differs: str) -> None:
+    other: dict[str, Any] = {
+        "type": "gpu",
+        "size": 2,
+        "unit": "GB",
+        "metadata": {"model": "a100"},
+        "properties": ["fast"],
+        "with": [{"type": "core"}],
+    }
+    graph = compact({"type": "node"}, {"type": "node", differs: other[differs]})
+    document = to_compact(graph)
+    assert len(document["with"]) == 2
+    assert from_compact(document) == graph
+
+
 @pytest.mark.parametrize(
     ("entry", "where", "says"),
     [
@@ -72,6 +88,7 @@ def test_equal_nodes_fold_into_one_entry_with_names_in_short() -> None:
         ({"type": "node", "name": "n[0-"}, "(node)", "not closed"),
         ({"type": "node", "metadata": {"name": "x"}}, "(node)", "beside metadata"),
         ({"type": "node", "metadata": {"x": float("inf")}}, "(node)", "number"),
+        ({"type": "node", "metadata": {"x": ["\ud800"]}}, "(node)", "surrogate"),
         ({"type": "node", "with": {}}, "(node)", "list"),
         ({"type": "node", "with": [7]}, "(node).with[0]", "object"),
     ],

@@ -171,6 +171,23 @@ def test_a_failed_change_leaves_everything_as_it_was(backend: CypherBackend) -> 
     assert backend.summary("perl").subsystems == ()
 
 
+def test_a_subsystem_whose_replacement_is_refused_stays(backend: CypherBackend) -> None:
+    graph = a_gpu_cluster(nodes=1)
+    backend.put("perl", graph)
+    good = Subsystem.build("soft", graph.ids, [Vertex(id="s", type="p")], [("0", "s")])
+    backend.put_subsystem("perl", good)
+    with pytest.raises(NotFound):
+        backend.put_subsystem("perl", Subsystem.build("soft", ["x"], [Vertex(id="s", type="p")], [("x", "s")]))
+    assert stored_subsystems(backend._engine, "perl") == [good]
+
+
+def test_a_node_taken_whole_is_judged_by_what_is_inside_it(backend: CypherBackend) -> None:
+    inside = [{"type": "gpu", "properties": ["noisy"]}]
+    backend.put("perl", from_compact({"rainbow": "graph/1", "with": [{"type": "node", "with": inside}]}))
+    assert fit(backend, asks(Level(type="node"))) is Fit.NOW
+    assert fit(backend, asks(Level(type="node"), properties=("^noisy",))) is Fit.NEVER
+
+
 def test_a_removed_cluster_leaves_nothing_behind(backend: CypherBackend) -> None:
     graph = a_gpu_cluster(nodes=1)
     backend.put("perl", graph)

@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.graphs import jgf_parts
+from rainbow.graphs.compact import from_compact
 from rainbow.graphs.jgf import read_graph, read_subsystem
 from rainbow.graphs.jgf_values import Limits
 from rainbow.graphs.jgf_write import subsystem_to_jgf, to_jgf
@@ -68,6 +70,24 @@ def test_a_large_plain_graph_is_read_piece_by_piece_like_a_small_one(monkeypatch
         assert read_graph(to_jgf(graph, shape="list").replace(",", " ,\n ")) == graph
 
 
+@pytest.mark.parametrize("shape", ["dict", "list"])
+def test_a_long_text_is_really_cut_and_every_piece_is_whole(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jgf_parts, "PIECE", 500)
+    graph = a_gpu_cluster(nodes=10)
+    nodes, _ = jgf_parts.sections(to_jgf(graph, shape=shape), Limits())
+    taken: list[int] = []
+
+    def unusual(piece: bytes) -> None:
+        raise msgspec.ValidationError
+
+    def keep(piece: bytes) -> None:
+        taken.append(len(json.loads(piece)))
+
+    assert len(list(jgf_parts.pieces(nodes, unusual, keep))) == len(taken) > 10
+    assert sum(taken) == len(graph)
+    assert max(taken) < 10
+
+
 def test_the_root_is_the_vertex_that_nothing_contains_whatever_its_id() -> None:
     nodes = {"a": node(type="core"), "zz": node(type="cluster"), "b": node(type="node")}
     graph = read_graph(a_document(nodes, [("zz", "b"), ("b", "a")]))
@@ -81,7 +101,7 @@ def test_a_single_vertex_without_edges_is_a_graph() -> None:
 
 
 def test_in_edges_are_ignored_even_if_they_are_wrong() -> None:
-    edges = [("a", "b"), ("b", "nowhere", "in"), ("b", "b", "in"), ("a", "b", "conduit_of")]
+    edges = [("a", "b"), ("b", "nowhere", "in"), ("b", "b", "in"), ("b", "a", "conduit_of")]
     assert read_graph(a_document({"a": node(), "b": node()}, edges)).ids == ["a", "b"]
 
 
@@ -137,6 +157,19 @@ def test_a_size_that_is_no_whole_number_from_one_on_is_refused_with_the_vertex(s
     error = refused(f'{{"graph":{{"nodes":{nodes},"edges":[{json.dumps(link("good", "bad"))}]}}}}')
     assert error.where == "vertex 'bad'"
     assert "size" in error.what
+
+
+@pytest.mark.parametrize("size", ["0", "-1", str(2**53 + 1), str(2**70)])
+def test_a_bad_size_among_many_plain_vertices_is_found_too(size: str) -> None:
+    text = to_jgf(a_gpu_cluster(nodes=3))
+    assert text.count('"size":256,') == 3
+    error = refused(text.replace('"size":256,', f'"size":{size},', 1))
+    assert "size" in error.what
+    assert error.where.startswith("vertex ")
+    plain = to_jgf(
+        from_compact({"rainbow": "graph/1", "cluster": "c", "with": [{"type": "core", "count": 9, "size": 7}]})
+    )
+    assert "size" in refused(plain.replace('"size":7,', f'"size":{size},', 1)).what
 
 
 def test_a_whole_number_written_as_a_float_is_a_size() -> None:
