@@ -1,0 +1,78 @@
+"""The plain way to match, as a yardstick: walk every cluster's objects depth first, for every request."""
+
+from __future__ import annotations
+
+from rainbow.graphs.memory import MemoryBackend
+from rainbow.model.quantities import factor
+from rainbow.model.request import Request, Requirement
+from rainbow.scheduler.fold_facts import same_target, term_holds
+
+
+class Thing:
+    """A vertex as an object."""
+
+    __slots__ = ("facts", "kids", "size", "type", "unit")
+
+    def __init__(self, type: str, size: int, unit: str) -> None:
+        self.type, self.size, self.unit = type, size, unit
+        self.kids: list[Thing] = []
+        self.facts: list[tuple[str, dict[str, object]]] = []
+
+
+def objects(backend: MemoryBackend) -> dict[str, Thing]:
+    """Every cluster as objects; what hangs on a vertex is listed at all vertices below it, too."""
+    found: dict[str, Thing] = {}
+    for name in backend.clusters():
+        fold = backend._states[name].fold  # the bench looks inside to build the same fleet again
+        graph = fold.graph
+        things = [Thing(*each) for each in zip(graph.types, graph.sizes, graph.units, strict=True)]
+        for i, parent in enumerate(graph.parents):
+            if parent >= 0:
+                things[parent].kids.append(things[i])
+        at = graph.positions()
+        for subsystem in fold.subsystems:
+            for vertex, _, hung in subsystem.items():
+                for id in hung:
+                    things[at[id]].facts.append((subsystem.name, dict(vertex.metadata)))
+        for i, parent in enumerate(graph.parents):
+            if parent >= 0 and things[parent].facts:
+                things[i].facts = things[parent].facts + things[i].facts
+        found[name] = things[0]
+    return found
+
+
+def meets(thing: Thing, asked: Requirement) -> bool:
+    """Does one fact of the vertex meet all terms?"""
+    return any(
+        name == asked.subsystem
+        and all(t.field in fields and term_holds(t, (fields[t.field],), same_target) for t in asked.terms)  # type: ignore[arg-type]  # the fleet has scalars only
+        for name, fields in thing.facts
+    )
+
+
+def amount(thing: Thing, type: str, scale: int) -> int:
+    """Units of a type inside a vertex."""
+    own = 0
+    if thing.type == type:
+        own = thing.size * ((factor(thing.unit) or 1) if scale else 1)
+    return own + sum(amount(kid, type, scale) for kid in thing.kids)
+
+
+def slots(thing: Thing, request: Request) -> int:
+    """Slots of a request of one level of hosts inside a vertex."""
+    level = request.groups[0].levels[0]
+    if thing.type == level.type:
+        if not all(meets(thing, asked) for asked in level.requires):
+            return 0
+        room = min(
+            amount(thing, inner.type, factor(inner.unit) or 0 if inner.unit else 0)
+            // (inner.count.min * ((factor(inner.unit) or 1) if inner.unit else 1))
+            for inner in level.inside
+        )
+        return room if level.shared else min(room, 1)
+    return sum(slots(kid, request) for kid in thing.kids)
+
+
+def match(fleet: dict[str, Thing], request: Request) -> tuple[str, ...]:
+    """The clusters that fit, one after the other."""
+    return tuple(name for name, root in fleet.items() if slots(root, request) >= request.groups[0].levels[0].count.min)

@@ -1,0 +1,127 @@
+"""Matching requests against fleets: absolute medians for the reader, and ratios against a plain search in the same run.
+
+`python -m bench matching [--quick]`. Every request of a series differs from the one before, so that
+no kept answer helps, unless a line says "repeated". Each line is the median and the 99th percentile
+of single calls; on a busy machine the latter shows the machine.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from bench import _plain
+from bench._fleets import a_fleet, requests
+from rainbow.graphs.memory import MemoryBackend
+from rainbow.model.graph import Mark
+from rainbow.model.request import Request
+
+FLEETS = ((10, 100), (100, 1_000), (1_000, 100), (1_000, 1_000), (10_000, 100))
+
+
+def timed(call: Callable[[Request], object], asked: Iterable[Request]) -> tuple[float, float]:
+    """Median and 99th percentile in microseconds."""
+    took = []
+    for request in asked:
+        start = time.perf_counter()
+        call(request)
+        took.append((time.perf_counter() - start) * 1e6)
+    took.sort()
+    return median(took), took[int(len(took) * 0.99)]
+
+
+def say(what: str, value: tuple[float, float] | float, note: str = "") -> None:
+    """One line of the report."""
+    numbers = f"{value:10.1f}" if isinstance(value, float) else f"{value[0]:10.1f} {value[1]:10.1f}"
+    print(f"  {what:38} {numbers:>21}  {note}")
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def churn(backend: MemoryBackend, clusters: int, nodes: int, share: int) -> None:
+    """Use some cores of every node of every `share`-th cluster, a different number each."""
+    rng = Random(3)
+    for i in range(0, clusters, share):
+        backend.use(f"c{i:05}", {f"n{n}-core": rng.randint(1, 31) for n in range(nodes)})
+
+
+def updates(backend: MemoryBackend, clusters: int, nodes: int) -> tuple[float, float]:
+    """One node down, then up again, with its rows moved."""
+    rng = Random(4)
+    took = []
+    for _ in range(400):
+        name, node = f"c{rng.randrange(clusters):05}", f"n{rng.randrange(nodes)}"
+        for mark in (Mark.DOWN, Mark.UP):
+            start = time.perf_counter()
+            backend.mark(name, {node: mark})
+            took.append((time.perf_counter() - start) * 1e6)
+    took.sort()
+    return median(took), took[int(len(took) * 0.99)]
+
+
+def measure(clusters: int, nodes: int, *, quick: bool) -> float:
+    """All figures of one fleet; gives the median of requests that all differ."""
+    gc.collect()
+    before, start = resident(), time.perf_counter()
+    backend = a_fleet(clusters, nodes)
+    built = time.perf_counter() - start
+    gc.collect()
+    held = (resident() - before) / (clusters * nodes)
+    gc.freeze()  # what a server does once it has loaded its fleet
+    print(f"\n{clusters} clusters x {nodes} nodes   (us: median, 99%)")
+    say(
+        "build, us per node",
+        built * 1e6 / (clusters * nodes),
+        f"{held:.0f} bytes per node, graphs of equal design shared",
+    )
+    series = requests(Random(2), nodes)
+    count = 100 if quick else 400
+    different = timed(backend.match, islice(series, count))
+    say("all different", different)
+    one = next(series)
+    backend.match(one)
+    repeated = timed(backend.match, [one] * count)
+    say("repeated", repeated, f"{different[0] / repeated[0]:.0f}x less")
+    say("one node down or up", updates(backend, clusters, nodes))
+    if clusters * nodes == 100_000 and nodes == 1_000:
+        against_plain(backend, series, different[0], quick=quick)
+    if nodes == 1_000 and not quick:
+        share = 1 if clusters <= 100 else 4
+        churn(backend, clusters, nodes, share)
+        label = "all different, every node in use" if share == 1 else f"all different, 1/{share} of nodes in use"
+        say(label, timed(backend.match, islice(series, count)))
+    if clusters == 1_000 and nodes == 1_000:
+        start = time.perf_counter()
+        backend.explain(one)
+        say("explain one request to all, ms", (time.perf_counter() - start) * 1e3)
+    return different[0]
+
+
+def against_plain(backend: MemoryBackend, series: Iterable[Request], ours: float, *, quick: bool) -> None:
+    """The same requests by a plain search over objects, and whether it gives the same answers."""
+    fleet = _plain.objects(backend)
+    asked = list(islice(series, 2 if quick else 5))
+    plain = timed(lambda request: _plain.match(fleet, request), asked)
+    same = all(_plain.match(fleet, request) == backend.match(request).ever for request in asked)
+    say("plain search over objects", plain, f"{plain[0] / ours:.0f}x ours; answers {'agree' if same else 'DIFFER'}")
+
+
+def main(arguments: list[str]) -> None:
+    """Run all fleets."""
+    quick = "--quick" in arguments
+    medians = {}
+    for clusters, nodes in FLEETS[:3] if quick else FLEETS:
+        medians[clusters, nodes] = measure(clusters, nodes, quick=quick)
+        gc.unfreeze()
+    if (1_000, 1_000) in medians:
+        ratio = medians[1_000, 1_000] / medians[1_000, 100]
+        print(f"\n1,000 x 1,000 takes {ratio:.2f} times what 1,000 x 100 takes")
