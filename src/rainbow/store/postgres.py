@@ -51,7 +51,7 @@ def _connect(url: str, *, writing: bool) -> Session:
         with suppress(psycopg.Error):
             connection.close()
 
-    return Session(connection.cursor(), DIALECT, writing=writing, close=close)
+    return Session(connection.cursor(), DIALECT, writing=writing, close=close, together=connection.pipeline)
 
 
 def _translate(error: Exception) -> Exception:

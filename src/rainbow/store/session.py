@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,9 +42,19 @@ class Dialect:
 class Session:
     """A connection used by one thread at a time."""
 
-    def __init__(self, cursor: Cursor, dialect: Dialect, *, writing: bool, close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cursor: Cursor,
+        dialect: Dialect,
+        *,
+        writing: bool,
+        close: Callable[[], None],
+        together: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """`together` makes a block in which writes are sent at once, without waiting for each one's answer."""
         self.dialect = dialect
         self.close = close
+        self.together = together
         self._cursor = cursor
         self._writing = writing
         self._queries = sql.load(dialect.name)
@@ -84,8 +95,11 @@ class Session:
     def change_many(self, query: str, rows: Sequence[Row]) -> None:
         """Run one statement for each row; values in the order in which the query names them."""
         self._check(query, ())
-        if rows:
-            self._cursor.executemany(sql.statement(self._queries[query], self.dialect.placeholder).fixed, rows)
+        text = sql.statement(self._queries[query], self.dialect.placeholder).fixed
+        if len(rows) == 1:
+            self._cursor.execute(text, rows[0])
+        elif rows:
+            self._cursor.executemany(text, rows)
 
     def _check(self, query: str, values: Iterable[sql.Value]) -> None:
         if not self._writing:

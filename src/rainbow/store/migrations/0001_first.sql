@@ -130,10 +130,10 @@ CREATE TABLE events (
 CREATE INDEX events_job ON events (job, seq);
 
 CREATE TABLE decisions (
-    job BIGINT NOT NULL REFERENCES jobs (id),
+    job BIGINT NOT NULL,
     n BIGINT NOT NULL,
     at DOUBLE PRECISION NOT NULL,
-    record BIGINT NOT NULL REFERENCES texts (id),
+    record BIGINT NOT NULL,
     PRIMARY KEY (job, n)
 ) WITHOUT ROWID;
 

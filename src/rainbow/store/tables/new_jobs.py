@@ -35,29 +35,32 @@ class NewJobTable(Table):
         texts = self.intern(_texts(drafts))
         first = self.db.take("job", len(drafts))
         numbered = list(enumerate(drafts, first))
-        self.db.change_many("add_jobs", _job_rows(numbered, texts))
-        self.db.change_many(
-            "add_labels", [(k, v, id) for id, d in numbered if d.terms.labels for k, v in d.terms.labels.items()]
-        )
-        self.db.change_many(
-            "add_dependencies", [(id, *pair) for id, d in numbered for pair in {(w.kind, w.job) for w in d.waits_for}]
-        )
         offers = [
             (id, 1, clusters[d.cluster], d.cluster, d.token, d.terms.priority, d.submitted_at)
             for id, d in numbered
             if d.state is _BOUND
         ]
         self.db.take("attempt", len(offers))
-        self.db.change_many("add_attempts", offers)
-        self.db.change_many(
-            "add_decisions",
-            [
-                (id, int(d.state is _BOUND), d.submitted_at, texts[d.decision][0])
-                for id, d in numbered
-                if d.decision is not None
-            ],
-        )
-        self.db.change_many("add_events", _event_rows(numbered, self.db.take("event", _event_count(drafts))))
+        seq = self.db.take("event", _event_count(drafts))
+        with self.db.together():
+            self.db.change_many("add_jobs", _job_rows(numbered, texts))
+            self.db.change_many(
+                "add_labels", [(k, v, id) for id, d in numbered if d.terms.labels for k, v in d.terms.labels.items()]
+            )
+            self.db.change_many(
+                "add_dependencies",
+                [(id, *pair) for id, d in numbered for pair in {(w.kind, w.job) for w in d.waits_for}],
+            )
+            self.db.change_many("add_attempts", offers)
+            self.db.change_many(
+                "add_decisions",
+                [
+                    (id, int(d.state is _BOUND), d.submitted_at, texts[d.decision][0])
+                    for id, d in numbered
+                    if d.decision is not None
+                ],
+            )
+            self.db.change_many("add_events", _event_rows(numbered, seq))
         return [id for id, _ in numbered]
 
     def _check_tokens(self, drafts: Sequence[Draft]) -> None:
