@@ -45,7 +45,7 @@ def test_a_shorter_list_of_names_begins_again() -> None:
 
 
 @given(graph=graphs)
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_graph_folds_and_unfolds_to_itself(graph: Graph) -> None:
     document = json.loads(json.dumps(to_compact(graph)))
     assert from_compact(document) == graph
@@ -138,7 +138,7 @@ def test_vertices_of_a_subsystem_hang_on_names_in_short() -> None:
 
 
 @given(data=st.data(), graph=graphs)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_any_subsystem_in_compact_form_reads_back_the_same(data: st.DataObject, graph: Graph) -> None:
     subsystem = data.draw(subsystems(graph))
     again = from_compact_subsystem("soft", graph, json.loads(json.dumps(to_compact_subsystem(subsystem, graph))))

@@ -43,13 +43,13 @@ def refused(text: str | bytes) -> Invalid:
 
 
 @given(graph=graphs, shape=st.sampled_from(["dict", "list"]))
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_graph_written_as_jgf_reads_back_equal_in_both_shapes(graph: Graph, shape: str) -> None:
     assert read_graph(to_jgf(graph, shape=shape)) == graph
 
 
 @given(found=parts(), size=st.integers(1, 400), shape=st.sampled_from(["dict", "list"]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_reading_in_pieces_gives_what_building_from_objects_gives(found: Any, size: int, shape: str) -> None:
     vertices, edges = found
     nodes: Any = {v.id: node(**v.metadata, type=v.type, name=v.name, size=v.size, unit=v.unit) for v in vertices}
@@ -188,7 +188,7 @@ def test_two_vertices_of_one_id_are_refused_in_both_shapes_and_across_pieces(mon
 
 
 @given(found=parts(), data=st.data())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_broken_tree_is_refused_with_a_vertex_named(found: Any, data: st.DataObject) -> None:
     vertices, edges = found
     ids = [v.id for v in vertices]
@@ -275,7 +275,7 @@ def test_a_nesting_bomb_is_refused(where: str) -> None:
 
 
 @given(graph=graphs, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_mutated_document_is_read_or_refused_and_nothing_else(graph: Graph, data: st.DataObject) -> None:
     text = bytearray(to_jgf(graph, shape=data.draw(st.sampled_from(["dict", "list"]))).encode())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -290,7 +290,7 @@ def test_a_mutated_document_is_read_or_refused_and_nothing_else(graph: Graph, da
 
 
 @given(data=st.data(), graph=graphs, shape=st.sampled_from(["dict", "list"]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_a_subsystem_written_as_jgf_reads_back_equal(data: st.DataObject, graph: Graph, shape: str) -> None:
     subsystem = data.draw(subsystems(graph))
     assert read_subsystem("soft", graph, subsystem_to_jgf(subsystem, shape=shape)) == subsystem

@@ -48,7 +48,7 @@ def test_nodes_that_are_down_or_drained_stand_alone() -> None:
 
 
 @given(graph=graphs)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_folding_loses_and_invents_no_vertex(graph: Graph) -> None:
     for ordered in (True, False):
         members = [i for entry in fold(graph, ordered=ordered).walk() for i in entry.members]
@@ -57,7 +57,7 @@ def test_folding_loses_and_invents_no_vertex(graph: Graph) -> None:
 
 
 @given(graph=graphs)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_totals_count_vertices_and_add_sizes_by_unit(graph: Graph) -> None:
     found = totals(graph)
     vertices = [graph.vertex(i) for i in range(len(graph))]
