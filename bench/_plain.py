@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.quantities import factor
-from rainbow.model.request import Request, Requirement
-from rainbow.scheduler.fold_facts import same_target, term_holds
+from rainbow.model.request import Equals, Request, Requirement, Term, Within
+from rainbow.model.versions import equal, within
 
 
 class Thing:
@@ -44,10 +44,18 @@ def objects(backend: MemoryBackend) -> dict[str, Thing]:
 def meets(thing: Thing, asked: Requirement) -> bool:
     """Does one fact of the vertex meet all terms?"""
     return any(
-        name == asked.subsystem
-        and all(t.field in fields and term_holds(t, (fields[t.field],), same_target) for t in asked.terms)  # type: ignore[arg-type]  # the fleet has scalars only
-        for name, fields in thing.facts
+        name == asked.subsystem and all(holds(fields, term) for term in asked.terms) for name, fields in thing.facts
     )
+
+
+def holds(fields: dict[str, object], term: Term) -> bool:
+    """Does a fact meet one term?"""
+    value = fields.get(term.field)
+    if value is None:
+        return False
+    if isinstance(term, Within):
+        return isinstance(value, (str, int, float)) and within(value, term.min, term.max)
+    return isinstance(term, Equals) and equal(value, term.value)
 
 
 def amount(thing: Thing, type: str, scale: int) -> int:

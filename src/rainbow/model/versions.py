@@ -89,4 +89,6 @@ def at_most(one: Scalar, other: Scalar) -> bool:
 
 def within(value: Scalar, least: Scalar | None, most: Scalar | None) -> bool:
     """True if `value` lies in the inclusive range; a missing bound does not bind."""
+    if value != value or least != least or most != most:  # "not a number" lies nowhere
+        return False
     return (least is None or at_most(least, value)) and (most is None or at_most(value, most))

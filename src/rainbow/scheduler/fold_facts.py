@@ -7,14 +7,14 @@ million nodes has few classes, and a requirement is judged once per fact, not on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rainbow.model.graph import Subsystem, Vertex
-from rainbow.model.request import Equals, Requirement, Runs, Scalar, Term
-from rainbow.model.versions import equal, within
+from rainbow.model.request import Equals, Requirement, Runs, Scalar
+from rainbow.scheduler.fold_values import FieldValues, RunsRelation, bits_of, numbers_of
 
-RunsRelation = Callable[[str, str], bool]  # (what the graph says, the target): can the first run code for the second?
+MOST_KEPT = 10_000
 Values = tuple[Scalar, ...]
 
 # Keys of the JGF format itself: they number vertices and say nothing about them.
@@ -54,15 +54,6 @@ def fields_of(vertex: Vertex) -> dict[str, Values]:
     return found
 
 
-def term_holds(term: Term, values: Iterable[Scalar], runs: RunsRelation) -> bool:
-    """Does one of a field's values meet the term?"""
-    if isinstance(term, Equals):
-        return any(equal(value, term.value) for value in values)
-    if isinstance(term, Runs):
-        return any(isinstance(value, str) and runs(value, term.target) for value in values)
-    return any(within(value, term.min, term.max) for value in values)
-
-
 def kinds(requires: Iterable[Requirement]) -> tuple[type, ...]:
     """The types of a requirement's values: Python holds 1, 1.0 and True for equal, a requirement does not."""
     found: list[type] = []
@@ -89,7 +80,9 @@ class Facts:
         self._class_numbers: dict[frozenset[int], int] = {frozenset(): 0}
         self._classes_with: list[int] = []  # by fact: the classes that it is in, as bits of a number
         self._joined: dict[tuple[int, frozenset[int]], int] = {}
-        self._meeting: dict[object, tuple[int, frozenset[int]]] = {}
+        self._class_facts: list[int] = [0]  # by class: its facts, as bits of a number
+        self._values: dict[tuple[str, str], FieldValues] = {}  # by subsystem and field
+        self._meeting: dict[object, tuple[int, int]] = {}
 
     def read(self, subsystem: Subsystem) -> dict[str, frozenset[int]]:
         """For each dominant id the facts that the subsystem hangs on it, with all below them."""
@@ -119,6 +112,8 @@ class Facts:
             self._classes_with.append(0)
             self.facts.append(Fact(number, subsystem, fields, below, vertex.name or vertex.id))
             self._of_subsystem.setdefault(subsystem, []).append(number)
+            for field, values in fields.items():
+                self._values.setdefault((subsystem, field), FieldValues()).add(number, values)
         return number
 
     def join(self, above: int, hung: frozenset[int]) -> int:
@@ -131,40 +126,46 @@ class Facts:
             if number is None:
                 number = self._class_numbers[facts] = len(self.classes)
                 self.classes.append(facts)
+                self._class_facts.append(bits_of(facts))
                 for fact in facts:
                     self._classes_with[fact] |= 1 << number
             self._joined[key] = number
         return number
 
-    def of_subsystem(self, name: str) -> list[Fact]:
-        """Every fact of a subsystem, of any cluster."""
-        return [self.facts[number] for number in self._of_subsystem.get(name, ())]
-
-    def meeting(self, requirement: Requirement) -> frozenset[int]:
-        """The facts that meet a requirement by themselves."""
-        known = self._of_subsystem.get(requirement.subsystem, [])
+    def meeting(self, requirement: Requirement) -> int:
+        """The facts that meet a requirement by themselves, as bits of a number."""
+        known = len(self._of_subsystem.get(requirement.subsystem, ()))
         key = (requirement, kinds((requirement,)))
-        seen, met = self._meeting.get(key, (0, frozenset[int]()))
-        if seen < len(known):
-            fresh = (number for number in known[seen:] if self._meets(requirement, self.facts[number]))
-            met = met.union(fresh)
-            if len(self._meeting) > 10_000:
-                self._meeting.clear()
-            self._meeting[key] = (len(known), met)
+        kept = self._meeting.get(key)
+        if kept is not None and kept[0] == known:
+            return kept[1]
+        met = self._meet(requirement)
+        if len(self._meeting) >= MOST_KEPT:
+            self._meeting.clear()
+        self._meeting[key] = (known, met)
         return met
 
-    def _meets(self, requirement: Requirement, fact: Fact) -> bool:
-        if not all(term_holds(term, fact.fields.get(term.field, ()), self._runs) for term in requirement.terms):
-            return False
-        return all(not fact.below.isdisjoint(self.meeting(inner)) for inner in requirement.below)
+    def _meet(self, requirement: Requirement) -> int:
+        met = -1
+        for term in requirement.terms:
+            values = self._values.get((requirement.subsystem, term.field))
+            met &= values.meeting(term, self._runs) if values else 0
+        if not requirement.terms:
+            met = bits_of(self._of_subsystem.get(requirement.subsystem, ()))
+        if not requirement.below:
+            return met
+        inner = [self.meeting(each) for each in requirement.below]
+        return bits_of(
+            fact for fact in numbers_of(met) if all(bits_of(self.facts[fact].below) & each for each in inner)
+        )
 
     def holds(self, requirement: Requirement, number: int) -> bool:
         """Is the requirement met at a vertex of this class?"""
-        return not self.classes[number].isdisjoint(self.meeting(requirement))
+        return bool(self._class_facts[number] & self.meeting(requirement))
 
     def class_bits(self, requirement: Requirement) -> int:
         """The classes at which the requirement is met, as the bits of one number."""
         bits = 0
-        for fact in self.meeting(requirement):
+        for fact in numbers_of(self.meeting(requirement)):
             bits |= self._classes_with[fact]
         return bits
