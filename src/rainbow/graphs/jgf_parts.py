@@ -49,7 +49,20 @@ class _Document(msgspec.Struct):
     graphs: msgspec.Raw = msgspec.Raw()
 
 
+class _R(msgspec.Struct):
+    scheduling: msgspec.Raw
+
+
 _document = msgspec.json.Decoder(_Document)
+_r = msgspec.json.Decoder(_R)
+
+
+def scheduling_of(text: bytes) -> bytes | None:
+    """The graph inside a Flux R, undecoded, or None if there is none."""
+    try:
+        return bytes(_r.decode(text).scheduling)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def sections(text: bytes | str, limits: Limits) -> tuple[Section, Section]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-import msgspec
-
-from rainbow.graphs import jgf
 from rainbow.graphs.compact import from_compact
 from rainbow.graphs.compact_subsystem import from_compact_subsystem
 from rainbow.graphs.flux_r import from_flux_r
 from rainbow.graphs.jgf_values import DEFAULT, Limits
-from rainbow.model.errors import Invalid, TooLarge
+from rainbow.model.errors import Invalid, TooLarge, Unsupported
 from rainbow.model.graph import Graph, Subsystem
 
 _EITHER_WRAPPER = 32 + zlib.MAX_WBITS  # gzip or zlib, told by the first bytes
@@ -23,18 +21,14 @@ _STEP = 1 << 20
 _OTHER_FORM = re.compile(rb"\s*\{\s*\"(rainbow|version|execution|scheduling)\"\s*:")
 
 
-class _LargeR(msgspec.Struct):
-    scheduling: msgspec.Raw
-
-
 def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
     """The cluster's graph; raises `Invalid` or `TooLarge` saying what is wrong and where."""
     text = inflate(data, limits)
     if len(text) > _MAX_SMALL_TEXT:
-        return jgf.read_graph(_large_jgf(text), limits)
+        return _read_jgf(_large_jgf(text), limits)
     document = _small_document(text)
     if document is None:
-        return jgf.read_graph(text, limits)
+        return _read_jgf(text, limits)
     if "rainbow" in document:
         return from_compact(document, limits)
     return from_flux_r(document, limits)
@@ -46,6 +40,8 @@ def read_subsystem(name: str, graph: Graph, data: bytes, limits: Limits = DEFAUL
     document = _small_document(text) if len(text) <= _MAX_SMALL_TEXT else None
     if document is not None and "rainbow" in document:
         return from_compact_subsystem(name, graph, document, limits)
+    with _libraries():
+        from rainbow.graphs import jgf
     return jgf.read_subsystem(name, graph, text, limits)
 
 
@@ -74,14 +70,31 @@ def _looks_like_zlib(data: bytes) -> bool:
     return len(data) > 2 and data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0
 
 
+@contextmanager
+def _libraries() -> Iterator[None]:
+    """Around imports of the JGF reader: its libraries come with a server, not with a client."""
+    try:
+        yield
+    except ImportError as error:
+        raise Unsupported(f"reading JGF needs {error.name}: install rainbow-sched[server]") from error
+
+
+def _read_jgf(text: bytes, limits: Limits) -> Graph:
+    with _libraries():
+        from rainbow.graphs import jgf
+    return jgf.read_graph(text, limits)
+
+
 def _large_jgf(text: bytes) -> bytes:
     """The JGF in a large text: the text itself, or what an R holds under `scheduling`."""
     if not _OTHER_FORM.match(text):
         return text
-    try:
-        return bytes(msgspec.json.decode(text, type=_LargeR).scheduling)
-    except (msgspec.MsgspecError, RecursionError):
-        raise TooLarge(f"a compact graph, or an R without a graph, is at most {_MAX_SMALL_TEXT} bytes") from None
+    with _libraries():
+        from rainbow.graphs.jgf_parts import scheduling_of
+    found = scheduling_of(text)
+    if found is None:
+        raise TooLarge(f"a compact graph, or an R without a graph, is at most {_MAX_SMALL_TEXT} bytes")
+    return found
 
 
 def _small_document(text: bytes) -> Mapping[str, object] | None:
