@@ -137,11 +137,11 @@ async def test_a_damaged_request_is_never_handed_out_and_its_job_fails_with_that
     await a_cluster(store)
     await store.write(lambda tx: tx.add_jobs([a_bound_draft(), a_bound_draft(), a_bound_draft(spec='{"good":1}')]))
     await store.write(lambda tx: tx.db.run("UPDATE jobs SET spec_check = spec_check + 1 WHERE id < 3"))
-    assert await leased(store, 2) == [3]
+    assert await leased(store, 2, now=7.0) == [3]
     ends = await store.read(lambda tx: [tx.attempts(id)[0].state for id in (1, 2)])
     assert ends == [AttemptState.WITHDRAWN] * 2
     events = await store.read(lambda tx: tx.events(0, 100, job=1))
-    assert (events[-1].kind, events[-1].state) == (JobEvent.FAILED, JobState.FAILED)
+    assert (events[-1].kind, events[-1].state, events[-1].at) == (JobEvent.FAILED, JobState.FAILED, 7.0)
 
 
 async def test_a_command_is_told_until_it_is_acknowledged_or_its_attempt_ends(store: Store) -> None:

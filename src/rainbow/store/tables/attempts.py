@@ -118,7 +118,7 @@ class AttemptTable(JobTable):
                 if spec_intact(jobs[attempt.job]):
                     leased.append((attempt, job_of(jobs[attempt.job], check=False)))
                 else:
-                    self._refuse_damaged(attempt, jobs[attempt.job])
+                    self._refuse_damaged(attempt, jobs[attempt.job], attempt.created_at if now is None else now)
             if len(leased) == len(taken) or not taken:
                 break
         return leased
@@ -136,8 +136,7 @@ class AttemptTable(JobTable):
         rows.sort(key=lambda row: (-row[0], row[1]))
         return [attempt_of(row[1:]) for row in rows]
 
-    def _refuse_damaged(self, attempt: Attempt, row: Row) -> None:
-        at = attempt.created_at
+    def _refuse_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
         self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
         self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 
