@@ -29,8 +29,36 @@ class Item:
     total: int = 1  # vertices in one copy: itself and all inside
 
 
-def read_item(raw: object, where: str, limits: Limits, depth: int = 0) -> Item:
+class _Budget:
+    """How many names and ids may still be listed: a graph has no more than two for each vertex."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.left = 2 * limits.vertices
+
+    def listed(self, raw: Mapping[str, object], key: str, where: str) -> tuple[str, ...] | None:
+        """The names under `key`, or None if it is left out."""
+        value = raw.get(key)
+        if value is None:
+            return None
+        if value == "":
+            return ("",)
+        check_value(value, where)
+        if isinstance(value, str):
+            found = tuple(expand(value, limit=self.left, where=where))
+        elif isinstance(value, list) and value and all(isinstance(name, str) for name in value):
+            found = tuple(value)
+        else:
+            raise Invalid(f'{key} is a text such as "n[0-63]" or a list of texts', where=where)
+        self.left -= len(found)
+        return found
+
+
+def read_item(raw: object, where: str, limits: Limits) -> Item:
     """One entry and everything inside it; `where` leads to it, for errors."""
+    return _read(raw, where, limits, _Budget(limits), 0)
+
+
+def _read(raw: object, where: str, limits: Limits, budget: _Budget, depth: int) -> Item:
     if depth >= MAX_GRAPH_DEPTH:
         raise TooLarge(f"a graph is at most {MAX_GRAPH_DEPTH} levels deep", where=where)
     if not isinstance(raw, Mapping):
@@ -46,7 +74,7 @@ def read_item(raw: object, where: str, limits: Limits, depth: int = 0) -> Item:
     entries = raw.get("with", [])
     if not isinstance(entries, list):
         raise Invalid("with is a list of entries", where=where)
-    inside = tuple(read_item(entry, f"{where}.with[{i}]", limits, depth + 1) for i, entry in enumerate(entries))
+    inside = tuple(_read(entry, f"{where}.with[{i}]", limits, budget, depth + 1) for i, entry in enumerate(entries))
     total = 1 + sum(item.count * item.total for item in inside)
     if count * total > limits.vertices:
         raise TooLarge(f"a graph has at most {limits.vertices} vertices", where=where)
@@ -57,8 +85,8 @@ def read_item(raw: object, where: str, limits: Limits, depth: int = 0) -> Item:
         size=checked_size(raw.get("size"), where),
         unit=text_of(raw, "unit", where),
         metadata=metadata_of(raw, where),
-        names=_listed(raw, "name", limits, where),
-        ids=_listed(raw, "id", limits, where),
+        names=budget.listed(raw, "name", where),
+        ids=budget.listed(raw, "id", where),
         inside=inside,
         total=total,
     )
@@ -93,17 +121,3 @@ def metadata_of(raw: Mapping[str, object], where: str) -> dict[str, object]:
         metadata["properties"] = raw["properties"]
     check_value(metadata, where)
     return metadata
-
-
-def _listed(raw: Mapping[str, object], key: str, limits: Limits, where: str) -> tuple[str, ...] | None:
-    value = raw.get(key)
-    if value is None:
-        return None
-    if value == "":
-        return ("",)
-    check_value(value, where)
-    if isinstance(value, str):
-        return tuple(expand(value, limit=limits.vertices, where=where))
-    if isinstance(value, list) and value and all(isinstance(name, str) for name in value):
-        return tuple(value)
-    raise Invalid(f'{key} is a text such as "n[0-63]" or a list of texts', where=where)

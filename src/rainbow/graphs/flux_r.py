@@ -50,31 +50,37 @@ def _ranks(execution: Mapping[str, object], limits: Limits) -> list[tuple[int, l
     if not isinstance(lite, list) or not lite:
         raise Invalid('R_lite is a list of {"rank", "children"}', where="execution.R_lite")
     found: list[tuple[int, list[dict[str, object]]]] = []
+    room = limits.vertices  # each entry takes from it, so that many small entries cannot ask for too much either
     for i, part in enumerate(lite):
         where = f"execution.R_lite[{i}]"
         if not isinstance(part, Mapping):
             raise Invalid('an entry is an object {"rank", "children"}', where=where)
-        inside = _children(part.get("children", {}), limits, where)
-        found += [(rank, inside) for rank in idset(part.get("rank"), limit=limits.vertices, where=f"{where}.rank")]
-        if len(found) > limits.vertices:
+        ranks = idset(part.get("rank"), limit=room, where=f"{where}.rank")
+        inside, many = _children(part.get("children", {}), room, where)
+        room -= len(ranks) * (1 + many)
+        if room < 0:
             raise TooLarge(f"a graph has at most {limits.vertices} vertices", where=where)
+        found += [(rank, inside) for rank in ranks]
     twice = _first_twice([rank for rank, _ in found])
     if twice is not None:
         raise Invalid(f"rank {twice} is listed twice", where="execution.R_lite")
     return sorted(found, key=lambda held: held[0])
 
 
-def _children(raw: object, limits: Limits, where: str) -> list[dict[str, object]]:
+def _children(raw: object, room: int, where: str) -> tuple[list[dict[str, object]], int]:
+    """The entries inside one node, and how many vertices they are."""
     if not isinstance(raw, Mapping):
         raise Invalid('children are an object such as {"core": "0-47", "gpu": "0-3"}', where=where)
     entries: list[dict[str, object]] = []
+    many = 0
     for type, numbers in raw.items():
-        ids = idset(numbers, limit=limits.vertices, where=f"{where}.children.{type}")
+        ids = idset(numbers, limit=room, where=f"{where}.children.{type}")
         twice = _first_twice(ids)
         if twice is not None:
             raise Invalid(f"{type} {twice} is listed twice", where=f"{where}.children")
         entries.append({"type": type, "count": len(ids), "name": [f"{type}{number}" for number in ids]})
-    return entries
+        many += len(ids)
+    return entries, many
 
 
 def _names(execution: Mapping[str, object], many: int, limits: Limits) -> list[str]:

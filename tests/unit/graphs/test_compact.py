@@ -117,6 +117,8 @@ def test_a_few_bytes_cannot_ask_for_more_vertices_than_allowed() -> None:
         compact({"type": "x", "name": "n[0-999999999]"})
     with pytest.raises(TooLarge, match="more than"):
         compact({"type": "x", "name": "n" + "[0-999]" * 9})
+    with pytest.raises(TooLarge, match="more than"):  # each list alone is small enough
+        compact(*[{"type": "x", "name": "n[0-999999]"}] * 1000)
 
 
 def test_vertices_of_a_subsystem_hang_on_names_in_short() -> None:

@@ -78,3 +78,5 @@ def test_an_r_that_is_too_large_is_refused_before_it_is_made() -> None:
         from_flux_r(an_r(R_lite=[{"rank": "0-99999999999", "children": {}}]))
     with pytest.raises(TooLarge):
         from_flux_r(an_r(R_lite=[{"rank": "0-9999", "children": {"core": "0-9999"}}]))
+    with pytest.raises(TooLarge):  # each entry alone is small enough
+        from_flux_r(an_r(R_lite=[{"rank": str(i), "children": {"core": "0-999999"}} for i in range(1000)]))
