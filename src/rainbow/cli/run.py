@@ -49,6 +49,7 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
         from rainbow.cli.attached import Attached
 
         answer = await client.submit_one(prepared.submission)
+        client.connection.stay()
         return await Attached(client, answer.id, raw=raw).follow()
 
     return link.ask(asking)

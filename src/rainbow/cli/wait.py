@@ -47,7 +47,9 @@ def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> in
         from rainbow.cli.ids import resolve
 
         async with asyncio.timeout(seconds):
-            return await client.wait_all(await resolve(client, ids))
+            found = await resolve(client, ids)
+            client.connection.stay()
+            return await client.wait_all(found)
 
     try:
         rows = [job.as_dict() for job in link.ask(asking)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
@@ -21,7 +21,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),  # a server that came back is found within a second
-    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_time_ms", 310_000),  # gRPC servers hang up on clients that ping more often than every 5 minutes
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.enable_http_proxy", 0),
 )
@@ -74,6 +74,10 @@ class Connection:
         self.sleep = sleep
         self._channels: dict[Address, grpc.aio.Channel] = {}
         self._at = 0  # which of the servers is used now
+
+    def stay(self) -> None:
+        """From here on wait for a server that is away as long as a stream would: there is something to come back to."""
+        self.patience = replace(self.patience, unreachable=self.patience.stream, answer=self.patience.stream)
 
     async def close(self) -> None:
         """Close every channel; calls under way are cancelled."""
