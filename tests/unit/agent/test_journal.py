@@ -62,10 +62,13 @@ def test_a_damaged_line_with_good_ones_after_it_is_refused_and_named(at, bit):
     data[at] ^= 1 << bit
     try:
         records, _ = parse(bytes(data), "journal")
-    except Corrupt as refused:
-        assert "line 1" in str(refused) or "line 2" in str(refused)
+    except Corrupt as error:
+        refused = str(error)
+        records = RECORDS
     else:
-        assert records == RECORDS, "a changed line was believed"  # e.g. the checksum's letters in upper case
+        refused = "line 1"
+    assert "line 1" in refused
+    assert records == RECORDS, "a changed line was believed"  # e.g. the checksum's letters in upper case
 
 
 def test_two_agents_cannot_share_a_state_directory(tmp_path):
