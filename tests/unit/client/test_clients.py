@@ -21,8 +21,8 @@ from tests.support.fake_server import QUICK
 
 def ends(server, state="succeeded", code=0, out=b"hi\n"):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5, state="queued")
-    server.answers["Jobs/Watch"] = [jobs_pb2.Event(seq=1, job=5, kind="x", state=state)]
-    server.answers["Jobs/Get"] = jobs_pb2.Job(id=5, state=state, exit_code=code, reason="as it goes")
+    job = jobs_pb2.Job(id=5, state=state, exit_code=code, reason="as it goes")
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job])
     server.answers["Jobs/Logs"] = [
         jobs_pb2.LogChunk(stream="stdout", data=out),
         jobs_pb2.LogChunk(stream="stderr", data=b"warn\n"),
@@ -155,7 +155,6 @@ def test_the_executor_refuses_functions(settings):
 
 def test_a_cancelled_future_cancels_its_job(server, settings):
     ends(server)
-    gate = threading.Event()
     cancelled = threading.Event()
 
     def cancel(request):
@@ -163,13 +162,12 @@ def test_a_cancelled_future_cancels_its_job(server, settings):
         return jobs_pb2.CancelResponse(jobs=[jobs_pb2.Job(id=5)])
 
     server.answers["Jobs/Watch"] = []
-    server.answers["Jobs/Get"] = jobs_pb2.Job(id=5, state="bound")
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[jobs_pb2.Job(id=5, state="bound")])
     server.answers["Jobs/Cancel"] = cancel
     pool = Executor(settings=settings)
     future = pool.submit(["sleep", "60"])
     assert future.cancel()
     assert cancelled.wait(5)
-    gate.set()
     pool.shutdown()
     assert list(server.calls("Jobs/Cancel")[0].request.ids) == [5]
 

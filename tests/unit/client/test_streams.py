@@ -17,6 +17,10 @@ def event(seq, state="bound", job=5):
     return jobs_pb2.Event(seq=seq, job=job, at=1.0, kind="updated", state=state, detail='{"why": "x"}')
 
 
+def page(state):
+    return jobs_pb2.ListJobsResponse(jobs=[jobs_pb2.Job(id=5, state=state)])
+
+
 def chunk(offset, data, stream="stdout"):
     return jobs_pb2.LogChunk(stream=stream, offset=offset, data=data)
 
@@ -68,17 +72,33 @@ async def test_a_refused_stream_is_not_opened_again(server, settings):
 
 async def test_waiting_reads_the_jobs_events_from_the_first_so_that_none_slips_by(server, settings):
     server.answers["Jobs/Watch"] = Script([event(3), CUT], [event(8, "succeeded")])
-    server.answers["Jobs/Get"] = jobs_pb2.Job(id=5, state="succeeded", exit_code=0)
+    server.answers["Jobs/List"] = Script(page("bound"), page("succeeded"))
     async with AsyncClient(settings=settings, patience=QUICK) as client:
         job = await client.wait(5)
     assert job.ended
-    assert job.exit_code == 0
     first = server.calls("Jobs/Watch")[0].request
     assert (first.after, first.from_now, list(first.filter.ids)) == (0, False, [5])
 
 
 async def test_waiting_survives_a_server_that_ends_the_stream_early(server, settings):
     server.answers["Jobs/Watch"] = Script([event(3)], [event(3), event(4, "failed")])
-    server.answers["Jobs/Get"] = Script(jobs_pb2.Job(id=5, state="bound"), jobs_pb2.Job(id=5, state="failed"))
+    server.answers["Jobs/List"] = Script(page("bound"), page("bound"), page("failed"))
     async with AsyncClient(settings=settings, patience=QUICK) as client:
         assert (await client.wait(5)).state == "failed"
+
+
+async def test_waiting_for_a_job_that_is_not_there_does_not_wait(server, settings):
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse()
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        with pytest.raises(NotFound, match="no job 5, 6"):
+            await client.wait_all([5, 6])
+
+
+async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, settings):
+    server.answers["Jobs/Get"] = Script(CUT, CUT, jobs_pb2.Job(id=5))
+    impatient = Patience(unreachable=0.0, backoff=Backoff(first=0.001, cap=0.002))
+    async with AsyncClient(settings=settings, patience=impatient) as client:
+        with pytest.raises(Unavailable):
+            await client.job(5)
+        client.connection.stay()
+        assert (await client.job(5)).id == 5
