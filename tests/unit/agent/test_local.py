@@ -1,0 +1,156 @@
+"""What only the local backend promises: where jobs run, what they leave behind, and who runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rainbow.agent import wrapper
+from rainbow.agent.backends import BackendSettings, load_backend
+from rainbow.agent.backends.local_files import JobFiles, slots
+from rainbow.agent.backends.local_machine import Place
+from rainbow.agent.values import Phase
+from rainbow.discover.host import discover
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.request import Count, Group, Level, Request, Task
+from tests.contract.backends.conftest import Desk, a_graph, a_launch, a_request, alive, end
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    settings = BackendSettings(cluster="here", directory=tmp_path / "state", graph=a_graph())
+    desk = Desk(lambda: load_backend("local")(settings), tmp_path)
+    await desk.backend.start()
+    yield desk
+    for update in await desk.backend.poll():
+        if update.phase is not Phase.ENDED:
+            await desk.backend.cancel(update.tag, update.native)
+            await desk.until(update.tag, Phase.ENDED)
+    await desk.backend.close()
+
+
+def files(desk: Desk, tag: str) -> JobFiles:
+    return JobFiles(desk.directory / "state" / "jobs", tag)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: there is nothing to choose from")
+async def test_jobs_side_by_side_are_bound_to_different_cores(desk: Desk):
+    show = ("sh", "-c", "grep Cpus_allowed_list /proc/self/status; exec sleep 60")
+    first, second = await desk.submit(a_request(*show), job=1), await desk.submit(a_request(*show), job=2)
+    await desk.until_output(first, b"\n")
+    await desk.until_output(second, b"\n")
+    assert await desk.out(first) != await desk.out(second)
+
+
+async def test_a_job_cannot_use_more_memory_than_it_asked_for(desk: Desk):
+    code = "x = bytearray(300 << 20); print('got it')"
+    memory = Level(type="memory", count=Count(200), unit="MiB")
+    level = Level(type="node", shared=True, abstract=True, inside=(Level(type="core"), memory))
+    request = Request(groups=(Group(levels=(level,)),), tasks=(Task(command=(sys.executable, "-c", code)),))
+    update = await desk.run(request)
+    assert update.result.state is AttemptState.FAILED
+    assert b"MemoryError" in await desk.out(update.tag, "stderr")
+
+
+async def test_what_a_job_leaves_behind_is_ended_with_it(desk: Desk):
+    stray = "setsid sleep 60 & echo $!"
+    update = await desk.run(a_request("sh", "-c", stray))
+    assert update.result.state is AttemptState.SUCCEEDED
+    assert not alive(int(await desk.out(update.tag)))
+
+
+async def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rainbow.agent.backends.local_files.GRACE", 0.2)
+    tag = await desk.submit(a_request("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
+    await desk.until_output(tag, b"up")
+    await desk.backend.cancel(tag, tag)
+    result = (await desk.until(tag, Phase.ENDED)).result
+    assert (result.state, result.exit_code) == (AttemptState.CANCELLED, 137)
+
+
+async def test_a_job_whose_runner_is_killed_dies_with_it_and_has_an_unknown_outcome(desk: Desk):
+    tag = await desk.submit(a_request("sh", "-c", "echo $$; exec sleep 60"))
+    await desk.until_output(tag, b"\n")
+    pid = int(await desk.out(tag))
+    end(files(desk, tag).runner())
+    result = (await desk.until(tag, Phase.ENDED)).result
+    assert (result.state, result.failure) == (AttemptState.FAILED, Failure.UNKNOWN)
+    async with asyncio.timeout(5):
+        while alive(pid):
+            await asyncio.sleep(0)
+
+
+def test_two_runners_of_one_job_run_it_once(tmp_path: Path):
+    one = JobFiles(tmp_path, "rb-1-1")
+    one.create(a_launch(a_request("sh", "-c", f"echo ran >> {tmp_path}/runs")), dict(os.environ))
+    one.put_place(Place())
+    runners = [subprocess.Popen([sys.executable, "-I", wrapper.__file__, str(one.path)]) for _ in range(4)]
+    assert sorted(runner.wait(20) for runner in runners) == [0, 3, 3, 3]
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+async def test_a_job_under_which_the_machine_restarted_is_blamed_on_the_machine(desk: Desk):
+    one = files(desk, "rb-1-1")
+    one.create(a_launch(a_request("true")), {})
+    wrapper.write_whole(one.path / "started", {"pid": 1, "start": 1, "boot": "another", "at": 5.0})
+    await desk.again()
+    result = (await desk.until("rb-1-1", Phase.ENDED)).result
+    assert (result.state, result.failure) == (AttemptState.FAILED, Failure.NODE)
+
+
+async def test_a_submission_that_a_crash_cut_short_never_was(desk: Desk):
+    (desk.directory / "state" / "jobs" / "rb-5-1").mkdir(parents=True)
+    await desk.again()
+    assert await desk.backend.poll() == ()
+
+
+async def test_jobs_have_folders_that_only_their_user_can_read(desk: Desk):
+    tag = (await desk.run(a_request("true"))).tag
+    assert files(desk, tag).path.stat().st_mode & 0o077 == 0
+
+
+async def test_gpus_are_shown_to_the_job_that_has_them_and_to_no_other(tmp_path: Path, desk: Desk):
+    assert await desk.run(a_request("sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]"))
+    assert await desk.out("rb-1-1") == b"[]\n"
+    one = files(desk, "rb-2-1")
+    one.create(a_launch(a_request("true"), job=2), {})
+    one.put_place(Place({}, (), (1, 3)))
+    assert json.loads((one.path / "place.json").read_text())["environment"] == {"CUDA_VISIBLE_DEVICES": "1,3"}
+
+
+async def test_durations_of_the_past_make_better_bids(desk: Desk):
+    for job in range(1, 7):
+        await desk.run(replace(a_request("true"), duration=1000.0), job=job)
+    tag = await desk.submit(replace(a_request("sleep", "60", cores=2), duration=1000.0), job=9)
+    await desk.until(tag, Phase.RUNNING)
+    answer = await desk.backend.bid(replace(a_request("true"), duration=60.0))
+    assert answer.start_p50 < 100
+
+
+def test_slots_are_counted_down_to_where_they_are_marked():
+    slot = Level(type="node", count=Count(3), shared=True, inside=(Level(type="core", count=Count(2)),))
+    rack = Level(type="rack", count=Count(2), inside=(slot,))
+    assert slots(Group(levels=(rack,))) == 6
+    assert slots(Group(levels=(Level(type="node", count=Count(4)),))) == 1
+
+
+def test_this_machine_is_found_with_its_cores_memory_and_architecture():
+    host = discover("here")
+    types = list(host.graph.types)
+    assert types[:2] == ["cluster", "node"]
+    assert host.graph.names[0] == "here"
+    assert 1 <= types.count("core") <= len(os.sched_getaffinity(0))
+    cpus = [cpu for i, data in host.graph.metadata.items() if types[i] == "core" for cpu in data["cpus"]]
+    assert sorted(cpus) == sorted(os.sched_getaffinity(0))
+    assert host.graph.units[types.index("memory")] == "MiB"
+    systems = {subsystem.name: subsystem for subsystem in host.subsystems}
+    assert systems["os"].vertices[0].metadata["kernel"] == os.uname().release
+    assert "arch" in systems
