@@ -84,12 +84,13 @@ async def _chosen(
 
 def sentence(rows: list[dict[str, Any]], *, dry_run: bool) -> str:
     """`cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched)`."""
-    plural = "" if len(rows) == 1 else "s"
+    count = len(rows) if dry_run else sum(row["state"] in ("cancelled", "cancelling") for row in rows)
+    plural = "" if count == 1 else "s"
     if dry_run or not rows:
-        return f"{'would cancel' if dry_run else 'cancelled'} {len(rows)} job{plural}"
+        return f"{'would cancel' if dry_run else 'cancelled'} {count} job{plural}"
     said = "; ".join(_fate(row) for row in rows[:10])
     more = f"; and {len(rows) - 10} more" if len(rows) > 10 else ""
-    return f"cancelled {len(rows)} job{plural} ({said}{more})"
+    return f"cancelled {count} job{plural} ({said}{more})"
 
 
 def _fate(row: dict[str, Any]) -> str:

@@ -128,16 +128,33 @@ def _show(rows: list[dict[str, Any]], form: str) -> None:
 async def _watch(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:
     """On a terminal the table is drawn again at every change; elsewhere each event is one line of JSON."""
     if form in MACHINE or not sys.stdout.isatty():
-        async for event in client.watch(chosen[0]):
+        async for event in client.watch(_changes(chosen)):
             click.echo(json_text(event.as_dict()), nl=False)
             sys.stdout.flush()
         return
-    drawn = 0.0
-    await _redraw(client, chosen, letters, form, count)
-    async for _ in client.watch(chosen[0]):
-        if time.monotonic() - drawn >= 0.5:
-            await _redraw(client, chosen, letters, form, count)
-            drawn = time.monotonic()
+    await _redrawn(client, chosen, letters, form, count)
+
+
+async def _redrawn(
+    client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int
+) -> None:
+    """The table again after every change, at most twice a second, and now and then for the sake of its times."""
+    import asyncio
+
+    events = client.watch(_changes(chosen))
+    following = asyncio.ensure_future(anext(events))
+    while True:
+        await _redraw(client, chosen, letters, form, count)
+        await asyncio.sleep(0.5)
+        await asyncio.wait({following}, timeout=5.0)
+        if following.done():
+            following.result()
+            following = asyncio.ensure_future(anext(events))
+
+
+def _changes(chosen: list[JobFilter]) -> JobFilter:
+    """Which events to wait for: of whatever state, for a job that ends leaves the list by that."""
+    return replace(chosen[0], states=(), cluster=chosen[0].cluster if len(chosen) == 1 else "")
 
 
 async def _redraw(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:

@@ -252,7 +252,7 @@ def test_cancelling_is_told_job_by_job():
         {"id": 122, "state": "succeeded", "cluster": "eks"},
     ]
     assert sentence(rows, dry_run=False) == (
-        "cancelled 3 jobs (120 on perl: native 88123, ending; 121: never dispatched; 122 on eks: had succeeded before)"
+        "cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched; 122 on eks: had succeeded before)"
     )
     assert sentence(rows[:1], dry_run=True) == "would cancel 1 job"
     assert sentence([], dry_run=False) == "cancelled 0 jobs"
