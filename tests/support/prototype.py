@@ -36,7 +36,12 @@ def run_client(script: str, folder: Path, **values: object) -> dict[str, object]
     path = folder / "script.py"
     path.write_text(body)
     done = subprocess.run(
-        [str(python_with_client()), str(path)], capture_output=True, text=True, timeout=120, cwd=folder, check=False
+        [str(python_with_client()), "-I", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     answer: dict[str, object] = json.loads(done.stdout.rsplit("--out--\n", 1)[1])

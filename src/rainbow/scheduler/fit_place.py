@@ -50,17 +50,32 @@ class _Chooser:
         self.dark = dark
         self.hints: Hints | None = None
         self.mine: dict[int, int] = {}
+        self._log: list[tuple[int, int]] = []  # what was set, with the value before, so that it can be undone
         self.sizes = fold.graph.sizes
         self.hosts = frozenset(request.hosts)
         self.not_hosts = frozenset(request.not_hosts)
+        self.unnamed = not (request.hosts or request.not_hosts or request.properties)
 
     def fill(self, step: Step, anchor: int, *, partly: bool = False) -> bool:
         """Place all of `step` inside `anchor`; if it does not fit, undo it, or keep a part if `partly`."""
-        before = dict(self.mine)
+        mark = len(self._log)
         done = self._take(step, anchor) if step.leaf else self._slots(step, anchor)
         if not done and not partly:
-            self.mine = before
+            self._undo(mark)
         return done
+
+    def _set(self, i: int, units: int) -> None:
+        self._log.append((i, self.mine.get(i, 0)))
+        self.mine[i] = units
+
+    def _undo(self, mark: int) -> None:
+        """Take back everything set since the log had `mark` entries."""
+        while len(self._log) > mark:
+            i, units = self._log.pop()
+            if units:
+                self.mine[i] = units
+            else:
+                del self.mine[i]
 
     def _slots(self, step: Step, anchor: int) -> bool:
         if step.virtual:
@@ -87,10 +102,10 @@ class _Chooser:
         """Place one slot of `step` in `host`."""
         if step.level.exclusive and not self._clean(host):
             return False
-        before = dict(self.mine)
+        mark = len(self._log)
         for inner in step.inside:
             if not self.fill(inner, host):
-                self.mine = before
+                self._undo(mark)
                 return False
         if step.level.exclusive:
             self._seize(host)
@@ -98,20 +113,27 @@ class _Chooser:
 
     def _take(self, step: Step, anchor: int) -> bool:
         left = step.need
+        kids = self.fold.structure.kids
+        worth: dict[str, int] = {}  # what one unit of a vertex counts, by the vertex's unit
         for i in self._inside(anchor, step):
             if left <= 0:
                 break
-            if self.fold.structure.kids[i] or step.level.exclusive:
+            if kids.has(i) or step.level.exclusive:
                 if i not in self.dark and self._clean(i) and self._up(i) and self._allowed(i):
                     left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
                     self._seize(i)
                 continue
             free = 0 if i in self.dark else self.sizes[i] - self.before.get(i, 0) - self.mine.get(i, 0)
-            one = measured(step.mode, 1, self.fold.graph.units[i])
-            if free <= 0 or not one or not self._allowed(i):
+            if free <= 0 or not (self.unnamed or self._allowed(i)):
+                continue
+            unit = self.fold.graph.units[i]
+            if unit not in worth:
+                worth[unit] = measured(step.mode, 1, unit) or 0
+            one = worth[unit]
+            if not one:
                 continue
             units = min(free, -(-left // one))
-            self.mine[i] = self.mine.get(i, 0) + units
+            self._set(i, self.mine.get(i, 0) + units)
             left -= units * one
         return left <= 0
 
@@ -123,10 +145,13 @@ class _Chooser:
             if anchor < 0 and self.hints is not None and not step.leaf:
                 found = self.hints.worth_trying(self._key(step), type)
         else:
-            types = self.fold.graph.types
-            found = (i for i in sorted(structure.below(anchor)) if types[i] == type)
+            found = structure.inside(anchor, type)
+        requires = step.level.requires
+        if not requires:
+            yield from found if anchor else (i for i in found if i)
+            return
         for i in found:
-            if i != anchor and all(self.facts.holds(asked, self.fold.cls(i)) for asked in step.level.requires):
+            if i != anchor and all(self.facts.holds(asked, self.fold.cls(i)) for asked in requires):
                 yield i
 
     def _clean(self, i: int) -> bool:
@@ -137,7 +162,7 @@ class _Chooser:
 
     def _seize(self, i: int) -> None:
         for j in self.fold.structure.below(i):
-            self.mine[j] = self.sizes[j]
+            self._set(j, self.sizes[j])
 
     def _allowed(self, i: int) -> bool:
         graph = self.fold.graph

@@ -35,6 +35,10 @@ class Children(Sequence["array[int]"]):
     def __getitem__(self, i: int) -> array[int]:  # type: ignore[override]  # nobody slices it
         return self._kids[self._first[i] : self._first[i + 1]]
 
+    def has(self, i: int) -> bool:
+        """True if vertex `i` has children."""
+        return self._first[i] != self._first[i + 1]
+
 
 class _Nothing(Sequence[frozenset[str]]):
     """The properties of a graph whose vertices carry none, without a column."""
@@ -87,6 +91,18 @@ class Structure:
             at = stack.pop()
             yield at
             stack.extend(self.kids[at])
+
+    def inside(self, i: int, type: str) -> list[int]:
+        """The vertices of a type inside vertex `i`, in the graph's order."""
+        types, kids = self.graph.types, self.kids
+        mine = kids[i]
+        found = [kid for kid in mine if types[kid] == type]
+        deeper = [kid for kid in mine if kids.has(kid)]
+        if deeper:
+            for kid in deeper:
+                found.extend(self.inside(kid, type))
+            found.sort()
+        return found
 
     def _inherited(self) -> list[frozenset[str]]:
         found: list[frozenset[str]] = []
