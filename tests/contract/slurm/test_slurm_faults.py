@@ -118,8 +118,7 @@ async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_
     await desk.until_output(tag, b"up")
     fragile.stop_controller(signal.SIGKILL)
     fragile.start_controller()
-    other = await desk.run(a_request("true"), job=2)  # gets the id of the first, if that is forgotten
-    assert other.result.state is AttemptState.SUCCEEDED
+    await desk.run(a_request("true"), job=2)  # gets the id of the first if that is forgotten, and may be killed for it
     assert not isinstance(await desk.backend.lookup(tag), Absent)
     assert (desk.directory / "runs").read_text() == "ran\n"
     await desk.backend.cancel(tag, "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rainbow.agent.backends.programs import Done, run
 from rainbow.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
@@ -20,15 +19,6 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH", "TZ")
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a program said."""
-
-    code: int
-    out: str
-    err: str
 
 
 class SlurmCommands:
@@ -62,7 +52,7 @@ class SlurmCommands:
 
     def problem(self, done: Done) -> Unavailable | Invalid:
         """The error that a failed program stands for."""
-        said = says(done.err) or f"exit code {done.code}"
+        said = done.complaint
         self._sick = bool(_NO_ANSWER.search(said))
         return Unavailable(f"Slurm does not answer: {said}") if self._sick else Invalid(f"Slurm refuses: {said}")
 
@@ -78,30 +68,9 @@ class SlurmCommands:
 
     async def run(self, *words: str, extra: Mapping[str, str] | None = None, timeout: float | None = None) -> Done:
         """Run one program to its end; raise Unavailable if it cannot be run or takes too long."""
+        environment = {**self._environment, **(extra or {})}
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env={**self._environment, **(extra or {})},
-            )
-        except OSError as problem:
-            raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}") from None
-        try:
-            async with asyncio.timeout(timeout or self._timeout):
-                out, err = await process.communicate()
-        except TimeoutError:
+            return await run(words, environment, timeout or self._timeout)
+        except Unavailable:
             self._sick = True
-            raise Unavailable(f"{words[0]} did not answer within {timeout or self._timeout:g} s") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        return Done(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-def says(text: str) -> str:
-    """The last thing a program complained of, without its name."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return re.sub(r"^\w+: (?:error: )?", "", lines[-1]) if lines else ""
+            raise

@@ -1,0 +1,307 @@
+"""Backend `flux`: runs jobs in the Flux instance that the agent belongs to, or that `uri` names, by the `flux` program.
+
+A job carries its tag as its name and in its user attributes, and lies in a directory that
+its nodes can see (`flux_files.py`). One `flux jobs` answers for all jobs. Flux never gives an
+id out twice, but lists a new job a moment late, and forgets purged ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rainbow.agent.backends.base import BackendSettings, Launch
+from rainbow.agent.backends.flux_bids import wait
+from rainbow.agent.backends.flux_commands import FluxCommands
+from rainbow.agent.backends.flux_facts import FluxSite, make_facts
+from rainbow.agent.backends.flux_files import FluxFiles, Record
+from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs
+from rainbow.agent.backends.flux_jobspec import cores_and_gpus, jobspec, lacks, plain, with_tag
+from rainbow.agent.backends.flux_tracking import choose, update_of
+from rainbow.agent.backends.local_files import TAG, clean_environment, copies
+from rainbow.agent.backends.pace import Pace
+from rainbow.agent.backends.tombstones import Tombstones
+from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
+from rainbow.discover.flux import flux_graph, parse_r
+from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.request import Request
+
+OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle"})
+SETTLE = 10.0  # seconds in which Flux may not yet list a job that it took
+
+
+class FluxBackend:
+    """One Flux instance."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self.settings = settings
+        options = settings.options
+        self.root = Path(options.get("spool") or settings.directory / "jobs")
+        self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
+        self._pace = Pace(cap=_seconds(options.get("interval"), 5.0))
+        self._facts_interval = _seconds(options.get("facts_interval"), 60.0)
+        self._settle = _seconds(options.get("settle"), SETTLE)
+        self._submitting = asyncio.Lock()
+        self._site: FluxSite | None = None
+        self._jobs: tuple[FluxJob, ...] = ()
+        self._ended: dict[str, Update] = {}
+        self._facts: tuple[float, Facts] | None = None
+        self._gone = Tombstones(settings.directory / "forgotten")
+
+    async def start(self) -> None:
+        """Find out what the instance is; if it does not answer now, it is asked again when it is needed."""
+        self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._gone.read()
+        with contextlib.suppress(Unavailable):
+            await self.site()
+
+    async def site(self) -> FluxSite:
+        """The instance's resources; raise Unavailable if Flux cannot be asked."""
+        if self._site is None:
+            document = await read_r(self.commands)
+            graph = self.settings.graph or flux_graph(self.settings.cluster, document)
+            self._site = FluxSite(graph, parse_r(document), self.settings.directory / "marked.json")
+        return self._site
+
+    # --- jobs ---
+
+    async def submit(self, launch: Launch) -> str:
+        """Hand a job to Flux, unless it has it already."""
+        async with self._submitting:
+            if not TAG.fullmatch(launch.tag):
+                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+            files = FluxFiles(self.root, launch.tag)
+            before = files.record()
+            if before is not None:
+                known = before.native or await self._submitted_before(files, before)
+                if known:
+                    return known
+            reason = await self.check(launch.request)
+            if reason is not None:
+                raise Unsupported(reason)
+            record = Record(
+                key=secrets.token_hex(8),
+                asked=time.time(),
+                tasks=copies(launch.request, launch.request.tasks[0]),
+                duration=launch.request.duration,
+            )
+            document = await self._document(launch, files, record)
+            native = await self._hand_over(document, files)
+            files.put(replace(record, native=native))
+            self._pace.hurry()
+            return native
+
+    async def _document(self, launch: Launch, files: FluxFiles, record: Record) -> dict[str, object]:
+        task = await asyncio.to_thread(files.create, launch, record)
+        bare = plain(launch.request, (await self.site()).graph, self.settings.options)
+        request = replace(
+            bare,
+            name=launch.tag,
+            tasks=(task,),
+            environment=clean_environment(launch, dict(os.environ)),
+            cwd=launch.request.cwd or files.work,
+        )
+        user = {"cluster": self.settings.cluster, "tag": launch.tag, "key": record.key}
+        output = {stream: files.pattern(stream) for stream in ("stdout", "stderr")}
+        return with_tag(jobspec(request), user, output)
+
+    async def _hand_over(self, document: Mapping[str, object], files: FluxFiles) -> str:
+        try:
+            said = await self.commands.ask("job", "submit", feed=json.dumps(document))
+        except Invalid:
+            await asyncio.to_thread(files.remove)
+            raise
+        number = job_number(said)
+        if number is None:
+            raise Unavailable(f"flux job submit did not answer with an id: {said[:60]!r}")
+        return job_name(number)
+
+    async def _submitted_before(self, files: FluxFiles, record: Record) -> str:
+        """The id of a job that was submitted without our knowing whether Flux took it; empty if it did not."""
+        job = await self._by_name(files)
+        if job is None:
+            if time.time() < record.asked + self._settle:
+                raise Unavailable("Flux may not list the job yet; it is looked for again")
+            begun = files.begun()
+            return job_name(begun) if begun is not None else ""
+        files.put(replace(record, native=job_name(job.id)))
+        return job_name(job.id)
+
+    async def _by_name(self, files: FluxFiles) -> FluxJob | None:
+        """The job with this tag, checked by the key or the cluster that it carries."""
+        text = await self.commands.ask("jobs", "-a", "--json", "--count=0", f"--name={files.tag}")
+        record = files.record()
+        same = []
+        for job in parse_jobs(text):
+            mark = await self._mark(job)
+            if mark.get("cluster") == self.settings.cluster and (record is None or mark.get("key") == record.key):
+                same.append(job)
+        return choose(same, files)
+
+    async def _mark(self, job: FluxJob) -> Mapping[str, object]:
+        """What Rainbow wrote into a job's attributes; nothing if it is another's."""
+        try:
+            document = await self.commands.document("job", "info", job_name(job.id), "jobspec")
+            attributes = document["attributes"]
+            found = attributes["user"]["rainbow"] if isinstance(attributes, dict) else {}
+        except (Invalid, KeyError, TypeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """What Flux and the job's own files know of a tag."""
+        if tag in self._gone:
+            return Absent()
+        files = FluxFiles(self.root, tag)
+        record = files.record()
+        try:
+            update = update_of(files, await self._by_name(files))
+        except Unavailable as problem:
+            return Unknown(str(problem))
+        if update is not None:
+            return Found(update)
+        if record is not None and time.time() < record.asked + self._settle:
+            return Unknown("Flux may not list it yet")
+        # Without a start marker it never ran, and cannot run twice if it is submitted again: the marker is made once.
+        return Absent(never=files.begun() is None)
+
+    async def poll(self) -> tuple[Update, ...]:
+        """Every job of ours that Flux knows, or that left its exit codes behind."""
+        now = time.time()
+        open_files = {}
+        for path in self.root.iterdir():
+            if TAG.fullmatch(path.name) and path.name not in self._gone and path.name not in self._ended:
+                files = FluxFiles(self.root, path.name)
+                record = files.record()
+                if record is not None:
+                    open_files[path.name] = (files, record)
+        since = min((record.asked for _, record in open_files.values()), default=now) - 1.0
+        states = ("--filter=pending,running,inactive", f"--since={since:.3f}")
+        self._jobs = parse_jobs(await self.commands.ask("jobs", "--json", "--count=0", "--user=all", *states))
+        by_id = {job.id: job for job in self._jobs}
+        found = []
+        for tag, (files, record) in open_files.items():
+            update = self._update(files, record, by_id, now)
+            if update is not None and update.phase is Phase.ENDED:
+                self._ended[tag] = update
+            elif update is not None:
+                found.append(update)
+        return (*found, *self._ended.values())
+
+    def _update(self, files: FluxFiles, record: Record, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
+        """By the id that Flux gave us; a job that it took a moment ago and does not list yet waits."""
+        number = files.begun() or job_number(record.native)
+        job = jobs.get(number) if number is not None else None
+        if job is None and number is not None and now < record.asked + self._settle:
+            return Update(tag=files.tag, phase=Phase.SUBMITTED, native=record.native)
+        return update_of(files, job)
+
+    async def changed(self) -> None:
+        """Soon after something was done, then ever more seldom up to the interval."""
+        await self._pace.wait()
+
+    async def cancel(self, tag: str, native: str) -> None:
+        """End a job, found by its tag."""
+        files = FluxFiles(self.root, tag)
+        record = files.record()
+        number = files.begun() or (job_number(record.native) if record is not None else None)
+        if number is None:
+            job = await self._by_name(files)
+            number = job.id if job is not None else None
+        if number is None or tag in self._ended:
+            return
+        done = await self.commands.run("cancel", job_name(number))
+        self._pace.hurry()
+        inactive = "inactive" in done.err or "unknown job" in done.err
+        if done.code and not inactive and isinstance(problem := self.commands.problem(done), Unavailable):
+            raise problem
+
+    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of a job's output, from its file."""
+        return await asyncio.to_thread(FluxFiles(self.root, tag).read, stream, offset, limit)
+
+    # --- questions ---
+
+    async def check(self, request: Request) -> str | None:
+        """What a jobspec cannot say, and what this instance could never run."""
+        site = await self.site()
+        if any("\0" in word for task in request.tasks for word in task.command):
+            return "a word of the command holds a zero byte"
+        try:
+            bare = plain(request, site.graph, self.settings.options)
+            document = jobspec(bare)
+        except Unsupported as problem:
+            return str(problem)
+        return lacks(bare, document, site.graph)
+
+    async def bid(self, request: Request) -> BidAnswer:
+        """By the scheduler's word where it is honest, else by the queue; and by the prices of this site."""
+        reason = await self.check(request)
+        if reason is not None:
+            return BidAnswer(yes=False, reason=reason)
+        site = await self.site()
+        document = jobspec(plain(request, site.graph, self.settings.options))
+        nodes, cores, gpus = cores_and_gpus(document)
+        answer = await self.commands.probe(document)
+        if answer.get("infeasible"):
+            return BidAnswer(yes=False, reason=str(answer["infeasible"]))
+        text = await self.commands.ask("jobs", "--json", "--count=0", "--user=all", "--filter=pending,running")
+        free = site.cores_free(await self._free())
+        starts = wait(answer, parse_jobs(text), cores, free, time.time())
+        prices = self.settings.prices
+        hourly = cores * prices.core_hour + max(1, nodes) * prices.node_hour + gpus * prices.gpu_hour
+        price = 0.0 if not hourly else None if request.duration is None else request.duration / 3600 * hourly
+        return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
+
+    async def _free(self) -> dict[str, object]:
+        return await self.commands.document("resource", "R", "--states=free")
+
+    async def facts(self) -> Facts:
+        """What is free and what others use, asked for at most once per interval."""
+        now = time.monotonic()
+        if self._facts is not None and now - self._facts[0] < self._facts_interval:
+            return self._facts[1]
+        site = await self.site()
+        status = await self.commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
+        free = parse_r(await self._free())
+        own = {FluxFiles(self.root, path.name).begun() for path in self.root.iterdir()}
+        found = make_facts(site, status, free, self._jobs, {id for id in own if id is not None}, self.settings.prices)
+        self._facts = (now, found)
+        return found
+
+    async def forget(self, tag: str) -> None:
+        """Remove the job's directory; Flux lists the job on, and that is no longer news."""
+        self._gone.add(tag)
+        self._ended.pop(tag, None)
+        await asyncio.to_thread(FluxFiles(self.root, tag).remove)
+
+    async def close(self) -> None:
+        """Nothing to stop: jobs are Flux's."""
+
+
+async def read_r(commands: FluxCommands) -> dict[str, object]:
+    """R with the scheduling graph if there is one: from the KVS for the instance's owner, else without it."""
+    try:
+        return await commands.document("kvs", "get", "resource.R")
+    except (Unavailable, Invalid):
+        return await commands.document("resource", "R")
+
+
+def _seconds(text: str | None, otherwise: float) -> float:
+    try:
+        return float(text) if text else otherwise
+    except ValueError:
+        raise Invalid(f"{text!r} is no number of seconds") from None
+
+
+def make(settings: BackendSettings) -> FluxBackend:
+    """Build the backend."""
+    return FluxBackend(settings)

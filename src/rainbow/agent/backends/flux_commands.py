@@ -1,0 +1,66 @@
+"""Runs the `flux` program against one instance, and tells errors apart by what they mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rainbow.agent.backends.programs import Done, run
+from rainbow.model.errors import Invalid, Unavailable
+
+TIMEOUT = 60.0
+PROBE = Path(__file__).with_name("flux_probe.py")
+# The instance could not be reached or did not answer: whether it took the request is not known.
+_NO_ANSWER = re.compile(
+    r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset)|broken pipe|"
+    r"lost connection|host is unreachable|timed? ?out|function not implemented|no service matching|unreachable",
+    re.IGNORECASE,
+)
+_KEPT = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")
+
+
+class FluxCommands:
+    """The `flux` program as the agent's user."""
+
+    def __init__(self, environment: Mapping[str, str], *, uri: str = "", program: str = "flux") -> None:
+        """`uri`: the instance, if it is not the one that the agent runs in."""
+        kept = {name: environment[name] for name in _KEPT if name in environment}
+        self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}
+        if uri:
+            self._environment["FLUX_URI"] = uri
+        self._program = program
+
+    async def ask(self, *words: str, feed: str | None = None) -> str:
+        """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused."""
+        done = await self.run(*words, feed=feed)
+        if done.code:
+            raise self.problem(done)
+        return done.out
+
+    async def document(self, *words: str, feed: str | None = None) -> dict[str, object]:
+        """The same for an answer in JSON."""
+        text = await self.ask(*words, feed=feed)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise Unavailable(f"flux {' '.join(words[:2])} did not answer in JSON: {text[:60]!r}") from None
+        if not isinstance(found, dict):
+            raise Unavailable(f"flux {' '.join(words[:2])} did not answer with an object: {text[:60]!r}")
+        return found
+
+    async def probe(self, document: Mapping[str, object]) -> dict[str, object]:
+        """What the scheduler says of a jobspec that is not submitted (see `flux_probe.py`)."""
+        return await self.document("python", str(PROBE), feed=json.dumps(document))
+
+    def problem(self, done: Done) -> Unavailable | Invalid:
+        """The error that a failed program stands for."""
+        if _NO_ANSWER.search(done.err) or not done.err.strip():
+            return Unavailable(f"Flux does not answer: {done.complaint}")
+        return Invalid(f"Flux refuses: {done.complaint}")
+
+    async def run(self, *words: str, feed: str | None = None) -> Done:
+        """Run `flux` with these words."""
+        return await run((self._program, *words), self._environment, TIMEOUT, feed)

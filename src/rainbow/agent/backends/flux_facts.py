@@ -1,0 +1,54 @@
+"""What a Flux instance reports of itself now and then: free nodes, cores and gpus, queue, marks, what others use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rainbow.agent.backends.base import Prices
+from rainbow.agent.backends.flux_jobs import FluxJob
+from rainbow.agent.backends.slurm_facts import MarkedNodes, price_state
+from rainbow.agent.values import Facts, Phase
+from rainbow.discover.flux import FluxNode, node_of_rank, parse_r
+from rainbow.discover.flux_state import STATUS_FORMAT, FluxHolding, parse_status, totals, used_by_others
+from rainbow.model.graph import Graph, Mark
+
+
+class FluxSite:
+    """The instance's resources, and the nodes that were once reported as not up."""
+
+    status_format = STATUS_FORMAT
+
+    def __init__(self, graph: Graph, nodes: Sequence[FluxNode], marked: Path) -> None:
+        self.graph = graph
+        self.nodes = tuple(nodes)
+        self.vertex = {rank: graph.ids[i] for rank, i in node_of_rank(graph).items()}
+        self.marked = MarkedNodes(marked)
+
+    def cores_free(self, document: Mapping[str, object]) -> int:
+        """Cores in an R of free resources."""
+        return sum(node.counts.get("core", 0) for node in parse_r(document))
+
+
+def make_facts(
+    site: FluxSite,
+    status: str,
+    free: Sequence[FluxNode],
+    jobs: Sequence[FluxJob],
+    own: set[int],
+    prices: Prices,
+) -> Facts:
+    """The facts; `own` are the ids of our jobs."""
+    not_up = parse_status(status)
+    marks = {site.vertex[rank]: str(mark) for rank, mark in not_up.items() if rank in site.vertex}
+    site.marked.add(marks)
+    marks = {**{id: str(Mark.UP) for id in site.marked.names if id in site.vertex.values()}, **marks}
+    holdings = [
+        FluxHolding(tuple(job.on), -(-job.cores // max(1, len(job.on))))
+        for job in jobs
+        if job.id in own and job.phase is Phase.RUNNING
+    ]
+    waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
+    state = {**totals(site.nodes, free), "queue_depth": waiting, **price_state(prices)}
+    used = used_by_others(site.graph, site.nodes, free, not_up, holdings)
+    return Facts(manager="flux", state=state, marks=marks, used=used)

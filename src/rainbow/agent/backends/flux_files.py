@@ -1,0 +1,154 @@
+"""One directory per Flux job: its script, what was submitted, whether it began, how its tasks ended, its output.
+
+Flux starts the script once per task. The first task links a start marker with the job's id
+into place; tasks of another job with the same tag see that id and leave, so that a doubled
+submission runs once. Output goes to files named by the job's id for the same reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.flux_jobs import ALREADY_RAN, job_number
+from rainbow.agent.wrapper import write_whole
+from rainbow.model.request import Task
+
+STARTED, RECORD, MISSING = "started", "record.json", "missing"
+_PREFIX = {"stdout": "out", "stderr": "err"}
+_SCRIPT = """\
+#!/bin/sh
+dir={dir}
+rank=${{FLUX_TASK_RANK:-0}}
+mkdir -p "$dir"
+claim="$dir/.claim.$FLUX_JOB_ID.$rank"
+echo "$FLUX_JOB_ID" > "$claim" && ln "$claim" "$dir/started" 2> /dev/null
+rm -f "$claim"
+[ "$(cat "$dir/started")" = "$FLUX_JOB_ID" ] || exit {already}
+trap : TERM
+RAINBOW_TASK_RANK=$rank
+export RAINBOW_TASK_RANK
+if ! command -v "$1" > /dev/null; then
+    echo "rainbow: cannot start $1: not found" >&2
+    echo "$1" > "$dir/missing"
+    exit 127
+fi
+"$@"
+code=$?
+echo "$code" > "$dir/.exit.$rank" && mv "$dir/.exit.$rank" "$dir/exit.$rank"
+exit $code
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was submitted; written before Flux is asked, and again with the id after."""
+
+    key: str
+    asked: float  # seconds since the epoch
+    native: str = ""
+    tasks: int = 1
+    duration: float | None = None
+
+
+class FluxFiles:
+    """The files of one job."""
+
+    def __init__(self, root: Path, tag: str) -> None:
+        self.tag = tag
+        self.path = root / tag
+
+    def create(self, launch: Launch, record: Record) -> Task:
+        """Write down what is to run; returns the task that Flux is given: our script with the user's words."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.path / "work").mkdir(mode=0o700, exist_ok=True)
+        _write(self.path / "run.sh", _SCRIPT.format(dir=shlex.quote(str(self.path)), already=ALREADY_RAN))
+        task = launch.request.tasks[0]
+        command = task.command or self._script(task.script)
+        self.put(record)
+        words = ("/bin/sh", str(self.path / "run.sh"), *command)
+        return Task(command=words, group=task.group, per_slot=task.per_slot, total=task.total)
+
+    def _script(self, text: str) -> tuple[str, ...]:
+        path = self.path / "script"
+        _write(path, text, mode=0o700)
+        return (str(path),) if text.startswith("#!") else ("/bin/sh", str(path))
+
+    @property
+    def work(self) -> str:
+        """The folder a job begins in if it names none."""
+        return str(self.path / "work")
+
+    def pattern(self, stream: str) -> str:
+        """Where Flux is to write a stream, with its own word for the job's id."""
+        return f"{self.path}/{_PREFIX[stream]}.{{{{id.dec}}}}"
+
+    def put(self, record: Record) -> None:
+        """Write the record, whole and safe on disk."""
+        write_whole(self.path / RECORD, asdict(record))
+
+    def record(self) -> Record | None:
+        """What was submitted, or None."""
+        try:
+            return Record(**json.loads((self.path / RECORD).read_text()))
+        except FileNotFoundError:
+            return None
+
+    def begun(self) -> int | None:
+        """The id of the job that began, or None."""
+        with contextlib.suppress(FileNotFoundError):
+            return job_number((self.path / STARTED).read_text())
+        return None
+
+    def missing(self) -> str:
+        """The command that was not found, or nothing."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / MISSING).read_text().strip()
+        return ""
+
+    def exit_code(self) -> int | None:
+        """The highest code of all tasks; None if not all of them left one."""
+        record = self.record()
+        codes = []
+        for rank in range(record.tasks if record is not None else 1):
+            try:
+                codes.append(int((self.path / f"exit.{rank}").read_text()))
+            except (FileNotFoundError, ValueError):
+                return None
+        return max(codes)
+
+    def sizes(self, id: int) -> tuple[int, int]:
+        """Bytes of stdout and stderr of job `id`."""
+        return self._size("stdout", id), self._size("stderr", id)
+
+    def _size(self, stream: str, id: int) -> int:
+        try:
+            return (self.path / f"{_PREFIX[stream]}.{id}").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def read(self, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of output of the job that began."""
+        record = self.record()
+        id = self.begun() or (job_number(record.native) if record is not None else None)
+        try:
+            with (self.path / f"{_PREFIX[stream]}.{id}").open("rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+
+    def remove(self) -> None:
+        """All of it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _write(path: Path, text: str, mode: int = 0o600) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+        file.write(text)

@@ -1,0 +1,136 @@
+"""A Request as the jobspec that Flux is given, with tag, environment and output; and what Flux cannot be told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rainbow.jobspecs.writing import as_flux
+from rainbow.model.errors import Unsupported
+from rainbow.model.graph import Graph
+from rainbow.model.request import Group, Level, Request, Task
+
+SITE = ("queue", "bank", "project")
+SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
+OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, or they are not for Flux
+
+
+def plain(request: Request, graph: Graph, site: Mapping[str, str]) -> Request:
+    """The request with only what a jobspec can carry; raise `Unsupported` for what must not be left out.
+
+    Requirements and parameters were for choosing the cluster. Levels that this graph does
+    not have, and that may stand for the cluster itself, are left out.
+    """
+    if len(request.tasks) != 1:
+        raise Unsupported(f"Flux runs one task per job, in as many copies as needed; this has {len(request.tasks)}")
+    if request.image:
+        raise Unsupported(f"this backend starts no container images ({request.image})")
+    groups = tuple(
+        Group(levels=tuple(_bare(level) for level in group.levels), name=group.name) for group in request.groups
+    )
+    if len(groups) == 1 and len(groups[0].levels) == 1:
+        groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
+    return replace(
+        request,
+        groups=groups,
+        requires=(),
+        parameters={},
+        options=_options(request.options, site),
+        tasks=(Task(command=("true",), total=request.tasks[0].total, per_slot=request.tasks[0].per_slot),),
+        ignored=(),
+    )
+
+
+def _bare(level: Level) -> Level:
+    return replace(level, requires=(), inside=tuple(_bare(inner) for inner in level.inside))
+
+
+def _inner(levels: tuple[Level, ...], types: frozenset[str]) -> tuple[Level, ...]:
+    while len(levels) == 1 and levels[0].inside and levels[0].type != "node":
+        level = levels[0]
+        stands_for_all = level.type == "cluster" or (level.abstract and level.type not in types)
+        if not stands_for_all or level.count.min != 1:
+            break
+        levels = level.inside
+    return levels
+
+
+def _options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
+    found = {name: site[name] for name in SITE if site.get(name)}
+    for key, value in wanted.items():
+        name = SYNONYMS.get(key, key)
+        if name in OWN:
+            continue
+        if name not in SITE:
+            raise Unsupported(f"Flux has no option {key!r} here; there are {', '.join(SITE)}")
+        found[name] = site.get(f"{name}.{value}", value)
+    return found
+
+
+def jobspec(request: Request) -> dict[str, object]:
+    """A plain request as Jobspec V1; raise `Unsupported` with what V1 cannot say."""
+    written = as_flux(request)
+    if written.left_out:
+        raise Unsupported(f"Flux jobspec V1 cannot say: {'; '.join(written.left_out)}")
+    return written.document
+
+
+def with_tag(
+    document: Mapping[str, object], user: Mapping[str, object], output: Mapping[str, str]
+) -> dict[str, object]:
+    """The jobspec with Rainbow's mark on it and its output in files."""
+    attributes = document["attributes"]
+    assert isinstance(attributes, Mapping)
+    streams = {stream: {"type": "file", "path": path} for stream, path in output.items()}
+    system = {**attributes["system"], "shell": {"options": {"output": streams}}}
+    return {**document, "attributes": {**attributes, "system": system, "user": {"rainbow": dict(user)}}}
+
+
+def lacks(request: Request, document: Mapping[str, object], graph: Graph) -> str | None:
+    """Why a jobspec can never run on this graph, or None. Flux itself takes it and fails it later."""
+    held = {name for about in graph.metadata.values() for name in _names(about.get("properties"))}
+    for name in request.properties:
+        if not name.startswith("^") and name not in held:
+            return f"no node here has the property {name!r}"
+    resources = document["resources"]
+    assert isinstance(resources, list)
+    top = resources[0]
+    slot = top["with"][0] if top["type"] == "node" else top
+    per = {part["type"]: part["count"] * (slot["count"] if top["type"] == "node" else 1) for part in slot["with"]}
+    nodes = _nodes(graph)
+    times = [min(node.get(type, 0) // count for type, count in per.items()) for node in nodes]
+    room = sum(map(bool, times)) if top["type"] == "node" else sum(times)
+    if room >= top["count"]:
+        return None
+    asked = ", ".join(f"{count} {type}" for type, count in per.items())
+    kinds = dict.fromkeys(type for node in nodes for type in node if type in ("core", "gpu"))
+    largest = ", ".join(f"{max(node.get(type, 0) for node in nodes)} {type}" for type in kinds)
+    return f"{top['count']} times {asked} are needed, there is room for {room}: a node has at most {largest}"
+
+
+def _names(properties: object) -> list[str]:
+    return [str(name) for name in properties] if isinstance(properties, list | tuple | dict) else []
+
+
+def _nodes(graph: Graph) -> list[dict[str, int]]:
+    """What each node has of each type, leaves counted by their size."""
+    host: list[int] = []
+    found: dict[int, dict[str, int]] = {}
+    for i, type in enumerate(graph.types):
+        above = graph.parents[i]
+        host.append(i if type == "node" else host[above] if above >= 0 else -1)
+        if host[i] >= 0:
+            counts = found.setdefault(host[i], {})
+            counts[type] = counts.get(type, 0) + graph.sizes[i]
+    return list(found.values())
+
+
+def cores_and_gpus(document: Mapping[str, object]) -> tuple[int, int, int]:
+    """Nodes (0: not said), cores and gpus that a jobspec asks for in all."""
+    resources = document["resources"]
+    assert isinstance(resources, list)
+    top = resources[0]
+    slot = top["with"][0] if top["type"] == "node" else top
+    many = top["count"] * (slot["count"] if top["type"] == "node" else 1)
+    per = {part["type"]: part["count"] for part in slot["with"]}
+    return (top["count"] if top["type"] == "node" else 0), many * per.get("core", 0), many * per.get("gpu", 0)

@@ -1,0 +1,45 @@
+"""Which Flux job is the attempt, and where it is: Flux's word and the job's own files put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rainbow.agent.backends.flux_files import FluxFiles
+from rainbow.agent.backends.flux_jobs import ALREADY_RAN, FluxJob, job_name, result
+from rainbow.agent.values import Phase, Result, Update
+from rainbow.model.attempt import AttemptState, Failure
+
+
+def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
+    """Of the jobs with one tag the one that counts: that which began, else the first that has not ended."""
+    begun = files.begun()
+    if begun is not None:
+        jobs = [job for job in jobs if job.id == begun]
+    alive = [job for job in jobs if job.phase is not Phase.ENDED]
+    return min(alive or jobs, key=lambda job: job.id, default=None)
+
+
+def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
+    """Where an attempt is; None if neither Flux nor its files tell."""
+    if job is None:
+        return _from_files(files)
+    native, sizes, ended = job_name(job.id), files.sizes(job.id), None
+    if job.phase is Phase.ENDED:
+        if job.code == ALREADY_RAN and files.begun() not in (None, job.id):
+            return None  # a doubled submission that did not run: it says nothing of the one that did
+        record = files.record()
+        ended = result(job, limit=record.duration if record is not None else None, missing=files.missing())
+    return Update(tag=files.tag, phase=job.phase, native=native, result=ended, started_at=job.started, sizes=sizes)
+
+
+def _from_files(files: FluxFiles) -> Update | None:
+    """A job that Flux no longer lists (it was purged), by the codes that its tasks left."""
+    begun, code = files.begun(), files.exit_code()
+    if begun is None or code is None:
+        return None
+    if code == 0:
+        ended = Result(state=AttemptState.SUCCEEDED, exit_code=0)
+    else:
+        reason = f"ended by signal {code - 128}" if code > 128 else f"exit code {code}"
+        ended = Result(state=AttemptState.FAILED, exit_code=code, failure=Failure.EXIT, reason=reason)
+    return Update(tag=files.tag, phase=Phase.ENDED, native=job_name(begun), result=ended, sizes=files.sizes(begun))
