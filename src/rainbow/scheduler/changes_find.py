@@ -1,136 +1,149 @@
 """The smallest changes that would make a request fit: candidates from what is there, each one checked by matching.
 
-Candidates come in the order in which people would rather have them: fewer of something, another
-value that exists, a wider range, then dropping a wish.
+They come in the order in which people would rather have them: fewer of something, another value
+that exists, a wider range, then dropping a wish. What cannot help is found out by one question:
+if a single slot, or no requirement at all, does not fit, nothing in between does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 from rainbow.model.changes import Change, Kind, Path, at, say_count, say_requirement
 from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term
 from rainbow.model.versions import at_most
+from rainbow.scheduler.changes_variants import Changes, Variants
 from rainbow.scheduler.explain_reasons import values_found
-from rainbow.scheduler.explain_scene import Scene, units_inside
-from rainbow.scheduler.fit import Fitter
-from rainbow.scheduler.fit_plan import BYTES, Step
+from rainbow.scheduler.explain_scene import Scene
+from rainbow.scheduler.fit_plan import Step
 from rainbow.scheduler.fold_shapes import Shape
 
 MOST_CHANGES = 4
 MOST_VALUES = 6  # other values tried for one requirement
-MOST_FIRST = 6  # candidates that are tried as the first of two changes
-
-Fits = Callable[[Request], bool]
+MOST_FIRST = 3  # changes that are tried as the first of two
 
 
-def find_changes(request: Request, scene: Scene, root: Shape, fitter: Fitter, fits: Fits) -> tuple[Change, ...]:
+def find_changes(variants: Variants, scene: Scene, root: Shape) -> tuple[Change, ...]:
     """At most a few changes, each of which alone (or with its `then`) makes the request fit."""
     found: list[Change] = []
-    tried: list[Change] = []
-    settled: set[tuple[Path, Kind, int]] = set()
-    for change in _candidates(request, scene, root, fitter):
-        place = (change.path, change.kind, change.requirement)
-        if place in settled:
-            continue
-        if _fits(fits, request, change):
-            settled.add(place)
-            if change.kind in (Kind.VALUE, Kind.BOUND):  # then nothing needs to be dropped
-                settled.add((change.path, Kind.DROP_REQUIREMENT, change.requirement))
-            found.append(change)
-            if len(found) == MOST_CHANGES:
-                break
-        else:
-            tried.append(change)
-    return tuple(found) or _in_two_steps(request, scene, root, fitter, fits, tried)
+    for change in _Finder(variants, scene, root, ()).helping():
+        found.append(change)
+        if len(found) == MOST_CHANGES:
+            break
+    return tuple(found) or _in_two_steps(variants, scene, root)
 
 
-def _in_two_steps(
-    request: Request, scene: Scene, root: Shape, fitter: Fitter, fits: Fits, tried: list[Change]
-) -> tuple[Change, ...]:
+def _in_two_steps(variants: Variants, scene: Scene, root: Shape) -> tuple[Change, ...]:
     """One pair of changes that makes it fit, if there is one among the likely ones."""
-    drops = [change for change in tried if change.kind not in (Kind.COUNT, Kind.VALUE)]
-    for first in drops[:MOST_FIRST]:
-        changed = first.apply(request)
-        after = Fitter(changed, fitter.facts)
-        for second in _candidates(changed, scene, root, after):
-            if _fits(fits, changed, second):
-                return (_joined(first, second),)
+    for first in list(_Finder(variants, scene, root, ()).drops())[:MOST_FIRST]:
+        second = next(_Finder(variants, scene, root, (first,)).helping(), None)
+        if second is not None:
+            return (replace(first, then=second),)
     return ()
 
 
-def _joined(first: Change, second: Change) -> Change:
-    return Change(
-        kind=first.kind,
-        path=first.path,
-        requirement=first.requirement,
-        term=first.term,
-        to=first.to,
-        text=first.text,
-        then=second,
-    )
+class _Finder:
+    """Finds what helps a request to which some changes were already made."""
+
+    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes) -> None:
+        self.variants = variants
+        self.scene = scene
+        self.root = root
+        self.before = before
+        self.request = variants.request(before)
+        self.plan = variants.fitter(before).plan(scene.fold)
+
+    def fits(self, change: Change) -> bool:
+        return self.variants.fits((*self.before, change), self.scene, self.root)
+
+    def helping(self) -> Iterator[Change]:
+        """Changes that make it fit, the most welcome first."""
+        if not (self.plan.missing or self.plan.unclear):
+            for step in self.plan.steps:
+                yield from self._fewer(step)
+        dropped = [change for change in self.drops() if self.fits(change)]
+        for change in dropped:
+            if change.kind is Kind.DROP_REQUIREMENT:
+                other = next((each for each in self._values(change) if self.fits(each)), None)
+                if other is not None:
+                    yield other
+                    continue
+            yield change
+
+    def drops(self) -> Iterator[Change]:
+        """Wishes that can be dropped: requirements, exclusive, hosts and properties, levels."""
+        for path, asked in self._asked():
+            for number, requirement in enumerate(asked):
+                text = f"drop {say_requirement(requirement)}"
+                yield Change(kind=Kind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
+        for step in self.plan.steps:
+            if step.level.exclusive:
+                yield Change(kind=Kind.DROP_EXCLUSIVE, path=step.path, text=f"drop exclusive on {step.level.type}")
+        if self.request.hosts:
+            yield Change(kind=Kind.DROP_HOSTS, text="drop the list of hosts")
+        if self.request.not_hosts:
+            yield Change(kind=Kind.DROP_NOT_HOSTS, text="drop the list of excluded hosts")
+        if self.request.properties:
+            text = f"drop the properties {', '.join(self.request.properties)}"
+            yield Change(kind=Kind.DROP_PROPERTIES, text=text)
+        for step in self.plan.steps:
+            if len(_siblings(self.request, step.path)) > 1:
+                text = f"drop {step.level.type} {step.level.count.min}"
+                yield Change(kind=Kind.DROP_LEVEL, path=step.path, text=text)
+
+    def _asked(self) -> Iterator[tuple[Path, tuple[Requirement, ...]]]:
+        for step in self.plan.steps:
+            if step.level.requires:
+                yield step.path, step.level.requires
+        if self.request.requires:
+            yield (), self.request.requires
+
+    def _fewer(self, step: Step) -> Iterator[Change]:
+        """The largest smaller count that fits, if any does."""
+        most = step.level.count.min - 1
+        if most < 1 or not self.fits(_count(step, 1)):
+            return
+        least = 1
+        if len(step.path) == 2 and step.need == step.level.count.min:
+            counter, part = self.variants.fitter(self.before).view(self.scene.fold, self.root)
+            likely = counter.total(part, step)
+            if least < likely <= most and self.fits(_count(step, likely)):
+                least = likely
+                most = likely if not self.fits(_count(step, min(likely + 1, most))) else most
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.fits(_count(step, middle)):
+                least = middle
+            else:
+                most = middle - 1
+        yield _count(step, least)
+
+    def _values(self, drop: Change) -> Iterator[Change]:
+        """Other values for a requirement whose dropping helps, from what is there."""
+        if drop.path:
+            level = at(self.request, drop.path)
+            requirement = level.requires[drop.requirement]
+            classes = frozenset(shape.cls for shape in _every(self.root) if shape.type == level.type)
+        else:
+            requirement = self.request.requires[drop.requirement]
+            classes = frozenset({self.root.cls})
+        facts = self.variants.fitter(()).facts
+        for position, term in enumerate(requirement.terms):
+            one = Requirement(requirement.subsystem, (term,))
+            for value in values_found(facts, one, classes)[:MOST_VALUES]:
+                change = _other(term, value, requirement)
+                if change is not None:
+                    kind, text = change
+                    yield replace(drop, kind=kind, term=position, to=value, text=text)
 
 
-def _fits(fits: Fits, request: Request, change: Change) -> bool:
-    return fits(change.apply(request))
-
-
-def _candidates(request: Request, scene: Scene, root: Shape, fitter: Fitter) -> Iterator[Change]:
-    plan = fitter.plan(scene.fold)
-    yield from _counts(request, scene, root, fitter)
-    for step in plan.steps:
-        yield from _requirements(step.path, step.level.requires, scene, root, fitter, step.level.type)
-    yield from _requirements((), request.requires, scene, root, fitter, "")
-    for step in plan.steps:
-        if step.level.exclusive:
-            text = f"drop exclusive on {step.level.type}"
-            yield Change(kind=Kind.DROP_EXCLUSIVE, path=step.path, text=text)
-    if request.hosts:
-        yield Change(kind=Kind.DROP_HOSTS, text="drop the list of hosts")
-    if request.not_hosts:
-        yield Change(kind=Kind.DROP_NOT_HOSTS, text="drop the list of excluded hosts")
-    if request.properties:
-        yield Change(kind=Kind.DROP_PROPERTIES, text=f"drop the properties {', '.join(request.properties)}")
-    for step in plan.steps:
-        if len(_siblings(request, step.path)) > 1:
-            text = f"drop {step.level.type} {step.level.count.min}"
-            yield Change(kind=Kind.DROP_LEVEL, path=step.path, text=text)
+def _count(step: Step, to: int) -> Change:
+    return Change(kind=Kind.COUNT, path=step.path, to=to, text=say_count(step.level, step.path, to))
 
 
 def _siblings(request: Request, path: Path) -> tuple[Level, ...]:
     return request.groups[path[0]].levels if len(path) == 2 else at(request, path[:-1]).inside
-
-
-def _counts(request: Request, scene: Scene, root: Shape, fitter: Fitter) -> Iterator[Change]:
-    """Fewer slots, fewer units: as many as there are, and if that is not enough, ever fewer."""
-    plan = fitter.plan(scene.fold)
-    if plan.missing or plan.unclear:
-        return
-    counter, part = fitter.view(scene.fold, root)
-    for step in plan.steps:
-        least = step.level.count.min
-        if least == 1:
-            continue
-        likely = counter.total(part, step) if len(step.path) == 2 else _best_in_one(step, plan.steps, root)
-        if step.leaf and step.mode == BYTES:
-            likely = likely * least // step.need
-        to = min(likely, least - 1)
-        while to >= 1:
-            yield Change(kind=Kind.COUNT, path=step.path, to=to, text=say_count(step.level, step.path, to))
-            to = to // 2 if to < likely or to > 8 else to - 1
-
-
-def _best_in_one(step: Step, steps: tuple[Step, ...], root: Shape) -> int:
-    """The most of a leaf that lies in one vertex of the level above it; else just less than was asked."""
-    if not step.leaf:
-        return step.level.count.min - 1
-    above = next(other for other in steps if other.path == step.path[:-1])
-    known: dict[Shape, int] = {}
-    best = 0
-    for shape in _every(root):
-        if shape.type == above.level.type:
-            best = max(best, units_inside(shape, step, known))
-    return best if not above.virtual else step.need - 1
 
 
 def _every(root: Shape) -> Iterator[Shape]:
@@ -143,27 +156,6 @@ def _every(root: Shape) -> Iterator[Shape]:
             if kid not in seen:
                 seen.add(kid)
                 stack.append(kid)
-
-
-def _requirements(
-    path: Path, asked: tuple[Requirement, ...], scene: Scene, root: Shape, fitter: Fitter, type: str
-) -> Iterator[Change]:
-    if not asked:
-        return
-    classes = frozenset(shape.cls for shape in _every(root) if not type or shape.type == type)
-    if not path:
-        classes = frozenset({root.cls})
-    for number, requirement in enumerate(asked):
-        for position, term in enumerate(requirement.terms):
-            one = Requirement(requirement.subsystem, (term,))
-            for value in values_found(fitter.facts, one, classes)[:MOST_VALUES]:
-                change = _other(term, value, requirement)
-                if change is not None:
-                    kind, text = change
-                    yield Change(kind=kind, path=path, requirement=number, term=position, to=value, text=text)
-    for number, requirement in enumerate(asked):
-        text = f"drop {say_requirement(requirement)}"
-        yield Change(kind=Kind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
 
 
 def _other(term: Term, value: Scalar, requirement: Requirement) -> tuple[Kind, str] | None:

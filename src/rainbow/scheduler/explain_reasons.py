@@ -15,7 +15,6 @@ from rainbow.model.reasons import (
     TooFewMeet,
     Undecided,
     When,
-    Where,
 )
 from rainbow.model.request import Requirement, Scalar
 from rainbow.scheduler.explain_scene import Scene, units_inside
@@ -163,7 +162,6 @@ class Reasons:
                 yield self._too_few(inner, best, step.level.type, holders)
 
     def _too_few(self, step: Step, best: int, inside: str, holders: list[Shape] | None = None) -> Reason:
-        total = sum(self.counts[shape] for shape in holders or ())
         return TooFew(
             group=step.path[0],
             level=self._path(step),
@@ -172,7 +170,7 @@ class Reasons:
             best=best,
             unit="B" if step.mode == BYTES else step.level.unit,
             inside=inside,
-            where=self.scene.where(inside, self.root, holders, total) if holders else _NOWHERE,
+            where=self.scene.where(inside, self.root, holders or ()),
             exclusive=step.level.exclusive,
             blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
             when=self.when,
@@ -195,6 +193,3 @@ class Reasons:
             level_types.append(levels[position].type)
             levels = levels[position].inside
         return "/".join(level_types)
-
-
-_NOWHERE = Where()

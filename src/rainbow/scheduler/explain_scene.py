@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rainbow.model.reasons import Where
 from rainbow.scheduler.fit_plan import Step, measured
 from rainbow.scheduler.fold import Fold
-from rainbow.scheduler.fold_shapes import Shape
+from rainbow.scheduler.fold_shapes import Shape, multiplicities
 
 NAMED = 2  # names that a sentence lists before "and N more"
 
@@ -30,16 +30,15 @@ class Scene:
         """What people call a vertex."""
         return self.fold.graph.names[i] or self.fold.graph.ids[i]
 
-    def listed(self, vertices: list[int]) -> Where:
-        """A few names of these vertices."""
-        return Where(tuple(self.name(i) for i in vertices[:NAMED]), max(0, len(vertices) - NAMED))
-
-    def where(self, type: str, root: Shape, shapes: Iterable[Shape], total: int) -> Where:
-        """A few names of vertices of `type` that have one of `shapes`, of `total` in all."""
-        wanted = set(shapes)
+    def where(self, type: str, root: Shape, shapes: Collection[Shape]) -> Where:
+        """A few names of the vertices of `type` that have one of `shapes`, and how many more there are."""
+        if not shapes:
+            return Where()
+        counts = multiplicities(root)
+        total = sum(counts[shape] for shape in shapes)
         names: list[str] = []
         for i in self.fold.structure.of_type(type):
-            if self.shape(i, root) in wanted:
+            if self.shape(i, root) in shapes:
                 names.append(self.name(i))
                 if len(names) == NAMED:
                     break

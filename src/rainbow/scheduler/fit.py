@@ -12,6 +12,7 @@ from rainbow.scheduler.fit_search import STEPS, Search
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
+from rainbow.scheduler.fold_structure import Structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,17 @@ class Fitter:
         self.facts = facts
         self._steps = steps
         self._planner = Planner(request)
+        self._plans: dict[Structure, Plan] = {}
         self._parts: dict[int, tuple[Parts, Counter]] = {}
         self._answers: dict[tuple[int, Shape], Answer] = {}
+        self._by_part: dict[tuple[int, int], tuple[Answer, bool]] = {}
 
     def plan(self, fold: Fold) -> Plan:
         """The request as this cluster's types and units let it be read."""
-        return self._planner.plan(fold.structure.units)
+        known = self._plans.get(fold.structure)
+        if known is None:
+            known = self._plans[fold.structure] = self._planner.plan(fold.structure.units)
+        return known
 
     def view(self, fold: Fold, root: Shape) -> tuple[Counter, Part]:
         """The cluster seen through the request, and the counter for it."""
@@ -60,13 +66,24 @@ class Fitter:
             return Answer(False)
         if plan.unclear:
             return Answer(None)
-        counter, part = self.view(fold, root)
+        return self._judged(*self.view(fold, root), root)[0]
+
+    def _judged(self, counter: Counter, part: Part, root: Shape) -> tuple[Answer, bool]:
+        """The answer for a view of a cluster, and whether levels compete in it."""
+        key = (id(counter), part.serial)
+        known = self._by_part.get(key)
+        if known is None:
+            known = self._by_part[key] = self._judge(counter, part, root)
+        return known
+
+    def _judge(self, counter: Counter, part: Part, root: Shape) -> tuple[Answer, bool]:
         if not competes(counter.parts, part):
-            return Answer(counter.fits(part))
+            return Answer(counter.fits(part)), False
         if hopeless(counter, part):
-            return Answer(False)
-        found = Search(counter.parts, self._steps).fits(part)
-        return Answer(found, competing=found is False)
+            return Answer(False), True
+        alone = Parts(counter.parts.plan, self.facts)  # so that its steps do not depend on clusters seen before
+        found = Search(alone, self._steps).fits(alone.root(root))
+        return Answer(found, competing=found is False), True
 
     def _possible(self, plan: Plan, root: Shape) -> bool:
         return not plan.missing and all(self.facts.holds(asked, root.cls) for asked in self.request.requires)
@@ -76,11 +93,12 @@ class Fitter:
         plan = self.plan(fold)
         if not self._possible(plan, root) or plan.unclear:
             return 0
-        fits = self.answer(fold, root).fits
-        if len(plan.tops) > 1:
-            return int(bool(fits))
         counter, part = self.view(fold, root)
+        answer, competing = self._judged(counter, part, root)
+        if len(plan.tops) > 1:
+            return int(bool(answer.fits))
         top = plan.tops[0]
-        if competes(counter.parts, part):
-            return Search(counter.parts, self._steps).most(part, top, top.need if fits else 0)
+        if competing:
+            alone = Parts(plan, self.facts)
+            return Search(alone, self._steps).most(alone.root(root), top, top.need if answer.fits else 0)
         return counter.total(part, top)

@@ -19,11 +19,11 @@ def competes(parts: Parts, root: Part) -> bool:
     """Can two levels want the same units, or a level need pieces of unequal size?"""
     if any(step.virtual and step.level.exclusive for step in parts.plan.steps):
         return True
-    if any(mask & (mask - 1) for _, mask in parts.pools):
-        return True
     mixed = 0
-    for _, mask in parts.pools:
-        mixed |= mask
+    for (_, mask), units in zip(parts.pools, root.slack, strict=False):
+        if units and mask & (mask - 1):
+            return True
+        mixed |= mask if units else 0
     return bool(mixed & root.lumps) or _Competition(parts).within(root)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from rainbow.scheduler.fit_plan import Plan, Step, measured
+from rainbow.scheduler.fit_plan import Plan, measured
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -70,8 +70,14 @@ class Parts:
         self.pools: list[tuple[str, int]] = []
         self._pool_number: dict[tuple[str, int], int] = {}
         self._known: dict[Content, Part] = {}
-        self._seen: dict[Shape, tuple[Pools, dict[Part, int]]] = {}
-        self._meets: dict[tuple[int, int], bool] = {}
+        self._seen: dict[object, tuple[Pools, dict[Part, int]]] = {}
+        self._verdicts: dict[int, int] = {}
+        self._free = sum(step.bit for step in plan.steps if not step.level.requires)
+        self._asked = [
+            (step.bit, [facts.meeting(asked) for asked in step.level.requires])
+            for step in plan.steps
+            if step.level.requires
+        ]
         self._forbidden = frozenset(name[1:] for name in plan.request.properties if name.startswith("^"))
         self._wanted = frozenset(name for name in plan.request.properties if not name.startswith("^"))
 
@@ -99,7 +105,9 @@ class Parts:
 
     def _project(self, shape: Shape) -> tuple[Pools, dict[Part, int]]:
         """What the subtree offers: pools that move up, and parts."""
-        seen = self._seen.get(shape)
+        # A subtree of one class is the same to us as any other of its kind whose class meets the same.
+        alike = shape if shape.base is None else (shape.base, self._verdict(shape.cls))
+        seen = self._seen.get(alike)
         if seen is not None:
             return seen
         pools: Pools = {}
@@ -125,14 +133,15 @@ class Parts:
             )
             part = self.make(content)
             pools, parts = {}, {part: 1}
-        self._seen[shape] = (pools, parts)
+        self._seen[alike] = (pools, parts)
         return pools, parts
 
     def _own(self, shape: Shape, pools: Pools) -> tuple[int, int, int]:
         """The steps that may choose the vertex itself, and those that may take it whole and for how much."""
         cand = lump = pool = amount = units = 0
+        verdict = self._verdict(shape.cls)
         for step in self.plan.by_type.get(shape.type, ()):
-            if not self._meets_all(step, shape.cls):
+            if not verdict & step.bit:
                 continue
             if not step.leaf:
                 cand |= step.bit
@@ -153,13 +162,16 @@ class Parts:
             pools[shape.type, pool] = pools.get((shape.type, pool), 0) + units
         return cand, lump, amount
 
-    def _meets_all(self, step: Step, cls: int) -> bool:
-        if not step.level.requires:
-            return True
-        key = (step.number, cls)
-        known = self._meets.get(key)
+    def _verdict(self, cls: int) -> int:
+        """The steps whose requirements a class of facts meets, as a mask."""
+        known = self._verdicts.get(cls)
         if known is None:
-            known = self._meets[key] = all(self.facts.holds(asked, cls) for asked in step.level.requires)
+            mine = self.facts.bits_of_class(cls)
+            known = self._free
+            for bit, asked in self._asked:
+                if all(mine & met for met in asked):
+                    known |= bit
+            self._verdicts[cls] = known
         return known
 
     def _may_use(self, shape: Shape) -> bool:

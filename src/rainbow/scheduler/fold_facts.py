@@ -163,6 +163,10 @@ class Facts:
         """Is the requirement met at a vertex of this class?"""
         return bool(self._class_facts[number] & self.meeting(requirement))
 
+    def bits_of_class(self, number: int) -> int:
+        """The facts of a class, as bits of a number."""
+        return self._class_facts[number]
+
     def class_bits(self, requirement: Requirement) -> int:
         """The classes at which the requirement is met, as the bits of one number."""
         bits = 0

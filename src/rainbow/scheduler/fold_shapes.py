@@ -15,6 +15,7 @@ class Shape:
     __slots__ = (
         "__weakref__",
         "allowed",
+        "base",
         "clean",
         "cls",
         "coloured",
@@ -38,6 +39,7 @@ class Shape:
     clean: bool  # nobody uses anything of it or inside it
     whole: bool  # clean, and nothing inside is down, drained or not allowed
     allowed: bool  # the request's hosts let it be used
+    base: Shape | None  # the same free subtree of class 0, if all of this one is of one class
     coloured: dict[int, Shape]  # the same subtree under other classes
     digest: bytes
     offer: tuple[tuple[tuple[str, str], int], ...] | None  # kept here by the index: what it offers when free
@@ -69,6 +71,7 @@ class Shapes:
             ) = key  # type: ignore[assignment]  # the key is built by `_own` in this order
             shape.kids = tuple(sorted(counts.items(), key=_by_digest))
             shape.offer = None
+            shape.base = None
             shape.coloured = {}
             shape.digest = _digest(key, shape.kids)
             self._known[full] = shape
@@ -86,6 +89,7 @@ class Shapes:
                 counts[other] = counts.get(other, 0) + count
             key = (shape.type, shape.size, shape.unit, cls, shape.properties, shape.size, True, True, True)
             found = shape.coloured[cls] = self.make(key, counts)
+            found.base = shape
         return found
 
 

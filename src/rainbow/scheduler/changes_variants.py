@@ -1,0 +1,44 @@
+"""A request and its changed forms, each made ready for matching once and then asked of many clusters."""
+
+from __future__ import annotations
+
+from rainbow.model.changes import Change
+from rainbow.model.request import Request
+from rainbow.scheduler.explain_scene import Scene
+from rainbow.scheduler.fit import Fitter
+from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape
+
+Changes = tuple[Change, ...]
+
+
+class Variants:
+    """The changed forms of one request, by the changes that lead to them."""
+
+    def __init__(self, request: Request, facts: Facts) -> None:
+        self._facts = facts
+        self._requests: dict[Changes, Request] = {(): request}
+        self._fitters: dict[Changes, Fitter] = {}
+
+    def request(self, changes: Changes) -> Request:
+        """The request with these changes made."""
+        known = self._requests.get(changes)
+        if known is None:
+            known = self._requests[changes] = changes[-1].apply(self.request(changes[:-1]))
+        return known
+
+    def fitter(self, changes: Changes) -> Fitter:
+        """The matcher of the request with these changes made."""
+        known = self._fitters.get(changes)
+        if known is None:
+            known = self._fitters[changes] = Fitter(self.request(changes), self._facts)
+        return known
+
+    def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:
+        """Does the changed request fit the view of a cluster?"""
+        before, after = self.request(()), self.request(changes)
+        if (after.hosts, after.not_hosts) != (before.hosts, before.not_hosts):
+            if after.hosts or after.not_hosts:
+                return False  # the view was made for the request's own hosts
+            root = scene.fold.root if root is scene.ever else scene.shape_of(0)
+        return bool(self.fitter(changes).answer(scene.fold, root).fits)
