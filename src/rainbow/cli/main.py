@@ -72,6 +72,7 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line; the exit code."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own words are for programmers; ours say what to do
     try:
         result = cli.main(list(args), prog_name="rainbow", standalone_mode=False)
         sys.stdout.flush()

@@ -205,9 +205,9 @@ class Connection:
         except TimeoutError:
             ready = False
         if not ready:
-            hint = "" if not address.tls else "; it is asked with TLS: is its authority known (RAINBOW_CA)?"
+            how = "with TLS; RAINBOW_CA names its authority" if address.tls else "in plain text; https:// asks with TLS"
             raise _NotConnected(
-                f"no Rainbow server answers at {address}{hint}; start one with `rainbow server`, "
+                f"no Rainbow server answers at {address} (asked {how}); start one with `rainbow server`, "
                 "or give --server or RAINBOW_SERVER"
             )
         return channel

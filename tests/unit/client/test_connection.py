@@ -97,7 +97,7 @@ async def test_nobody_there_is_said_with_what_to_do():
     settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client:
         with pytest.raises(
-            Unavailable, match=r"no Rainbow server answers at 127.0.0.1:.*start one with `rainbow server`"
+            Unavailable, match=r"no Rainbow server answers at 127.0.0.1:.* plain text.*start one with `rainbow server`"
         ):
             await client.job(1)
 
