@@ -79,7 +79,7 @@ class Attached:
             if job.ended:
                 await self._print(at, follow=False)
                 self._printer.finish()
-                return job
+                return await self._client.wait(self._id)
             await asyncio.sleep(PAUSE)
 
     async def _print(self, at: dict[str, int], *, follow: bool) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from rainbow.client import rpcs, wire
@@ -89,7 +91,7 @@ class JobVerbs:
                 raise NotFound(f"there is no job {', '.join(map(str, missing[:10]))} that you may see")
             open_ids = {id for id in ids if not known[id].ended}
             if not open_ids:
-                return tuple(known[id] for id in ids)
+                return await self._how_they_failed([known[id] for id in ids])
             async for event in self.watch(JobFilter(ids=sorted(open_ids)), after=0):
                 if event.last:
                     open_ids.discard(event.job)
@@ -97,6 +99,21 @@ class JobVerbs:
                         break
             if open_ids:  # the server ended the stream early
                 await self.connection.sleep(self.connection.patience.backoff.cap)
+
+    async def _how_they_failed(self, ended: Sequence[JobView]) -> tuple[JobView, ...]:
+        """The same jobs; those that failed with the category of the failure, which stands in their last event."""
+        unsaid = {job.id for job in ended if job.state == "failed" and not job.failure}
+        said: dict[int, str] = {}
+        if unsaid:
+            with contextlib.suppress(TimeoutError):  # a job whose events are gone keeps its category to itself
+                async with asyncio.timeout(self.connection.patience.connect):
+                    async for event in self.watch(JobFilter(ids=sorted(unsaid)), after=0):
+                        if event.last:
+                            said[event.job] = str(event.detail.get("failure", ""))
+                            unsaid.discard(event.job)
+                            if not unsaid:
+                                break
+        return tuple(replace(job, failure=said.get(job.id, job.failure)) for job in ended)
 
     async def watch(self, chosen: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
         """Events as they happen, each once; `after` None: from now on. Goes on where it was after a cut."""

@@ -108,7 +108,10 @@ def test_logs_take_a_name_and_a_number_of_lines(server, rainbow):
 def test_run_gives_the_jobs_output_and_exit_code_and_nothing_else(server, rainbow):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5)
     server.answers["Jobs/Logs"] = Script([out(b"one\n")], [out(b"one\ntwo\n")])
-    server.answers["Jobs/Get"] = job(state="failed", exit_code=7, started_at=1.0)
+    over = job(state="failed", exit_code=7, started_at=1.0)
+    server.answers["Jobs/Get"] = over
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[over])
+    server.answers["Jobs/Watch"] = [ended("failed")]
     done = rainbow("run", "--", "x")
     assert (done.code, done.out, done.err) == (7, "one\ntwo\n", "")
 
@@ -125,9 +128,16 @@ def test_wait_returns_the_largest_exit_code(server, rainbow):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(
         jobs=[job(5, exit_code=0), job(6, "failed", exit_code=3, started_at=1.0, reason="exit code 3")]
     )
+    server.answers["Jobs/Watch"] = [jobs_pb2.Event(seq=1, job=6, state="failed")]
     done = rainbow("wait", "5", "6")
     assert done.code == 3
     assert done.err == "rainbow: job 5 succeeded (exit 0)\nrainbow: job 6 failed (exit code 3)\n"
+
+
+def test_a_job_that_ran_into_its_time_limit_ends_with_124(server, rainbow):
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job(5, "failed", exit_code=143, started_at=1.0)])
+    server.answers["Jobs/Watch"] = [jobs_pb2.Event(seq=1, job=5, state="failed", detail='{"failure": "time-limit"}')]
+    assert rainbow("wait", "5").code == 124
 
 
 def test_wait_gives_up_at_its_timeout(server, rainbow):

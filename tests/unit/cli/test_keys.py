@@ -52,6 +52,7 @@ def attached(server):
     server.answers["Jobs/Logs"] = lambda request: []
     server.answers["Jobs/Watch"] = lambda request: [jobs_pb2.Event(seq=1, job=5, kind="bound", state="bound")]
     server.answers["Jobs/Get"] = lambda request: jobs_pb2.Job(id=5, cluster="perl", **state)
+    server.answers["Jobs/List"] = lambda request: jobs_pb2.ListJobsResponse(jobs=[jobs_pb2.Job(id=5, **state)])
     server.answers["Jobs/Cancel"] = cancel
     session = Session("run", "--", "sleep", "60")
     session.until("rainbow: 5 perl: waiting for resources (offered)")

@@ -81,10 +81,12 @@ async def test_waiting_reads_the_jobs_events_from_the_first_so_that_none_slips_b
 
 
 async def test_waiting_survives_a_server_that_ends_the_stream_early(server, settings):
-    server.answers["Jobs/Watch"] = Script([event(3)], [event(3), event(4, "failed")])
+    failed = jobs_pb2.Event(seq=4, job=5, state="failed", detail='{"failure": "time-limit"}')
+    server.answers["Jobs/Watch"] = Script([event(3)], [event(3), failed])
     server.answers["Jobs/List"] = Script(page("bound"), page("bound"), page("failed"))
     async with AsyncClient(settings=settings, patience=QUICK) as client:
-        assert (await client.wait(5)).state == "failed"
+        job = await client.wait(5)
+    assert (job.state, job.failure) == ("failed", "time-limit")
 
 
 async def test_waiting_for_a_job_that_is_not_there_does_not_wait(server, settings):
