@@ -31,6 +31,13 @@ log = logging.getLogger("rainbow.agent")
 LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
 JOURNAL_AGAIN = 5.0
 BACKOFF = Backoff(first=0.2, cap=10.0)
+_SAID = {
+    "offer": "taken",
+    "native": "with the manager",
+    "adopt": "found in the manager",
+    "cancel": "to be ended",
+    "absent": "was never here",
+}
 
 
 def boot_clock() -> float:
@@ -236,8 +243,8 @@ class Agent:
         if write.kind == "end" and isinstance(write.record["result"], dict):
             result = write.record["result"]
             log.info("%s: %s %s", write.ref.tag, result["state"], result["reason"])
-        elif write.kind != "forget":
-            log.info("%s: %s", write.ref.tag, write.kind)
+        elif write.kind in _SAID:
+            log.info("%s: %s", write.ref.tag, _SAID[write.kind])
 
     # --- the backend ---
 
@@ -247,7 +254,7 @@ class Agent:
                 updates = await self.backend.poll()
                 facts = await self.backend.facts()
                 self._events.put_nowait(e.BackendUpdated(updates, facts))
-            except RainbowError as problem:
+            except (RainbowError, OSError) as problem:
                 log.warning("the manager cannot be asked: %s", problem)
             await self.backend.changed()
 
@@ -273,6 +280,7 @@ class Agent:
                 owner=offer.owner,
                 name=offer.name,
                 array_index=offer.array_index,
+                guard=self.parts.limits.run_guard if offer.rerun_allowed else None,
             )
             native = await self.backend.submit(launch)
             event: e.Event = e.SubmitAnswered(ref, native)

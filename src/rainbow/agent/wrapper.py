@@ -24,6 +24,7 @@ from typing import Any
 MARKER, EXIT, CANCEL = "started", "exit", "cancel"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
+LOOK = 20.0  # seconds between looks at the agent's last contact
 
 
 def boot_id() -> str:
@@ -107,32 +108,44 @@ class Run:
     def wait(self) -> None:
         """Until every task has ended: by itself, by its time limit, or by SIGTERM and, if it must be, SIGKILL."""
         limit = self.launch["limit"]
-        grace = self.launch["grace"]
         deadline = None if limit is None else time.monotonic() + limit
         kill_at: float | None = None
         while self.alive:
             next_at = kill_at if kill_at is not None else deadline
-            left = 3600.0 if next_at is None else max(0.0, next_at - time.monotonic())
-            got = signal.sigtimedwait(_WATCHED, min(left, 3600.0))
+            left = LOOK if next_at is None else max(0.0, next_at - time.monotonic())
+            got = signal.sigtimedwait(_WATCHED, min(left, LOOK))
             self.reap()
-            if not self.alive:
-                return
             now = time.monotonic()
-            if kill_at is None and got is not None and got.si_signo == signal.SIGTERM:
-                self.cause, self.reason = "cancelled", "cancelled"
-                kill_at = self.ask_to_end(now + grace)
-            elif kill_at is None and deadline is not None and now >= deadline:
-                self.cause, self.reason = "time-limit", f"ran longer than its limit of {limit:g} s"
-                kill_at = self.ask_to_end(now + grace)
-            elif kill_at is not None and now >= kill_at:
+            if kill_at is None:
+                asked = got is not None and got.si_signo == signal.SIGTERM
+                if self.alive and self.is_to_end(asked, deadline is not None and now >= deadline):
+                    self.signal(signal.SIGTERM)
+                    self.signal(signal.SIGCONT)  # for those that are stopped
+                    kill_at = now + self.launch["grace"]
+            elif now >= kill_at:
                 self.signal(signal.SIGKILL)
                 kill_at = now + 1.0
 
-    def ask_to_end(self, kill_at: float) -> float:
-        """SIGTERM to all tasks; SIGCONT too, for those that are stopped."""
-        self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)
-        return kill_at
+    def is_to_end(self, asked: bool, late: bool) -> bool:
+        """True, with the cause noted, if it must end now."""
+        if asked:
+            self.cause, self.reason = "cancelled", "cancelled"
+        elif late:
+            self.cause, self.reason = "time-limit", f"ran longer than its limit of {self.launch['limit']:g} s"
+        elif self.out_of_touch():
+            self.cause, self.reason = "out-of-touch", "the server could not be reached for too long"
+        return self.cause != "exit"
+
+    def out_of_touch(self) -> bool:
+        """True if the server may have started this job elsewhere: the agent notes when it was last heard of."""
+        guard = self.launch["guard"]
+        if guard is None:
+            return False
+        try:
+            boot, at = json.loads((self.directory.parent.parent / "contact").read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(boot == boot_id() and time.clock_gettime(time.CLOCK_BOOTTIME) - at > guard)
 
     def signal(self, number: int) -> None:
         """Send a signal to all tasks and what they started."""

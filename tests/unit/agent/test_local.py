@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,31 @@ async def test_a_submission_that_a_crash_cut_short_never_was(desk: Desk):
     (desk.directory / "state" / "jobs" / "rb-5-1").mkdir(parents=True)
     await desk.again()
     assert await desk.backend.poll() == ()
+
+
+@pytest.mark.parametrize(("ago", "ends"), [(100.0, True), (1.0, False)])
+async def test_a_job_that_may_run_elsewhere_ends_itself_when_even_its_agent_is_gone(desk: Desk, ago: float, ends: bool):
+    contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
+    (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
+    code = "import wrapper; wrapper.LOOK = 0.05; wrapper.main(wrapper.Path(wrapper.sys.argv[1]))"
+    one = files(desk, "rb-1-1")
+    one.create(replace(a_launch(a_request("sleep", "1")), guard=50.0), {})
+    one.put_place(Place())
+    command = [sys.executable, "-c", code, str(one.path)]
+    folder = Path(wrapper.__file__).parent
+    await (await asyncio.create_subprocess_exec(*command, cwd=folder)).wait()
+    assert one.result().state is (AttemptState.PREEMPTED if ends else AttemptState.SUCCEEDED)
+
+
+async def test_a_job_that_cannot_be_started_now_waits_on(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    def none_left(*args: object, **more: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", none_left)
+        tag = await desk.submit(a_request("true", cores=2))
+        await desk.until(tag, Phase.SUBMITTED)
+    assert (await desk.until(tag, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
 
 
 async def test_jobs_have_folders_that_only_their_user_can_read(desk: Desk):

@@ -29,6 +29,7 @@ class Launch:
     owner: str = ""
     name: str = ""
     array_index: int | None = None
+    guard: float | None = None  # end it when the server was not heard of for so many seconds: it may run elsewhere then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

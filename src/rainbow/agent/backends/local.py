@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unsupported
 from rainbow.model.request import Request
 
+log = logging.getLogger("rainbow.agent")
 WATCH_INTERVAL = 0.5  # seconds between looks at the growing output of running jobs
 BLIND_INTERVAL = 0.1  # where the end of a process cannot be awaited, it is looked for
 _NEVER_BEGAN = Result(
@@ -228,11 +230,16 @@ class LocalBackend:
     def _start_what_fits(self) -> None:
         for job in self._queue():
             place = self.machine.take(job.request)
-            if place is not None:
+            if place is None:
+                continue
+            try:
                 self._run(job, place)
+            except OSError as problem:  # no disk or no process to be had: the job waits on
+                log.warning("%s cannot be started now: %s", job.files.tag, problem)
+                self.machine.release(place)
+                return
 
     def _run(self, job: _Job, place: Place) -> None:
-        job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
         job.files.put_place(place)
         job.runner = subprocess.Popen(
             [sys.executable, "-I", "-S", wrapper.__file__, str(job.files.path)],
@@ -243,6 +250,7 @@ class LocalBackend:
             env={},
             start_new_session=True,
         )
+        job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
         self._watch(job, job.runner.pid)
         self._news.set()
 

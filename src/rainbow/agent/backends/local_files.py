@@ -105,6 +105,7 @@ class JobFiles:
                 "limit": launch.request.duration,
                 "grace": GRACE,
                 "order": ticket.order,
+                "guard": launch.guard,
                 "request": to_json(launch.request),
             },
         )
@@ -224,6 +225,8 @@ def _result(ended: Mapping[str, object]) -> Result:
     reason = str(ended["reason"])
     if cause == "cancelled":
         state = AttemptState.CANCELLED
+    elif cause == "out-of-touch":
+        state = AttemptState.PREEMPTED
     elif cause == "exit" and exit_code == 0:
         state, failure = AttemptState.SUCCEEDED, None
     elif cause == "exit":
