@@ -87,10 +87,7 @@ def server(
     anonymous: bool,
     log_level: str,
 ) -> None:
-    """Run the scheduler until SIGTERM or ^C. Its port opens when it can serve.
-
-    Only this machine can reach it unless TLS is configured.
-    """
+    """Run the scheduler until SIGTERM or ^C. Its port opens when it can serve; beyond this machine only with TLS."""
     from rainbow.client.config import Config, load
     from rainbow.server.main import serve
     from rainbow.server.options import ServerOptions

@@ -23,6 +23,7 @@ def ends(server, state="succeeded", code=0, out=b"hi\n"):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5, state="queued")
     job = jobs_pb2.Job(id=5, state=state, exit_code=code, reason="as it goes")
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job])
+    server.answers["Jobs/Watch"] = [jobs_pb2.Event(seq=1, job=5, kind="x", state=state)]
     server.answers["Jobs/Logs"] = [
         jobs_pb2.LogChunk(stream="stdout", data=out),
         jobs_pb2.LogChunk(stream="stderr", data=b"warn\n"),
