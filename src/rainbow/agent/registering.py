@@ -9,7 +9,8 @@ from pathlib import Path
 from rainbow.agent.options import SECRET_FILE, AgentOptions, keep
 from rainbow.client import AsyncClient
 from rainbow.client.settings import Settings
-from rainbow.discover.host import Host, discover
+from rainbow.discover.host import Host
+from rainbow.discover.merge import MANAGERS, find
 from rainbow.graphs.jgf_write import subsystem_to_jgf, to_jgf
 from rainbow.graphs.reading import read
 from rainbow.model.errors import AlreadyExists, NotFound
@@ -54,7 +55,9 @@ def graph_of(options: AgentOptions) -> Graph | None:
 def _found(options: AgentOptions) -> Host:
     if options.register != "auto":
         return Host(_read(options.register), ())
-    return discover(options.cluster)
+    manager = options.backend if options.backend in MANAGERS else "host"
+    found = find(options.cluster, manager, options.backend_options)
+    return Host(found.graph, found.subsystems)
 
 
 def _read(path: str) -> Graph:

@@ -13,6 +13,8 @@ from rainbow.model.errors import Invalid, NotFound
 GROUP = "rainbow.backends"
 BACKENDS: Mapping[str, str] = {  # name -> module:function, loaded when chosen
     "local": "rainbow.agent.backends.local:make",
+    "slurm": "rainbow.agent.backends.slurm:make",
+    "flux": "rainbow.agent.backends.flux:make",
 }
 
 

@@ -1,0 +1,33 @@
+"""Runs one command of this machine and returns what it printed, within a time limit."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from rainbow.model.errors import Unavailable
+
+TIMEOUT = 60.0
+
+
+def output(words: tuple[str, ...], environment: Mapping[str, str], *, both: bool = False) -> str:
+    """What the command printed, with `both` its errors too; raise Unavailable if it fails, with what it said."""
+    try:
+        done = subprocess.run(
+            words,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{words[0]} did not answer within {TIMEOUT:g} s") from None
+    except OSError as problem:
+        raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise Unavailable(f"{' '.join(words[:3])} failed: {said[-1] if said else f'exit code {done.returncode}'}")
+    return done.stdout + done.stderr if both else done.stdout

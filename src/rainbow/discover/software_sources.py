@@ -1,0 +1,65 @@
+"""Asks this machine for its software: the module command, MODULEPATH, Spack and container runtimes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rainbow.discover.command import output
+from rainbow.discover.software import MAX_PACKAGES, Package, parse_modules, parse_spack, parse_version
+from rainbow.model.errors import RainbowError
+
+RUNTIMES = ("apptainer", "singularity", "podman", "docker", "shifter", "sarus", "enroot", "ch-run")
+_DEPTH = 4
+
+
+def find_software(environment: Mapping[str, str]) -> tuple[Package, ...]:
+    """Whatever there is; a source that fails has nothing."""
+    return (*_modules(environment), *_spack(environment), *_containers(environment))
+
+
+def _modules(environment: Mapping[str, str]) -> tuple[Package, ...]:
+    """By Lmod's or Tcl's own program, which knows hidden ones and aliases; else by looking into MODULEPATH."""
+    lmod, tcl = environment.get("LMOD_CMD", ""), environment.get("MODULES_CMD", "")
+    for words in ((lmod, "bash", "-t", "avail"), (tcl, "bash", "avail", "-t")):
+        if words[0] and os.access(words[0], os.X_OK):
+            try:
+                return parse_modules(output(words, environment, both=True))
+            except RainbowError:
+                continue
+    lines = [line for part in environment.get("MODULEPATH", "").split(":") if part for line in _files(Path(part))]
+    return parse_modules("\n".join(lines[:MAX_PACKAGES]))
+
+
+def _files(top: Path) -> Iterator[str]:
+    """Module files below a folder as `name/version`."""
+    for folder, folders, files in os.walk(top):
+        here = Path(folder)
+        if len(here.relative_to(top).parts) >= _DEPTH:
+            folders.clear()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith("."):
+                yield str((here / name).relative_to(top))
+
+
+def _spack(environment: Mapping[str, str]) -> tuple[Package, ...]:
+    program = shutil.which("spack", path=environment.get("PATH"))
+    if program is None:
+        return ()
+    try:
+        return parse_spack(output((program, "find", "--json"), environment))
+    except RainbowError:
+        return ()
+
+
+def _containers(environment: Mapping[str, str]) -> Iterator[Package]:
+    for name in RUNTIMES:
+        program = shutil.which(name, path=environment.get("PATH"))
+        if program is not None:
+            try:
+                yield parse_version(name, output((program, "--version"), environment, both=True))
+            except RainbowError:
+                continue
