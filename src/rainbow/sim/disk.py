@@ -1,0 +1,111 @@
+"""The server's database in memory: the real tables and queries; what is committed survives every simulated crash."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeVar
+
+from rainbow.model.errors import Unavailable
+from rainbow.sim.loop import Process
+from rainbow.store.base import Tx
+from rainbow.store.schema import migrate
+from rainbow.store.session import Session
+from rainbow.store.sqlite import DIALECT
+from rainbow.store.tx import SqlTx
+
+T = TypeVar("T")
+
+
+class Disk:
+    """One database that outlives the server's processes."""
+
+    def __init__(self, committed: Callable[[Tx], None]) -> None:
+        """`committed` is called after each commit, with a transaction to look through."""
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self._connection.deserialize(_empty())
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        self._reader = self.session(writing=False)
+        self._committed = committed
+        self.commits = 0
+
+    def session(self, *, writing: bool) -> Session:
+        """A connection as a new process opens it."""
+        return Session(self._connection.cursor(), DIALECT, writing=writing, close=lambda: None)
+
+    def look(self, work: Callable[[Tx], T]) -> T:
+        """Read what is committed now, from outside of any process."""
+        return _read(self._reader, work)
+
+    def commit(self, session: Session, work: Callable[[Tx], T]) -> T:
+        """Run `work` and make it last; what it raises undoes it."""
+        session.begin()
+        try:
+            answer = work(SqlTx(session))
+            session.flush()
+        except Exception as error:
+            session.rollback()
+            raise DIALECT.translate(error) from error
+        session.commit()
+        self.commits += 1
+        self.look(self._committed)
+        return answer
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._connection.close()
+
+
+def _read(session: Session, work: Callable[[Tx], T]) -> T:
+    session.begin()
+    try:
+        return work(SqlTx(session))
+    finally:
+        session.rollback()
+
+
+@lru_cache(maxsize=1)
+def _empty() -> bytes:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(Session(connection.cursor(), DIALECT, writing=True, close=connection.close))
+    data = connection.serialize()
+    connection.close()
+    return data
+
+
+class SimStore:
+    """A store as one server process sees it. Each call takes a little time, in which everything else goes on."""
+
+    def __init__(self, disk: Disk, process: Process, pause: Callable[[], float], full: Callable[[], bool]) -> None:
+        """`pause` says how long a step takes; `full` whether the disk refuses writes now."""
+        self._disk, self._process, self._pause, self._full = disk, process, pause, full
+        self._writer, self._reader = disk.session(writing=True), disk.session(writing=False)
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        """See `store.base.Store`."""
+        await asyncio.sleep(self._pause())
+        self._check()
+        if self._full():
+            raise Unavailable("the disk is full; nothing was stored")
+        answer = self._disk.commit(self._writer, work)
+        await asyncio.sleep(self._pause())
+        self._check()
+        return answer
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        """See `store.base.Store`."""
+        self._check()
+        answer = _read(self._reader, work)
+        pause = self._pause()
+        if pause > 0:
+            await asyncio.sleep(pause)
+        return answer
+
+    async def close(self) -> None:
+        """See `store.base.Store`."""
+
+    def _check(self) -> None:
+        if not self._process.alive:
+            raise Unavailable("the process has ended")

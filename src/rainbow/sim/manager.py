@@ -1,0 +1,164 @@
+"""A cluster's manager, as simple as it can be: jobs wait, run, end, and are forgotten. It protects nobody.
+
+A tag submitted twice runs twice. Questions fail, orders get lost, and what has ended may
+be forgotten at any time. What it does say is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from rainbow.agent.values import Absent, Found, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.sim.loop import VirtualLoop
+from rainbow.sim.truth import Run, Truth
+from rainbow.sim.weather import Weather
+from rainbow.sim.witness import Witness
+
+FOR_EVER = "for-ever"  # the name of jobs that end only when somebody ends them
+LONG = 100_000.0
+
+
+@dataclass(slots=True)
+class Entry:
+    """One submission."""
+
+    ref: Ref
+    name: str
+    native: str
+    run: Run | None = None
+    result: Result | None = None
+
+    def update(self) -> Update:
+        """As the manager tells it."""
+        if self.result is not None:
+            phase = Phase.ENDED
+        else:
+            phase = Phase.SUBMITTED if self.run is None else Phase.RUNNING
+        size = len(self.run.output) if self.run is not None else 0
+        started = None if self.run is None else self.run.started
+        return Update(
+            tag=self.ref.tag,
+            phase=phase,
+            native=self.native,
+            result=self.result,
+            started_at=started,
+            sizes=(size, 0),
+        )
+
+
+@dataclass(slots=True)
+class Manager:
+    """The manager of one cluster. It lives on while its agent is dead."""
+
+    cluster: str
+    loop: VirtualLoop
+    rng: Random
+    weather: Weather
+    truth: Truth
+    witness: Witness
+    entries: list[Entry] = field(default_factory=list)
+    submissions: int = 0
+    tags: set[str] = field(default_factory=set)  # every tag that was ever submitted
+
+    def submit(self, offer: Offer) -> str:
+        """Take a job."""
+        self.submissions += 1
+        self.tags.add(offer.ref.tag)
+        entry = Entry(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
+        self.entries.append(entry)
+        self._later(0.01, 3.0, lambda: self._begin(entry))
+        return entry.native
+
+    def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """What is known of a tag."""
+        if self.errs():
+            return Unknown("the manager did not answer")
+        for entry in self.entries:
+            if entry.ref.tag == tag:
+                return Found(entry.update())
+        return Absent(never=tag not in self.tags)
+
+    def poll(self) -> tuple[Update, ...] | None:
+        """All jobs; None if the question failed."""
+        if self.errs():
+            return None
+        some = self.rng.random() < self.weather.manager_error / 2  # an answer that leaves out a part
+        return tuple(entry.update() for entry in self.entries if not some or self.rng.random() < 0.5)
+
+    def cancel(self, tag: str) -> None:
+        """End what waits or runs under a tag; the order may be lost."""
+        if self.errs():
+            return
+        for entry in self.entries:
+            if entry.ref.tag == tag and entry.result is None:
+                self._later(0.01, 0.5, lambda entry=entry: self._kill(entry))
+
+    def output(self, tag: str, offset: int, limit: int) -> bytes:
+        """A piece of what a job wrote."""
+        for entry in self.entries:
+            if entry.ref.tag == tag and entry.run is not None:
+                return entry.run.output[offset : offset + limit]
+        return b""
+
+    def forget(self, tag: str) -> None:
+        """Nobody will ask for it again."""
+        self.entries = [entry for entry in self.entries if entry.ref.tag != tag or entry.result is None]
+
+    def errs(self) -> bool:
+        """True if this question or order fails."""
+        return self.rng.random() < self.weather.manager_error
+
+    def _later(self, low: float, high: float, do: Callable[[], None]) -> None:
+        self.loop.call_later(self.rng.uniform(low, high), do)
+
+    def _begin(self, entry: Entry) -> None:
+        if entry.result is not None:
+            return
+        if self.rng.random() < self.weather.refusal / 2:
+            self._end(entry, Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason="no node would start it"))
+            return
+        ref = entry.ref
+        self.witness.launches(ref.job, ref.n, self.cluster)
+        entry.run = self.truth.launch(ref.job, ref.n, self.cluster, self.loop.time())
+        entry.run.output = b"%s began\n" % ref.tag.encode()
+        if entry.name == FOR_EVER:
+            seconds = LONG
+        elif self.rng.random() < 0.15:
+            seconds = self.rng.uniform(10.0, 40.0)
+        else:
+            seconds = self.rng.uniform(0.2, 6.0)
+        self.loop.call_later(seconds, lambda: self._finish(entry))
+
+    def _finish(self, entry: Entry) -> None:
+        """It comes to its own end."""
+        if entry.result is not None:
+            return
+        assert entry.run is not None
+        entry.run.output += b"x" * self.rng.randrange(200)
+        luck = self.rng.random()
+        if luck < 0.75:
+            result = Result(state=AttemptState.SUCCEEDED, exit_code=0)
+        elif luck < 0.88:
+            result = Result(state=AttemptState.FAILED, failure=Failure.EXIT, exit_code=1)
+        elif luck < 0.95:
+            result = Result(state=AttemptState.FAILED, failure=Failure.NODE, reason="its node went down")
+        else:
+            result = Result(state=AttemptState.PREEMPTED, reason="somebody else was more important")
+        self._end(entry, result)
+
+    def _kill(self, entry: Entry) -> None:
+        if entry.result is not None:
+            return
+        if entry.run is not None:
+            self.witness.kills(entry.ref.job, entry.ref.n, self.cluster)
+        self._end(entry, Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order"))
+
+    def _end(self, entry: Entry, result: Result) -> None:
+        entry.result = result
+        if entry.run is not None:
+            entry.run.result = result
+        if self.rng.random() < self.weather.manager_forgets:
+            self._later(0.5, 8.0, lambda: self.forget(entry.ref.tag))

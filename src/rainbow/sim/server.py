@@ -1,0 +1,226 @@
+"""The server in the simulation: the real service in a process that dies and comes back over the same database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+from typing import Any
+
+import msgspec
+
+from rainbow.agent import events as e
+from rainbow.agent import values as v
+from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.errors import RainbowError, Unavailable
+from rainbow.model.job import Job
+from rainbow.service.assembly import Service, assemble
+from rainbow.service.ids import Ids
+from rainbow.service.settings import Settings
+from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut
+from rainbow.sim.disk import Disk, SimStore
+from rainbow.sim.loop import Process, VirtualLoop
+from rainbow.sim.weather import Weather
+from rainbow.sim.witness import Witness
+
+EPOCH = 1_700_000_000.0
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(e.SyncAnswer)
+
+
+@dataclass(slots=True)
+class WallClock:
+    """What the machine's clock shows; it can be set to anything at any time."""
+
+    loop: VirtualLoop
+    offset: float = EPOCH
+
+    def time(self) -> float:
+        """Seconds since the epoch, or what the machine takes for it."""
+        return self.offset + self.loop.time()
+
+
+class ProcessClock:
+    """As `AnchoredClock`: the wall clock at the process's start, plus a clock that nobody sets."""
+
+    def __init__(self, wall: WallClock) -> None:
+        self._loop = wall.loop
+        self._anchor = wall.time() - wall.loop.time()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._anchor + self._loop.time()
+
+
+@dataclass(slots=True, kw_only=True)
+class SimServer:
+    """At most one process at a time runs the service."""
+
+    loop: VirtualLoop
+    rng: Random
+    disk: Disk
+    wall: WallClock
+    settings: Settings
+    weather: Weather
+    witness: Witness
+    fail: Callable[[str, str], None]
+    service: Service | None = None  # None: it is down or not yet ready
+    full: bool = False
+    _process: Process | None = None
+    _ids: Ids = field(default_factory=Ids)
+
+    def start(self) -> None:
+        """Begin a process, unless one runs."""
+        if self._process is not None:
+            return
+        process = self._process = Process()
+        store = SimStore(self.disk, process, self.pause, lambda: self.full)
+        process.spawn(self.loop, self._begin(store))
+
+    async def _begin(self, store: SimStore) -> None:
+        try:
+            service = await assemble(store, self.settings, ProcessClock(self.wall), self._ids, "a secret to register")
+        except Unavailable:  # the disk is full: it cannot start, and somebody starts it again
+            self._process = None
+            self.loop.call_later(2.0, self.start)
+            return
+        service.start()
+        self.service = service
+        self.witness.server_since = self.loop.time()
+        self.witness.note("server", "ready")
+
+    def crash(self) -> None:
+        """Kill the process, wherever it stands; what it committed stays."""
+        if self._process is not None:
+            self.witness.note("server", "dies")
+            self._process.crash()
+            self._process = self.service = None
+            self.witness.server_since = None
+
+    def pause(self) -> float:
+        """How long one step of the store takes."""
+        luck = self.rng.random()
+        if luck < self.weather.slow / 10:
+            return self.rng.uniform(0.05, 1.5)
+        return 0.0 if luck < 0.7 else self.rng.uniform(0.0, 0.005)
+
+    def call(
+        self,
+        work: Callable[[Service], Coroutine[Any, Any, Any]],
+        answer: Callable[[Any], None],
+    ) -> Callable[[], None]:
+        """Run one call in the process that is up, and answer with its result or its error; returns how to hang up."""
+        service, process = self.service, self._process
+        if service is None or process is None:
+            answer(Unavailable("the server is down"))
+            return lambda: None
+
+        async def handled() -> None:
+            try:
+                said = await work(service)
+            except RainbowError as problem:
+                said = problem
+            if process.alive:
+                answer(said)
+
+        task = process.spawn(self.loop, handled())
+
+        def hang_up() -> None:
+            task.cancel()
+
+        return hang_up
+
+    def sync(
+        self, cluster: str, epoch: str, message: e.SyncMessage, answer: Callable[[e.SyncAnswer | RainbowError], None]
+    ) -> Callable[[], None]:
+        """One Sync of an agent."""
+        told = sync_in(cluster, epoch, message)
+
+        async def work(service: Service) -> e.SyncAnswer:
+            reply = await service.agents.sync(told, lambda out: _encoder.encode(sync_out(message.seq, out)))
+            said: e.SyncAnswer = _decoder.decode(reply.answer)
+            now = service.core.clock.now()
+            questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.questions)
+            return replace(said, bid_requests=questions, heartbeat=reply.heartbeat)
+
+        return self.call(work, answer)
+
+
+def sync_in(cluster: str, epoch: str, message: e.SyncMessage) -> SyncIn:
+    """What an agent says, as the service takes it."""
+    return SyncIn(
+        cluster=cluster,
+        epoch=epoch,
+        seq=message.seq,
+        held=tuple((_there(ref), state) for ref, state in message.held),
+        reports=tuple(_report(report) for report in message.reports),
+        accepts=tuple(_there(ref) for ref in message.accepts),
+        rejects=tuple((_there(ref), reason) for ref, reason in message.rejects),
+        command_acks=message.acks,
+        bids=tuple(
+            BidAnswer(
+                id=id,
+                yes=bid.yes,
+                reason=bid.reason,
+                values={"start_p50": bid.start_p50, "start_p90": bid.start_p90, "valid_for": bid.valid_for},
+            )
+            for id, bid in message.bids
+        ),
+        want=message.want,
+        output=tuple(
+            OutputPiece(ref=_there(chunk.ref), stream=chunk.stream, offset=chunk.offset, data=chunk.data)
+            for chunk in message.output
+        ),
+        manager="sim",
+        wait=message.wait,
+        state=None if message.facts is None else message.facts.state,
+    )
+
+
+def _report(report: e.Report) -> Report:
+    result = report.result
+    return Report(
+        ref=_there(report.ref),
+        state=AttemptState(report.state),
+        exit_code=None if result is None else result.exit_code,
+        failure=None if result is None else result.failure,
+        reason="" if result is None else result.reason,
+        native_id=report.native,
+    )
+
+
+def _there(ref: v.Ref) -> Ref:
+    return Ref(ref.job, ref.n, ref.token)
+
+
+def _back(ref: Ref) -> v.Ref:
+    return v.Ref(ref.job, ref.n, ref.token)
+
+
+def sync_out(seq: int, out: SyncOut) -> e.SyncAnswer:
+    """What an agent is told, as the reactor takes it."""
+    commands = [e.ServerCommand(c.id, c.kind, v.Ref(c.job, c.n, c.token)) for c in out.commands]
+    commands += [e.ServerCommand(0, "kill", _back(ref), "the server does not know it as live") for ref in out.kills]
+    return e.SyncAnswer(
+        ack=seq,
+        confirms=tuple(map(_back, out.confirms)),
+        offers=tuple(_offer(attempt, job) for attempt, job in out.offers),
+        commands=tuple(commands),
+        resync=out.resync,
+        expected=tuple(map(_back, out.expected)),
+        acked=tuple(map(_back, out.acked)),
+        output_acks=tuple((_back(ref), stream, offset) for ref, stream, offset in out.output_acks),
+    )
+
+
+def _offer(attempt: Attempt, job: Job) -> v.Offer:
+    lease = (attempt.lease_until or attempt.created_at) - attempt.created_at
+    return v.Offer(
+        ref=v.Ref(attempt.job, attempt.n, attempt.token),
+        name=job.name,
+        owner=job.owner,
+        spec=job.spec,
+        terms=msgspec.json.encode(asdict(job.terms)).decode(),
+        lease=max(0.0, lease),
+        priority=job.terms.priority,
+    )

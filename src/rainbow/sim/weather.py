@@ -1,0 +1,51 @@
+"""How bad things are in one world: how often messages are lost, processes die, disks fill up. Drawn from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """Chances and rates; the default is a calm day on which nothing goes wrong."""
+
+    loss: float = 0.0  # of a message in either direction
+    doubling: float = 0.0
+    slow: float = 0.0  # chance that a message or a step takes seconds instead of milliseconds
+    partition: float = 0.0  # each rate: mean times per minute and per thing it can happen to
+    server_crash: float = 0.0
+    agent_crash: float = 0.0
+    journal_lost: float = 0.0  # chance that a crashed agent comes back without its journal
+    reboot: float = 0.0  # chance that a crashed agent's machine restarted, and its clock with it
+    manager_error: float = 0.0  # chance that a question or an order to a manager fails
+    manager_forgets: float = 0.0  # chance that a manager forgets a job soon after its end
+    refusal: float = 0.0  # chance that a site hands an offer back
+    disk_full: float = 0.0
+    clock_jump: float = 0.0  # of the server's wall clock, by up to an hour
+
+
+CALM = Weather()
+
+
+def drawn(rng: Random) -> Weather:
+    """The weather of one world: most worlds have several kinds of trouble, each its own mixture."""
+
+    def some(chance: float, low: float, high: float) -> float:
+        return rng.uniform(low, high) if rng.random() < chance else 0.0
+
+    return Weather(
+        loss=some(0.6, 0.01, 0.3),
+        doubling=some(0.6, 0.02, 0.3),
+        slow=some(0.7, 0.01, 0.2),
+        partition=some(0.5, 0.5, 3.0),
+        server_crash=some(0.6, 0.5, 5.0),
+        agent_crash=some(0.6, 0.5, 4.0),
+        journal_lost=some(0.1, 0.1, 0.5),
+        reboot=some(0.2, 0.1, 0.5),
+        manager_error=some(0.6, 0.02, 0.3),
+        manager_forgets=some(0.5, 0.1, 0.9),
+        refusal=some(0.4, 0.05, 0.4),
+        disk_full=some(0.2, 0.3, 2.0),
+        clock_jump=some(0.4, 0.5, 3.0),
+    )

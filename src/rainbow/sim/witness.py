@@ -1,0 +1,176 @@
+"""Sees every commit, launch, kill and acknowledgement in a world, and holds each against the invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.job import Event, Job
+from rainbow.sim.truth import Truth
+from rainbow.store.base import Tx
+
+EVENTS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit did to one job."""
+
+    before: Job | None
+    job: Job
+    attempts_before: tuple[Attempt, ...]
+    attempts: tuple[Attempt, ...]
+    events: tuple[Event, ...]
+
+    def ended(self) -> list[Attempt]:
+        """The attempts that this commit ended."""
+        live = {attempt.n for attempt in self.attempts_before if attempt.state.live}
+        known = {attempt.n for attempt in self.attempts_before}
+        return [a for a in self.attempts if not a.state.live and (a.n in live or a.n not in known)]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken."""
+
+    rule: str
+    what: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.at:.3f} s: {self.what}"
+
+
+@dataclass(slots=True)
+class Lease:
+    """A hand-over under way, timed by the world's own clock."""
+
+    given: float
+    until: float | None
+    holder: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Rules:
+    """The checks, by occasion; each is a small named function of `invariants.py`."""
+
+    on_change: tuple[Callable[[Witness, Change], str | None], ...] = ()
+    on_launch: tuple[Callable[[Witness, int, int, str], str | None], ...] = ()
+    on_kill: tuple[Callable[[Witness, int, int, str], str | None], ...] = ()
+    on_second: tuple[Callable[[Witness], str | None], ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Witness:
+    """The database as last committed, the truth beside it, and the first violation, if any."""
+
+    truth: Truth
+    rules: Rules
+    now: Callable[[], float]
+    note: Callable[..., None]
+    stop: Callable[[], None]
+    lease: float
+    capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster
+    cores_of: Callable[[Job], int] = lambda job: 1
+    guarded: Callable[[str], bool] = lambda cluster: False  # its agent is out of touch for as long as the guard allows
+    overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
+    jobs: dict[int, Job] = field(default_factory=dict)
+    attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
+    fences: dict[str, tuple[int, int]] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    allocated: dict[str, dict[str, int]] = field(default_factory=dict)  # cluster -> fence -> cores
+    acknowledged: dict[int, str] = field(default_factory=dict)  # job -> request
+    by_token: dict[tuple[str, str], int] = field(default_factory=dict)
+    server_since: float | None = None  # when the server that runs now was ready; None: it is down
+    disk_since: float | None = 0.0  # since when writes work; None: the disk is full
+    seq: int = 0
+    violation: Violation | None = None
+
+    def committed(self, tx: Tx) -> None:
+        """Look at what a commit changed."""
+        events = tx.events(self.seq, EVENTS_AT_ONCE)
+        if not events:
+            return
+        by_job: dict[int, list[Event]] = {}
+        for event in events:
+            self.seq += 1
+            if event.seq != self.seq:
+                self.broken("I6 events have no gaps", f"event {event.seq} came where {self.seq} was due")
+                return
+            by_job.setdefault(event.job, []).append(event)
+        for id, of_job in by_job.items():
+            job = tx.job(id)
+            assert job is not None
+            change = Change(
+                before=self.jobs.get(id),
+                job=job,
+                attempts_before=self.attempts.get(id, ()),
+                attempts=tuple(tx.attempts(id)) if job.attempt else (),
+                events=tuple(of_job),
+            )
+            self._take(change)
+            self._hold(self.rules.on_change, change)
+
+    def _take(self, change: Change) -> None:
+        job = change.job
+        self.note("job", job.id, job.state.value, *[f"{a.n}:{a.cluster}:{a.state.value}" for a in change.attempts])
+        self.jobs[job.id], self.attempts[job.id] = job, change.attempts
+        for attempt in change.attempts:
+            of_cluster = self.allocated.setdefault(attempt.cluster, {})
+            if not attempt.state.live:
+                of_cluster.pop(attempt.token, None)
+            elif attempt.token not in of_cluster:
+                of_cluster[attempt.token] = self.cores_of(job)
+            self._time(attempt)
+
+    def _time(self, attempt: Attempt) -> None:
+        if attempt.state is not AttemptState.LEASED:
+            if attempt.state is not AttemptState.LAPSED:
+                self.leases.pop(attempt.token, None)
+            return
+        known = self.leases.get(attempt.token)
+        if known is None or known.holder != attempt.holder or known.until != attempt.lease_until:
+            self.leases[attempt.token] = Lease(self.now(), attempt.lease_until, attempt.holder)
+
+    def attempt(self, job: int, n: int) -> Attempt | None:
+        """An attempt as committed."""
+        return next((attempt for attempt in self.attempts.get(job, ()) if attempt.n == n), None)
+
+    def launches(self, job: int, n: int, cluster: str) -> None:
+        """A manager is about to start a job."""
+        self.note("launch", job, n, cluster)
+        self._hold(self.rules.on_launch, job, n, cluster)
+
+    def kills(self, job: int, n: int, cluster: str) -> None:
+        """A manager is about to end a job by order."""
+        self.note("kill", job, n, cluster)
+        self._hold(self.rules.on_kill, job, n, cluster)
+
+    def second(self) -> None:
+        """A second has passed."""
+        self._hold(self.rules.on_second)
+
+    def submitted(self, owner: str, token: str, id: int, spec: str) -> None:
+        """A submitter was told that a job is stored."""
+        job = self.jobs.get(id)
+        if job is None or job.spec != spec:
+            self.broken("I1 acknowledged is durable", f"job {id} was acknowledged, and the store has {job}")
+        first = self.by_token.setdefault((owner, token), id) if token else id
+        if first != id:
+            self.broken("I2 one job per client token", f"token {token} was answered by jobs {first} and {id}")
+        self.acknowledged[id] = spec
+
+    def broken(self, rule: str, what: str) -> None:
+        """Remember the first violation and end the world."""
+        if self.violation is None:
+            self.violation = Violation(rule, what, self.now())
+            self.note("VIOLATION", rule, what)
+            self.stop()
+
+    def _hold(self, rules: Iterable[Callable[..., str | None]], *about: object) -> None:
+        for rule in rules:
+            what = rule(self, *about)
+            if what is not None:
+                self.broken((rule.__doc__ or rule.__name__).rstrip("."), what)
+                return

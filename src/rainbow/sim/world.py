@@ -1,0 +1,223 @@
+"""One world: a server, a few clusters with their agents, users, and trouble, all of it following from one number."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from random import Random
+
+from rainbow.model.job import Delivery
+from rainbow.service import registering
+from rainbow.service.ids import Ids
+from rainbow.service.settings import Settings
+from rainbow.sim import endings, trouble
+from rainbow.sim.agent import LIMITS, SimAgent
+from rainbow.sim.disk import Disk
+from rainbow.sim.invariants import RULES
+from rainbow.sim.loop import VirtualLoop
+from rainbow.sim.manager import Manager
+from rainbow.sim.network import Wire
+from rainbow.sim.server import SimServer, WallClock
+from rainbow.sim.truth import Truth
+from rainbow.sim.users import CORES, Users
+from rainbow.sim.weather import CALM, Weather, drawn
+from rainbow.sim.witness import Violation, Witness
+
+logging.getLogger("rainbow.service").addHandler(logging.NullHandler())  # in a world full of faults, warnings say nothing
+
+POLICIES = ("first", "least", "random", "start")
+SETTLED_WITHIN = 300.0  # seconds after the last fault
+GUARD_SLACK = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    violation: Violation | None
+    digest: str  # of the whole trace: equal seeds give equal digests
+    jobs: int
+    launches: int
+    seconds: float  # virtual
+    trace: tuple[str, ...]
+
+
+class World:
+    """Built from a seed, run to its end, looked at afterwards."""
+
+    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+        self.seed, self.rng = seed, Random(seed)
+        self.weather = drawn(self.rng) if weather is None else weather
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._unexpected)
+        self.lines: list[tuple[object, ...]] = []
+        self.wall = WallClock(self.loop)
+        self.truth = Truth()
+        shapes = {f"c{i}": (self.rng.randint(1, 2), self.rng.randint(2, 4)) for i in range(self.rng.randint(2, 3))}
+        shapes["c0"] = (shapes["c0"][0], 4)  # so that there is one cluster for every job but the absurd ones
+        self.shapes = shapes
+        self.settings = Settings(
+            policy=self.rng.choice(POLICIES),
+            lease=8.0,
+            long_poll=4.0,
+            heartbeat=4.0,
+            silent_after=8.0,
+            bid_deadline=1.0,
+        )
+        self.witness = Witness(
+            truth=self.truth,
+            rules=RULES,
+            now=self.loop.time,
+            note=self.note,
+            stop=self.loop.stop,
+            lease=self.settings.lease,
+            capacity={name: nodes * cores for name, (nodes, cores) in shapes.items()},
+            cores_of=lambda job: CORES[job.spec],
+            guarded=self._guarded,
+            overdue=self._overdue,
+        )
+        self.disk = Disk(self.witness.committed)
+        self.server = SimServer(
+            loop=self.loop,
+            rng=self.rng,
+            disk=self.disk,
+            wall=self.wall,
+            settings=self.settings,
+            weather=self.weather,
+            witness=self.witness,
+            fail=self.witness.broken,
+        )
+        self.server._ids = Ids(Random(seed + 1))
+        self.agents = {name: self._agent(name) for name in shapes}
+        self.users = Users(
+            loop=self.loop,
+            rng=self.rng,
+            wire=Wire(self.loop, self.rng, self.weather),
+            server=self.server,
+            witness=self.witness,
+            clusters=tuple(shapes),
+            note=self.note,
+            fail=self.witness.broken,
+            now=self.wall.time,
+        )
+
+    def _agent(self, name: str) -> SimAgent:
+        manager = Manager(name, self.loop, self.rng, self.weather, self.truth, self.witness)
+        return SimAgent(
+            cluster=name,
+            loop=self.loop,
+            rng=self.rng,
+            wire=Wire(self.loop, self.rng, self.weather),
+            manager=manager,
+            server=self.server,
+            note=self.note,
+            fail=self.witness.broken,
+            drift=self.rng.uniform(0.99, 1.01),
+        )
+
+    # --- the trace ---
+
+    def note(self, *what: object) -> None:
+        """Write one line of the trace."""
+        self.lines.append((self.loop.time(), *what))
+
+    def trace(self) -> tuple[str, ...]:
+        """The lines as text."""
+        return tuple(f"{line[0]:10.4f} {' '.join(map(str, line[1:]))}" for line in self.lines)
+
+    def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        problem = context.get("exception")
+        self.witness.broken("nothing breaks", f"{context.get('message')}: {problem!r}")
+
+    # --- what the witness asks ---
+
+    def _guarded(self, cluster: str) -> bool:
+        """True if the agent has been out of touch for as long as its guard allows."""
+        agent = self.agents[cluster]
+        return agent.contact is None or agent.clock() - agent.contact >= LIMITS.run_guard - 0.1
+
+    def _overdue(self) -> str | None:
+        now = self.loop.time()
+        for name, agent in self.agents.items():
+            if agent.up_since is None or now - agent.up_since < GUARD_SLACK or agent.contact is None:
+                continue
+            silent = agent.clock() - agent.contact
+            if silent < LIMITS.run_guard + GUARD_SLACK:
+                continue
+            for run in (run for runs in self.truth.runs.values() for run in runs):
+                if run.result is None and run.cluster == name:
+                    job = self.witness.jobs[run.job]
+                    if job.terms.delivery is Delivery.AT_LEAST_ONCE:
+                        return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
+        return None
+
+    # --- life ---
+
+    def run(self) -> Outcome:
+        """Live from the first step to the last."""
+        life = self.loop.create_task(self._live())
+        life.add_done_callback(lambda _: self.loop.stop())
+        try:
+            self.loop.run_forever()
+            if life.done() and not life.cancelled() and life.exception() is not None:
+                self.witness.broken("nothing breaks", repr(life.exception()))
+        finally:
+            self._bury()
+        trace = self.trace()
+        return Outcome(
+            seed=self.seed,
+            violation=self.witness.violation,
+            digest=hashlib.sha256("\n".join(trace).encode()).hexdigest(),
+            jobs=len(self.witness.jobs),
+            launches=sum(map(len, self.truth.runs.values())),
+            seconds=self.loop.time(),
+            trace=trace,
+        )
+
+    async def _live(self) -> None:
+        self.note("seed", self.seed, self.weather, self.settings.policy, self.shapes)
+        self.server.start()
+        while self.server.service is None:
+            await asyncio.sleep(0.01)
+        for name, (nodes, cores) in self.shapes.items():
+            await registering.register(self.server.service.core, name, graph(nodes, cores), manager="sim")
+        for agent in self.agents.values():
+            agent.start()
+        every = self.loop.create_task(self._watch())
+        await trouble.happen(self)
+        self.note("calm")
+        trouble.calm(self, CALM)
+        await endings.settle(self, SETTLED_WITHIN)
+        every.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.witness.second()
+
+    def _bury(self) -> None:
+        """End every task, so that nothing of this world is left."""
+        self.server.crash()
+        while tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
+                task.cancel()
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+        self.loop.close()
+        self.disk.close()
+
+
+def graph(nodes: int, cores: int) -> bytes:
+    """A cluster in the compact form."""
+    name = f"n[0-{nodes - 1}]" if nodes > 1 else "n0"
+    node = {"type": "node", "count": nodes, "name": name, "with": [{"type": "core", "count": cores}]}
+    return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
+
+
+def run(seed: int, weather: Weather | None = None) -> Outcome:
+    """Live through one world."""
+    return World(seed, weather).run()
