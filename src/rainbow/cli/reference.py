@@ -25,7 +25,6 @@ an unknown value. Errors are one sentence, what is wrong and what to do; with `-
 Jobs are named by id, range (`3-9`), name, `last`, `all`, or a cluster's own id (`perl:88123`). Times are `+2h`, `-1d`,
 `09:30` or ISO; durations `90`, `30m`, `1.5h` or `01:30:00`.
 """
-BRIEF = frozenset({"demo"})  # nothing to say about it but to try it
 MEANINGS = {
     Exit.OK: "ok; `plan`: it fits now",
     Exit.FAILED: "failed",
@@ -63,9 +62,6 @@ def _commands() -> Iterator[str]:
     for title, section in SECTIONS.items():
         yield f"## {title}\n"
         for name in section:
-            if name in BRIEF:
-                yield f"### rainbow {name}\n\n{section[name].help}\n"
-                continue
             root = click.Context(cli, info_name="rainbow", **cli.context_settings)
             command = cli.get_command(root, name)
             assert command is not None, "the table names it"

@@ -12,8 +12,8 @@ from rainbow.cli.reference import page
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("grpc", "google.protobuf", "yaml", "numpy", "asyncio", "msgspec", "sqlite3", "psycopg", "platformdirs")
-OTHERS = {"agent", "demo"}  # made elsewhere: their help is theirs
-NAMES = [name for section in SECTIONS.values() for name in section if name not in OTHERS]
+OTHERS = {"agent"}  # made in its own room: its help is its own
+NAMES = [name for section in SECTIONS.values() for name in section]
 
 
 def imported_by(*args):
