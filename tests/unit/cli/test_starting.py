@@ -12,7 +12,7 @@ from rainbow.cli.reference import page
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("grpc", "google.protobuf", "yaml", "numpy", "asyncio", "msgspec", "sqlite3", "psycopg", "platformdirs")
-OTHERS = {"agent"}  # made in its own room: its help is its own
+OTHERS = {"agent", "demo"}  # written elsewhere: their help is their own
 NAMES = [name for section in SECTIONS.values() for name in section]
 
 
