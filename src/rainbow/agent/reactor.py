@@ -16,30 +16,18 @@ from dataclasses import replace
 from typing import Any
 
 from rainbow.agent import events as e
-from rainbow.agent.mailbox import ASK_AGAIN, send_what_is_due, take_answer
-from rainbow.agent.records import native_record, offer_record
+from rainbow.agent import manager
+from rainbow.agent.mailbox import send_what_is_due, take_answer
+from rainbow.agent.records import offer_record
 from rainbow.agent.state import Draft, State
 from rainbow.agent.values import (
     STREAMS,
     WITH_MANAGER,
-    Absent,
-    Found,
     Held,
-    Offer,
     Past,
     Phase,
-    Result,
     Step,
-    Unknown,
-    Update,
     Wish,
-)
-from rainbow.model.attempt import AttemptState, Failure
-
-OUTCOME_UNKNOWN = Result(
-    state=AttemptState.FAILED,
-    failure=Failure.UNKNOWN,
-    reason="the manager has no record of it, so how it ended is unknown; it was not started again",
 )
 
 
@@ -84,11 +72,11 @@ def _started(d: Draft, event: e.Started) -> None:
     for ref, held in list(d.held.items()):
         held = d.held[ref] = replace(held, ended_clock=d.now)
         if held.phase is Phase.INTENT:
-            _look_up(d, held)
+            manager.look_up(d, held)
         elif held.phase is Phase.ACCEPTED:
             d.held[ref] = replace(held, act_at=d.now + 2 * held.offer.lease)
         elif held.wish and held.phase in WITH_MANAGER:
-            _cancel(d, held)
+            manager.cancel(d, held)
 
 
 def _answered(d: Draft, event: e.SyncAnswered) -> None:
@@ -131,125 +119,9 @@ def _stored(d: Draft, event: e.Stored) -> None:
     elif event.kind == "intent":
         intent = d.step(held, Step.INTENT_STORED)
         if intent is not None:
-            _submit(d, intent)
+            manager.submit(d, intent)
     elif event.kind == "end":
         d.step(held, Step.END_STORED)
-
-
-def _submit(d: Draft, held: Held) -> None:
-    d.held[held.ref] = replace(held, busy="submit", act_at=None)
-    d.do(e.Submit(held.offer))
-
-
-def _submitted(d: Draft, event: e.SubmitAnswered) -> None:
-    held = d.held.get(event.ref)
-    if held is not None and held.busy == "submit":
-        _has_it(d, replace(held, busy=""), event.native)
-
-
-def _has_it(d: Draft, held: Held, native: str) -> Held:
-    """The manager has it: note its id; end it at once if that was wished meanwhile."""
-    held = d.held[held.ref] = replace(held, native=native or held.native)
-    moved = d.step(held, Step.SUBMIT)
-    if moved is None:
-        return held
-    d.do(e.WriteJournal(held.ref, "native", native_record(held.ref, moved.native)))
-    return _cancel(d, moved) if moved.wish else moved
-
-
-def _refused(d: Draft, event: e.SubmitRefused) -> None:
-    held = d.held.get(event.ref)
-    if held is not None and held.busy == "submit":
-        d.end(replace(held, busy=""), event.result)
-
-
-def _unclear(d: Draft, event: e.SubmitUnclear) -> None:
-    held = d.held.get(event.ref)
-    if held is not None and held.busy == "submit":
-        _look_up(d, replace(held, busy=""))
-
-
-def _look_up(d: Draft, held: Held) -> None:
-    """One question at a time: a late answer to an older one must not be taken for news."""
-    if not held.busy:
-        d.held[held.ref] = replace(held, busy="lookup", act_at=held.act_at if held.wish else None)
-        d.do(e.Lookup(held.ref))
-
-
-def _looked_up(d: Draft, event: e.LookedUp) -> None:
-    if event.ref in d.expected:
-        _found_expected(d, event)
-        return
-    held = d.held.get(event.ref)
-    if held is None or held.busy != "lookup":
-        return
-    held = d.held[event.ref] = replace(held, busy="")
-    match event.answer:
-        case Found(update):
-            _update(d, held, update)
-        case Unknown():
-            d.held[event.ref] = replace(held, act_at=d.now + ASK_AGAIN)
-        case Absent(never) if held.phase is Phase.INTENT and never:
-            if held.wish:
-                d.end(held, Result(state=AttemptState.CANCELLED, reason="cancelled before it was submitted"))
-            else:
-                _submit(d, held)
-        case Absent() if held.phase in WITH_MANAGER:
-            d.end(held, OUTCOME_UNKNOWN)
-
-
-def _found_expected(d: Draft, event: e.LookedUp) -> None:
-    """The server expected an attempt that the journal does not know; the manager was asked for its tag."""
-    ref = event.ref
-    match event.answer:
-        case Unknown():
-            d.expected[ref] = d.now + ASK_AGAIN
-        case Found(update):
-            del d.expected[ref]
-            held = d.held[ref] = Held(offer=Offer(ref=ref), phase=Phase.SUBMITTED, native=update.native)
-            d.do(e.WriteJournal(ref, "adopt", offer_record(held.offer, kind="adopt", native=update.native)))
-            _update(d, held, update)
-        case Absent():
-            del d.expected[ref]
-            if d.before.fresh:  # accepted by an agent whose journal is lost: it may have run
-                d.held[ref] = held = Held(offer=Offer(ref=ref), phase=Phase.SUBMITTED)
-                d.do(e.WriteJournal(ref, "adopt", offer_record(held.offer, kind="adopt")))
-                d.end(held, OUTCOME_UNKNOWN)
-            else:
-                d.remember(ref, Past(reason="absent: this agent never took it"), "absent")
-
-
-def _backend(d: Draft, event: e.BackendUpdated) -> None:
-    d.facts = event.facts or d.facts
-    by_tag = {update.tag: update for update in event.updates}
-    for ref, held in list(d.held.items()):
-        update = by_tag.get(ref.tag)
-        if update is not None:
-            _update(d, held, update)
-        elif held.phase in (Phase.SUBMITTED, Phase.RUNNING) and (held.wish or held.act_at is None):
-            _look_up(d, held)
-
-
-def _update(d: Draft, held: Held, update: Update) -> None:
-    """The manager says where it is. Only forward: an older answer changes nothing."""
-    sizes = (max(held.sizes[0], update.sizes[0]), max(held.sizes[1], update.sizes[1]))
-    held = d.held[held.ref] = replace(held, sizes=sizes)
-    if held.phase not in WITH_MANAGER:
-        return
-    if held.phase is Phase.INTENT:
-        held = _has_it(d, held, update.native)
-    if update.phase is Phase.RUNNING:
-        running = d.step(held, Step.RUN)
-        if running is not None:
-            d.held[held.ref] = replace(running, started_at=update.started_at)
-    elif update.phase is Phase.ENDED and update.result is not None:
-        d.end(replace(held, started_at=update.result.started_at), update.result)
-
-
-def _cancel(d: Draft, held: Held) -> Held:
-    asked = d.held[held.ref] = replace(held, act_at=d.now + ASK_AGAIN)
-    d.do(e.Cancel(held.ref, held.native))
-    return asked
 
 
 def _output(d: Draft, event: e.OutputRead) -> None:
@@ -276,7 +148,7 @@ def _tick(d: Draft, event: e.Tick) -> None:
         if held.act_at is not None and d.now >= held.act_at:
             _act_again(d, held)
         elif not held.wish and held.phase in WITH_MANAGER and held.offer.rerun_allowed and _out_of_touch(d):
-            _cancel(d, d.wish(held, Wish.GUARD))
+            manager.cancel(d, d.wish(held, Wish.GUARD))
     for ref, at in list(d.expected.items()):
         if at is not None and d.now >= at:
             d.expected[ref] = None
@@ -289,11 +161,11 @@ def _act_again(d: Draft, held: Held) -> None:
         d.forget(held.ref, Past(reason=reason))
         d.rejects[held.ref] = reason
     elif held.phase is Phase.INTENT:
-        _look_up(d, held)
+        manager.look_up(d, held)
     elif held.wish and held.phase in WITH_MANAGER:
-        _cancel(d, held)
+        manager.cancel(d, held)
     elif held.phase in WITH_MANAGER:
-        _look_up(d, held)
+        manager.look_up(d, held)
 
 
 def _out_of_touch(d: Draft) -> bool:
@@ -334,11 +206,11 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     e.SyncFailed: _sync_failed,
     e.Judged: _judged,
     e.Stored: _stored,
-    e.SubmitAnswered: _submitted,
-    e.SubmitRefused: _refused,
-    e.SubmitUnclear: _unclear,
-    e.LookedUp: _looked_up,
-    e.BackendUpdated: _backend,
+    e.SubmitAnswered: manager.submitted,
+    e.SubmitRefused: manager.refused,
+    e.SubmitUnclear: manager.unclear,
+    e.LookedUp: manager.looked_up,
+    e.BackendUpdated: manager.updated,
     e.OutputRead: _output,
     e.BidReady: _bid,
     e.Tick: _tick,

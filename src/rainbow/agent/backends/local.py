@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
-import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from rainbow.agent import wrapper
 from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
 from rainbow.agent.backends.local_files import MAX_TASKS, TAG, JobFiles, copies
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
+from rainbow.agent.backends.local_runner import add_to_history, ask_to_end, read_history, start_runner
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.discover.host import discover_graph
 from rainbow.model.attempt import AttemptState, Failure
@@ -70,7 +66,7 @@ class LocalBackend:
     async def start(self) -> None:
         """Find the jobs of an earlier agent: those that run go on, those that wait wait on."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._history = _read_history(self.settings.directory / "history")
+        self._history = read_history(self.settings.directory / "history")
         for path in sorted(self.root.iterdir()):
             files = JobFiles(self.root, path.name)
             if not TAG.fullmatch(path.name):
@@ -143,14 +139,12 @@ class LocalBackend:
             return
         job.files.cancel()
         if job.phase is Phase.SUBMITTED:
-            job.files.end(
-                {"code": None, "cause": "cancelled", "reason": "cancelled", "started": None, "ended": time.time()}
-            )
+            job.files.end_before_start("cancelled")
             self._ended(job, job.files.result())
             return
         pid = job.files.runner()
         if pid is not None:
-            _signal(pid, signal.SIGTERM)
+            ask_to_end(pid)
         else:
             self._look(job)
 
@@ -241,15 +235,7 @@ class LocalBackend:
 
     def _run(self, job: _Job, place: Place) -> None:
         job.files.put_place(place)
-        job.runner = subprocess.Popen(
-            [sys.executable, "-I", "-S", wrapper.__file__, str(job.files.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={},
-            start_new_session=True,
-        )
+        job.runner = start_runner(job.files.path)
         job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
         self._watch(job, job.runner.pid)
         self._news.set()
@@ -298,8 +284,7 @@ class LocalBackend:
             return
         ran = Ran(job.request.duration, result.ended_at - result.started_at)
         self._history = [*self._history[-KEPT_HISTORY:], ran]
-        with contextlib.suppress(OSError), (self.settings.directory / "history").open("a") as file:
-            file.write(json.dumps([ran.limit, ran.took]) + "\n")
+        add_to_history(self.settings.directory / "history", ran)
 
     def _update(self, job: _Job) -> Update:
         return Update(
@@ -310,26 +295,6 @@ class LocalBackend:
             started_at=job.started_at,
             sizes=job.files.sizes(),
         )
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        handle = os.pidfd_open(pid)
-        try:
-            signal.pidfd_send_signal(handle, number)
-        finally:
-            os.close(handle)
-
-
-def _read_history(path: Path) -> list[Ran]:
-    """The durations of the past; a damaged line is skipped: they are advice only."""
-    found: list[Ran] = []
-    with contextlib.suppress(FileNotFoundError):
-        for text in path.read_text().splitlines()[-KEPT_HISTORY:]:
-            with contextlib.suppress(ValueError, TypeError):
-                limit, took = json.loads(text)
-                found.append(Ran(limit, took))
-    return found
 
 
 def make(settings: BackendSettings) -> LocalBackend:

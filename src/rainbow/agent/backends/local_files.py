@@ -174,9 +174,10 @@ class JobFiles:
             started_at=float(str(marker["at"])),
         )
 
-    def end(self, result: dict[str, object]) -> None:
+    def end_before_start(self, cause: str) -> None:
         """Write down the end of a job that never began."""
-        write_whole(self.path / EXIT, result)
+        ended = {"code": None, "cause": cause, "reason": cause, "started": None, "ended": time.time()}
+        write_whole(self.path / EXIT, ended)
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of stdout and stderr."""

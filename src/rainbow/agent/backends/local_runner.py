@@ -1,0 +1,54 @@
+"""Starts and ends the runners of local jobs, and keeps the record of how long jobs took."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from rainbow.agent import wrapper
+from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran
+
+
+def start_runner(directory: Path) -> subprocess.Popen[bytes]:
+    """A process of its own session, with an empty environment, that runs the job of `directory` and outlives us."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", wrapper.__file__, str(directory)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        start_new_session=True,
+    )
+
+
+def ask_to_end(pid: int) -> None:
+    """Tell a runner to end its job. By a descriptor, so that a number that was given anew meets nobody else."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
+        finally:
+            os.close(handle)
+
+
+def read_history(path: Path) -> list[Ran]:
+    """The durations of the past; a damaged line is skipped: they are advice only."""
+    found: list[Ran] = []
+    with contextlib.suppress(FileNotFoundError):
+        for text in path.read_text().splitlines()[-KEPT_HISTORY:]:
+            with contextlib.suppress(ValueError, TypeError):
+                limit, took = json.loads(text)
+                found.append(Ran(limit, took))
+    return found
+
+
+def add_to_history(path: Path, ran: Ran) -> None:
+    """Keep one more duration, if there is room for it."""
+    with contextlib.suppress(OSError), path.open("a") as file:
+        file.write(json.dumps([ran.limit, ran.took]) + "\n")
