@@ -8,32 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from grpc import aio
 
-from rainbow.model.credential import Kind, Principal
-from rainbow.model.errors import Denied, RainbowError, Unauthenticated
+from rainbow.model.credential import Principal
+from rainbow.model.errors import Denied, Invalid, RainbowError, Unauthenticated
+from rainbow.server.callers import Callers, address_of
+from rainbow.server.limits import Limits, Traffic
+from rainbow.server.open_calls import Keeper, OpenCall, OpenCalls
 from rainbow.server.policy import (
     POLICY,
+    RENEWALS,
+    SUBMISSIONS,
+    UPLOADS,
     Anyone,
-    Caller,
     InMessage,
-    LocalOrConfigured,
     Nobody,
     Row,
     Scoped,
-    Submitter,
-    TokensInMessage,
 )
 from rainbow.server.status import status_of
-from rainbow.service.access import ANONYMOUS, Recogniser, need
-from rainbow.service.clock import Clock
+from rainbow.service.auditing import Refusal, Refusals, acting
+from rainbow.service.core import Core
 
 if TYPE_CHECKING:  # the stubs make these generic, the classes themselves are not
     Interceptor = aio.ServerInterceptor[Any, Any]
@@ -43,187 +45,233 @@ else:
     Handler = grpc.RpcMethodHandler
 
 log = logging.getLogger(__name__)
-_caller: ContextVar[Principal] = ContextVar("caller", default=ANONYMOUS)
-_ASK = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_UNREADABLE = object()
+_CUT = "the credential of this call was revoked or opens less than before; connect again"
 
 
 def caller() -> Principal:
     """Who is calling."""
-    return _caller.get()
+    return acting().principal
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC and how the gate treats it."""
+
+    path: str
+    row: Row
+    submission: bool
+    stays: bool  # open until there is news
+    deadline: float | None
+
+    @staticmethod
+    def of(path: str, limits: Limits, *, streaming: bool) -> Method:
+        """The treatment of a method by its path."""
+        stays = streaming or path in RENEWALS
+        deadline = None if stays else limits.upload_deadline if path in UPLOADS else limits.deadline
+        return Method(path, POLICY.get(path, Nobody()), path in SUBMISSIONS, stays, deadline)
+
+    def object(self, message: Any) -> str:
+        """What the call is about, if that can be a name; anything else stays out of the audit log."""
+        if isinstance(self.row, Scoped | InMessage) and message not in (None, _UNREADABLE):
+            named = self.row.named(message)
+            return named if _NAME.fullmatch(named) else ""
+        return ""
 
 
 class Gate(Interceptor):
     """Wraps each method once; the wrapped handler is kept."""
 
-    def __init__(self, recogniser: Recogniser, clock: Clock, *, anonymous_satisfy: bool = False) -> None:
-        self._recogniser, self._clock = recogniser, clock
-        self._anonymous_satisfy = anonymous_satisfy
+    def __init__(self, core: Core, *, limits: Limits | None = None, anonymous_satisfy: bool = False) -> None:
+        self._clock = core.clock
+        self.traffic = Traffic(limits or Limits())
+        self._callers = Callers(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
+        self._open, self._refusals = OpenCalls(), Refusals()
+        self._keeper = Keeper(core.store, core.clock, core.recogniser, self._open, self._refusals)
         self._wrapped: dict[str, Handler] = {}
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to look after open calls and the load."""
+        self._running = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.traffic.lag.run())]
+
+    async def stop(self) -> None:
+        """End that, and write what was gathered."""
+        for task in self._running:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._keeper.flush()
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: Any
     ) -> Handler:
         """The handler of a method, behind the gate."""
-        method = details.method
-        wrapped = self._wrapped.get(method)
+        path = details.method
+        wrapped = self._wrapped.get(path)
         if wrapped is None:
             handler = await continuation(details)
             if handler is None:
                 return handler
-            wrapped = self._wrapped[method] = self._wrap(handler, POLICY.get(method, Nobody()))
+            wrapped = self._wrapped[path] = self._wrap(handler, path)
         return wrapped
 
-    def _wrap(self, handler: Any, row: Row) -> Handler:
+    def _wrap(self, handler: Any, path: str) -> Handler:
+        method = Method.of(path, self.traffic.limits, streaming=handler.request_streaming or handler.response_streaming)
+        if isinstance(method.row, Anyone):
+            return handler  # type: ignore[no-any-return]  # health: nothing stands before it
         if handler.request_streaming and handler.response_streaming:
-            make, behaviour = grpc.stream_stream_rpc_method_handler, self._streams(handler.stream_stream, row, True)
+            make, behaviour = grpc.stream_stream_rpc_method_handler, self._streams(handler.stream_stream, method, True)
         elif handler.request_streaming:
-            make, behaviour = grpc.stream_unary_rpc_method_handler, self._answers(handler.stream_unary, row, True)
+            make, behaviour = grpc.stream_unary_rpc_method_handler, self._answers(handler.stream_unary, method, True)
         elif handler.response_streaming:
-            make, behaviour = grpc.unary_stream_rpc_method_handler, self._streams(handler.unary_stream, row, False)
+            make, behaviour = grpc.unary_stream_rpc_method_handler, self._streams(handler.unary_stream, method, False)
         else:
-            make, behaviour = grpc.unary_unary_rpc_method_handler, self._answers(handler.unary_unary, row, False)
-        return make(behaviour, handler.request_deserializer, handler.response_serializer)
+            make, behaviour = grpc.unary_unary_rpc_method_handler, self._answers(handler.unary_unary, method, False)
+        return make(behaviour, _reader(handler.request_deserializer), handler.response_serializer)
 
-    def _answers(self, inner: Any, row: Row, incoming: bool) -> Any:
+    def _answers(self, inner: Any, method: Method, incoming: bool) -> Any:
         """Around a method with one answer."""
 
         async def answer(request: Any, context: Any) -> Any:
+            call: OpenCall | None = None
             try:
                 if incoming:
-                    return await inner(self._checked(request, row, context), context)
-                await self._admit(row, request, context)
-                return await inner(request, context)
+                    return await inner(self._checked(request, method, context), context)
+                principal = await self._admit(method, request, context)
+                if not method.stays:
+                    return await self._bounded(inner, method, request, context)
+                with self._open.holding(principal, self._again(method, request, context)) as call:
+                    return await inner(request, context)
             except RainbowError as error:
-                await _abort(context, error)
-            except (asyncio.CancelledError, grpc.RpcError, aio.AbortError):
+                await self._abort(method, None if incoming else request, context, error)
+            except asyncio.CancelledError:
+                await self._cancelled(call, method, context)
+                raise
+            except (grpc.RpcError, aio.AbortError):
                 raise
             except Exception:
                 await _fault(context)
 
         return answer
 
-    def _streams(self, inner: Any, row: Row, incoming: bool) -> Any:
+    async def _bounded(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
+        """One answer within its deadline, counted while it is under way."""
+        self.traffic.begin(submission=method.submission)
+        try:
+            async with asyncio.timeout(method.deadline) as timer:
+                return await inner(request, context)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            message = f"no answer within {method.deadline:g} seconds"
+            return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+        finally:
+            self.traffic.end(submission=method.submission)
+
+    def _streams(self, inner: Any, method: Method, incoming: bool) -> Any:
         """Around a method with many answers."""
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+            call: OpenCall | None = None
+            key = ""
             try:
+                held: contextlib.AbstractContextManager[OpenCall | None] = contextlib.nullcontext()
                 if incoming:
-                    request = self._checked(request, row, context)
+                    request = self._checked(request, method, context)
                 else:
-                    await self._admit(row, request, context)
-                async with contextlib.aclosing(inner(request, context)) as stream:
-                    async for message in stream:
-                        yield message
+                    principal = await self._admit(method, request, context)
+                    self.traffic.follow(principal.name)
+                    key = principal.name
+                    held = self._open.holding(principal, self._again(method, request, context))
+                with held as call:
+                    async with contextlib.aclosing(inner(request, context)) as stream:
+                        async for message in stream:
+                            yield message
             except RainbowError as error:
-                await _abort(context, error)
-            except (asyncio.CancelledError, GeneratorExit, grpc.RpcError, aio.AbortError):
+                await self._abort(method, None if incoming else request, context, error)
+            except asyncio.CancelledError:
+                await self._cancelled(call, method, context)
+                raise
+            except (GeneratorExit, grpc.RpcError, aio.AbortError):
                 raise
             except Exception:
                 await _fault(context)
+            finally:
+                if key:
+                    self.traffic.unfollow(key)
 
         return answers
 
-    async def _checked(self, messages: AsyncIterator[Any], row: Row, context: Any) -> AsyncIterator[Any]:
+    async def _checked(self, messages: AsyncIterator[Any], method: Method, context: Any) -> AsyncIterator[Any]:
         """A stream of requests, admitted by its first message."""
         first = True
         async for message in messages:
             if first:
-                await self._admit(row, message, context)
+                await self._admit(method, message, context)
                 first = False
+            elif message is _UNREADABLE:
+                raise Invalid("a message of the stream cannot be read")
             yield message
 
-    async def _admit(self, row: Row, message: Any, context: Any) -> None:
+    async def _admit(self, method: Method, message: Any, context: Any) -> Principal:
         """Name the caller for this call, or refuse it."""
-        if isinstance(row, Anyone):
-            return
-        if isinstance(row, Nobody):
-            raise Unauthenticated("this call is not open to anyone; use rainbow.v2")
-        if isinstance(row, InMessage):
-            principal = await self._recognise(row.secret(message))
-            need(principal, row.verb, row.named(message))
-        elif isinstance(row, TokensInMessage):
-            principal = await self._by_tokens([(entry.name, entry.token) for entry in message.clusters])
-        else:
-            principal = await self._by_metadata(context)
-            self._hold_against(row, principal, message, context)
-        _caller.set(principal)
+        if message is _UNREADABLE:
+            raise Invalid("the message cannot be read; is the client of another version?")
+        address = address_of(context.peer())
+        principal = await self._callers.admit(method.row, message, context, address)
+        if not principal.admin:
+            key = address if principal.kind is None else principal.name
+            self.traffic.pace(key, self._clock.now())
+        return principal
 
-    def _hold_against(self, row: Row, principal: Principal, message: Any, context: Any) -> None:
-        if isinstance(row, LocalOrConfigured):
-            if principal.kind is None and not self._anonymous_satisfy and not _is_loopback(context.peer()):
-                raise Unauthenticated(_ASK)
-        elif principal.kind is None:
-            raise Unauthenticated(_ASK)
-        elif isinstance(row, Scoped):
-            need(principal, row.verb, row.named(message))
-        elif isinstance(row, Submitter):
-            if not principal.admin and not any(scope.startswith("submit:") for scope in principal.scopes):
-                raise Denied("your credential opens no cluster for submission")
-        else:
-            assert isinstance(row, Caller)
+    def _again(self, method: Method, message: Any, context: Any) -> Callable[[], Awaitable[Principal]]:
+        """How to name the caller of an open call once more."""
+        address = address_of(context.peer())
+        return lambda: self._callers.admit(method.row, message, context, address)
 
-    async def _recognise(self, text: str) -> Principal:
-        return await self._recogniser.recognise(text, self._clock.now())
+    async def _cancelled(self, call: OpenCall | None, method: Method, context: Any) -> None:
+        """Tell a caller that was cut; anybody else who is cancelled went away."""
+        task = asyncio.current_task()
+        if call is not None and call.cut and task is not None:
+            task.uncancel()
+            await self._abort(method, None, context, Unauthenticated(_CUT))
 
-    async def _by_metadata(self, context: Any) -> Principal:
-        """The caller by bearer token; cluster tokens beside it open further clusters for submission."""
-        principal, tokens = ANONYMOUS, []
-        for key, value in context.invocation_metadata() or ():
-            if key == "authorization":
-                principal = await self._recognise(_bearer(value))
-            elif key == "rainbow-cluster-token":
-                tokens.append(tuple(str(value).partition("=")[::2]))
-        if not tokens:
-            return principal
-        opened = await self._by_tokens(tokens)
-        if principal.kind is None:
-            return opened
-        more = frozenset(scope for scope in opened.scopes if scope.startswith("submit:"))
-        return Principal(
-            name=principal.name,
-            kind=principal.kind,
-            credential=principal.credential,
-            scopes=principal.scopes | more,
-            groups=principal.groups,
+    async def _abort(self, method: Method, message: Any, context: Any, error: RainbowError) -> NoReturn:
+        if isinstance(error, Unauthenticated | Denied):
+            self._refused(method, message, error)
+        code, text, trailing = status_of(error)
+        await context.abort(code, text, trailing)
+        raise error  # abort raises; this line tells the reader and the checker so
+
+    def _refused(self, method: Method, message: Any, error: RainbowError) -> None:
+        actor = acting()
+        if isinstance(error, Unauthenticated):
+            self.traffic.refuse(actor.address, self._clock.now())
+        who = actor.principal
+        self._refusals.add(
+            Refusal(
+                actor.address,
+                who.name,
+                who.credential,
+                method.path,
+                method.object(message),
+                type(error).__name__.lower(),
+            )
         )
 
-    async def _by_tokens(self, tokens: list[tuple[str, ...]]) -> Principal:
-        """A submitter by the tokens of clusters; empty entries are skipped, one bad token refuses the call."""
-        given = [(name, token) for name, token in tokens if name or token]
-        if not given:
-            raise Unauthenticated("name at least one cluster with its token")
-        scopes: set[str] = set()
-        names = []
-        for name, token in given[:1000]:
-            principal = await self._recognise(token)
-            need(principal, "submit", name)
-            scopes |= {f"submit:{name}", "job:read:own", "job:cancel:own"}
-            names.append(principal.name)
-        return Principal(name=sorted(names)[0], kind=Kind.SUBMIT, scopes=frozenset(scopes))
 
+def _reader(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Reads a message; what is none becomes a refusal instead of a fault."""
 
-def _bearer(value: str | bytes) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    kind, _, token = text.partition(" ")
-    return token.strip() if kind.lower() == "bearer" else text
+    def reading(data: bytes) -> Any:
+        try:
+            return read(data)
+        except Exception:  # whatever protobuf raises on bytes that are no message
+            return _UNREADABLE
 
-
-def _is_loopback(peer: str) -> bool:
-    """True for a caller on this machine: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711`, `unix:`."""
-    if peer.startswith("unix:"):
-        return True
-    _, _, rest = peer.partition(":")
-    host = rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-async def _abort(context: Any, error: RainbowError) -> NoReturn:
-    code, message, trailing = status_of(error)
-    await context.abort(code, message, trailing)
-    raise error  # abort raises; this line tells the reader and the checker so
+    return reading
 
 
 async def _fault(context: Any) -> NoReturn:

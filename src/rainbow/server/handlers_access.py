@@ -1,17 +1,151 @@
-"""rainbow.v2.Access: who is calling."""
+"""rainbow.v2.Access: translate, delegate, translate back."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from rainbow.model.credential import Credential
 from rainbow.pb.v2 import access_pb2 as pb
 from rainbow.pb.v2 import access_pb2_grpc
 from rainbow.server.gate import caller
+from rainbow.service import accounts
+from rainbow.service.core import Core
+from rainbow.store.base import AuditRow
 
 
 class AccessHandler(access_pb2_grpc.AccessServicer):
-    """What a credential is and opens."""
+    """People, groups, tokens and the audit log."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: Any) -> pb.WhoAmIResponse:
         by = caller()
-        return pb.WhoAmIResponse(name=by.name, kind=by.kind.value if by.kind else "", scopes=sorted(by.scopes))
+        return pb.WhoAmIResponse(
+            name=by.name,
+            kind=by.kind.value if by.kind else "",
+            scopes=sorted(by.scopes),
+            groups=sorted(by.groups),
+            token=by.credential,
+            expires_at=by.until,
+        )
+
+    async def PutUser(self, request: pb.PutUserRequest, context: Any) -> pb.User:
+        return user_out(
+            await accounts.put_user(
+                self._core,
+                request.name,
+                groups=request.groups.names if request.HasField("groups") else None,
+                rights=request.rights.names if request.HasField("rights") else None,
+                disabled=request.disabled if request.HasField("disabled") else None,
+                create=request.create,
+            )
+        )
+
+    async def ListUsers(self, request: pb.ListUsersRequest, context: Any) -> pb.ListUsersResponse:
+        return pb.ListUsersResponse(users=[user_out(view) for view in await accounts.users(self._core)])
+
+    async def PutGroup(self, request: pb.PutGroupRequest, context: Any) -> pb.Group:
+        return group_out(
+            await accounts.put_group(
+                self._core,
+                request.name,
+                clusters=request.clusters.names if request.HasField("clusters") else None,
+                rights=request.rights.names if request.HasField("rights") else None,
+                create=request.create,
+            )
+        )
+
+    async def ListGroups(self, request: pb.ListGroupsRequest, context: Any) -> pb.ListGroupsResponse:
+        return pb.ListGroupsResponse(groups=[group_out(view) for view in await accounts.groups(self._core)])
+
+    async def CreateToken(self, request: pb.CreateTokenRequest, context: Any) -> pb.CreateTokenResponse:
+        text, made = await accounts.create_token(
+            self._core,
+            caller(),
+            owner=request.owner,
+            scopes=request.scopes,
+            ttl=request.ttl,
+            note=request.note,
+            join=request.join,
+        )
+        return pb.CreateTokenResponse(token=token_out(made), text=text)
+
+    async def ListTokens(self, request: pb.ListTokensRequest, context: Any) -> pb.ListTokensResponse:
+        found = await accounts.tokens(self._core, caller(), request.owner, everybody=request.all, dead=request.dead)
+        return pb.ListTokensResponse(tokens=[token_out(one) for one in found])
+
+    async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Any) -> pb.RevokeTokenResponse:
+        await accounts.revoke(self._core, caller(), request.id)
+        return pb.RevokeTokenResponse()
+
+    async def RotateToken(self, request: pb.RotateTokenRequest, context: Any) -> pb.CreateTokenResponse:
+        text, made = await accounts.rotate(self._core, caller(), request.id, request.grace)
+        return pb.CreateTokenResponse(token=token_out(made), text=text)
+
+    async def ReadAudit(self, request: pb.ReadAuditRequest, context: Any) -> pb.ReadAuditResponse:
+        filters = ("actor", "verb", "object", "outcome", "address")
+        page = await accounts.read_audit(
+            self._core,
+            after=request.after,
+            limit=request.limit,
+            verify=request.verify,
+            newest=request.newest,
+            equal={name: value for name in filters if (value := getattr(request, name))},
+        )
+        return pb.ReadAuditResponse(
+            lines=[line_out(row) for row in page.lines],
+            next=page.lines[-1].seq if page.more else 0,
+            count=page.count,
+            verified=page.verified,
+            broken_at=page.broken_at,
+        )
+
+
+def user_out(view: accounts.UserView) -> pb.User:
+    """A user as a message."""
+    account = view.account
+    return pb.User(
+        name=account.name,
+        groups=account.groups,
+        rights=view.rights,
+        disabled=account.disabled,
+        created_at=account.created_at,
+    )
+
+
+def group_out(view: accounts.GroupView) -> pb.Group:
+    """A group as a message."""
+    return pb.Group(name=view.name, clusters=view.clusters, rights=view.rights, users=view.users)
+
+
+def token_out(stored: Credential) -> pb.Token:
+    """What is stored of a token, as a message; its text is nowhere."""
+    return pb.Token(
+        id=stored.id,
+        kind=stored.kind.value,
+        owner=stored.owner,
+        scopes=stored.scopes,
+        created_at=stored.created_at,
+        expires_at=stored.expires_at,
+        revoked_at=stored.revoked_at,
+        used_at=stored.used_at,
+        uses_left=stored.uses_left,
+        note=stored.note,
+    )
+
+
+def line_out(row: AuditRow) -> pb.AuditLine:
+    """A line of the audit log as a message."""
+    return pb.AuditLine(
+        seq=row.seq,
+        at=row.at,
+        actor=row.actor,
+        credential=row.credential,
+        address=row.address,
+        verb=row.verb,
+        object=row.object,
+        outcome=row.outcome,
+        detail=row.detail,
+        digest=row.digest.hex(),
+    )

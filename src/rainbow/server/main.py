@@ -34,6 +34,7 @@ from rainbow.server.handlers_jobs import JobsHandler
 from rainbow.server.handlers_prototype import GraphHandler, SchedulerHandler
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow.server.wire import Specs
+from rainbow.service.accounts import ensure_administrator
 from rainbow.service.assembly import Service, assemble, first_administrator
 from rainbow.service.clock import AnchoredClock
 from rainbow.service.ids import Ids
@@ -83,8 +84,8 @@ async def _serve(options: ServerOptions) -> None:
 class Running:
     """A server that answers calls."""
 
-    def __init__(self, service: Service, server: aio.Server, alive: Any, address: str) -> None:
-        self.service, self._server, self._alive, self.address = service, server, alive, address
+    def __init__(self, service: Service, gate: Gate, server: aio.Server, alive: Any, address: str) -> None:
+        self.service, self.gate, self._server, self._alive, self.address = service, gate, server, alive, address
 
     @staticmethod
     async def start(options: ServerOptions) -> Running:
@@ -102,17 +103,22 @@ class Running:
             write_secret(path, admin)
             log.info("first start: the administrator's token is in %s", path)
         service = await assemble(store, _settings(options), clock, ids, secret)
-        server, alive = _listen(service, options)
+        if admin is not None:
+            await ensure_administrator(service.core)
+        gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
+        server, alive = _listen(service, gate)
         address = _bind(server, options)
         await server.start()
         service.start()
-        return Running(service, server, alive, address)
+        gate.start()
+        return Running(service, gate, server, alive, address)
 
     async def stop(self) -> None:
         """Tell health first, let waiting calls go, finish the others, close the store."""
         await self._alive.enter_graceful_shutdown()
         self.service.core.hub.close()
         await self._server.stop(DRAIN)
+        await self.gate.stop()
         await self.service.stop()
 
 
@@ -126,9 +132,8 @@ def _settings(options: ServerOptions) -> Settings:
     )
 
 
-def _listen(service: Service, options: ServerOptions) -> tuple[aio.Server, Any]:
+def _listen(service: Service, gate: Gate) -> tuple[aio.Server, Any]:
     core = service.core
-    gate = Gate(core.recogniser, core.clock, anonymous_satisfy=options.anonymous_satisfy)
     server = aio.server(
         interceptors=(gate,),
         options=(
@@ -143,7 +148,7 @@ def _listen(service: Service, options: ServerOptions) -> tuple[aio.Server, Any]:
     jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Specs()), server)
     clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), server)
     agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), server)
-    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(), server)
+    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), server)
     rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), server)
     memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), server)
     alive = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it

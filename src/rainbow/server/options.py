@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rainbow.model.errors import Invalid
+from rainbow.server.limits import Limits
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
 
@@ -32,6 +33,7 @@ class ServerOptions:
     insecure: bool = False  # plain text beyond this machine, by name
     anonymous_satisfy: bool = False
     log_level: str = "info"
+    limits: Limits = field(default_factory=Limits)
 
     def database(self) -> str:
         """The URL of the store."""

@@ -61,7 +61,12 @@ class TokensInMessage:
     """The prototype's submission: a list of cluster names with their tokens; each must be good."""
 
 
-Row = Anyone | Nobody | LocalOrConfigured | Caller | Submitter | Scoped | InMessage | TokensInMessage
+@dataclass(frozen=True, slots=True)
+class Administrator:
+    """A caller whose credential and account both say admin."""
+
+
+Row = Anyone | Nobody | LocalOrConfigured | Caller | Submitter | Administrator | Scoped | InMessage | TokensInMessage
 
 
 def _cluster(message: Any) -> str:
@@ -110,6 +115,15 @@ POLICY: dict[str, Row] = {
     f"{OURS}Agents/Receive": Scoped("agent", _cluster),
     f"{OURS}Agents/Accept": Scoped("agent", _cluster),
     f"{OURS}Access/WhoAmI": Caller(),
+    f"{OURS}Access/PutUser": Administrator(),
+    f"{OURS}Access/ListUsers": Administrator(),
+    f"{OURS}Access/PutGroup": Administrator(),
+    f"{OURS}Access/ListGroups": Administrator(),
+    f"{OURS}Access/CreateToken": Caller(),  # at most what the caller has, by the use case
+    f"{OURS}Access/ListTokens": Caller(),
+    f"{OURS}Access/RevokeToken": Caller(),
+    f"{OURS}Access/RotateToken": Caller(),
+    f"{OURS}Access/ReadAudit": Administrator(),
     f"{THEIRS}Register": InMessage("register", _name, _secret),
     f"{THEIRS}RegisterSubsystem": InMessage("agent", _name, _secret),
     f"{THEIRS}Delete": InMessage("agent", _name, _secret),
@@ -126,3 +140,12 @@ POLICY: dict[str, Row] = {
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Caller(),
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Caller(),
 }
+
+# What is turned away first when the server has more to do than it can.
+SUBMISSIONS = frozenset(
+    {f"{OURS}Jobs/Submit", f"{OURS}Jobs/SubmitBatch", f"{OURS}Jobs/Plan", f"{THEIRS}SubmitJob", f"{GRAPH}Satisfy"}
+)
+# Agents keep their jobs alive with these: they come before everything else, and wait for as long as they asked.
+RENEWALS = frozenset({f"{OURS}Agents/Sync"})
+# One message can carry a whole graph.
+UPLOADS = frozenset({f"{THEIRS}Register", f"{THEIRS}RegisterSubsystem"})

@@ -65,13 +65,12 @@ def within(which: JobFilter, who: Reach) -> JobFilter | None:
     """A filter cut down to what may be seen; None if nothing is left."""
     if who.everything:
         return which
-    if who.clusters and not which.owners:
+    if who.clusters and (which.cluster in who.clusters or not who.owners):
         if which.cluster and which.cluster not in who.clusters:
             return None
         return _with(which, cluster=which.cluster or who.clusters[0])
-    if which.owners and who.owner not in which.owners:
-        return None
-    return _with(which, owners=frozenset({who.owner}))
+    owners = which.owners & who.owners if which.owners else who.owners
+    return _with(which, owners=owners) if owners else None
 
 
 def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: str | None = None) -> JobFilter:

@@ -24,7 +24,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int, *, from
     who = reach(by, "read")
     if from_now:
         after = await core.store.read(lambda tx: tx.last_seq())
-    owners = None if who.everything or who.clusters else [who.owner]
+    owners = None if who.everything or who.clusters else sorted(who.owners)
     while True:
         rung = core.hub.count(EVENTS)
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rainbow/v2/access.proto\x12\nrainbow.v2\"\x0f\n\rWhoAmIRequest\"<\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t2I\n\x06\x41\x63\x63\x65ss\x12?\n\x06WhoAmI\x12\x19.rainbow.v2.WhoAmIRequest\x1a\x1a.rainbow.v2.WhoAmIResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rainbow/v2/access.proto\x12\nrainbow.v2\"\x0f\n\rWhoAmIRequest\"\x83\x01\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12\r\n\x05token\x18\x05 \x01(\t\x12\x17\n\nexpires_at\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_expires_at\"\x16\n\x05Names\x12\r\n\x05names\x18\x01 \x03(\t\"\x98\x01\n\x0ePutUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x06groups\x18\x02 \x01(\x0b\x32\x11.rainbow.v2.Names\x12!\n\x06rights\x18\x03 \x01(\x0b\x32\x11.rainbow.v2.Names\x12\x15\n\x08\x64isabled\x18\x04 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06\x63reate\x18\x05 \x01(\x08\x42\x0b\n\t_disabled\"Z\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0e\n\x06rights\x18\x03 \x03(\t\x12\x10\n\x08\x64isabled\x18\x04 \x01(\x08\x12\x12\n\ncreated_at\x18\x05 \x01(\x01\"\x12\n\x10ListUsersRequest\"4\n\x11ListUsersResponse\x12\x1f\n\x05users\x18\x01 \x03(\x0b\x32\x10.rainbow.v2.User\"w\n\x0fPutGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x08\x63lusters\x18\x02 \x01(\x0b\x32\x11.rainbow.v2.Names\x12!\n\x06rights\x18\x03 \x01(\x0b\x32\x11.rainbow.v2.Names\x12\x0e\n\x06\x63reate\x18\x04 \x01(\x08\"F\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x63lusters\x18\x02 \x03(\t\x12\x0e\n\x06rights\x18\x03 \x03(\t\x12\r\n\x05users\x18\x04 \x03(\t\"\x13\n\x11ListGroupsRequest\"7\n\x12ListGroupsResponse\x12!\n\x06groups\x18\x01 \x03(\x0b\x32\x11.rainbow.v2.Group\"\\\n\x12\x43reateTokenRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\x12\x0b\n\x03ttl\x18\x03 \x01(\x01\x12\x0c\n\x04note\x18\x04 \x01(\t\x12\x0c\n\x04join\x18\x05 \x01(\x08\"\xfa\x01\n\x05Token\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\x01\x12\x17\n\nexpires_at\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\nrevoked_at\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x14\n\x07used_at\x18\x08 \x01(\x01H\x02\x88\x01\x01\x12\x16\n\tuses_left\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x0c\n\x04note\x18\n \x01(\tB\r\n\x0b_expires_atB\r\n\x0b_revoked_atB\n\n\x08_used_atB\x0c\n\n_uses_left\"E\n\x13\x43reateTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.rainbow.v2.Token\x12\x0c\n\x04text\x18\x02 \x01(\t\"=\n\x11ListTokensRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\x0c\n\x04\x64\x65\x61\x64\x18\x03 \x01(\x08\"7\n\x12ListTokensResponse\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.rainbow.v2.Token\" \n\x12RevokeTokenRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x15\n\x13RevokeTokenResponse\"/\n\x12RotateTokenRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05grace\x18\x02 \x01(\x01\"\x9f\x01\n\x10ReadAuditRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0c\n\x04verb\x18\x04 \x01(\t\x12\x0e\n\x06object\x18\x05 \x01(\t\x12\x0f\n\x07outcome\x18\x06 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x07 \x01(\t\x12\x0e\n\x06verify\x18\x08 \x01(\x08\x12\x0e\n\x06newest\x18\t \x01(\x08\"\xa7\x01\n\tAuditLine\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x12\n\ncredential\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x0c\n\x04verb\x18\x06 \x01(\t\x12\x0e\n\x06object\x18\x07 \x01(\t\x12\x0f\n\x07outcome\x18\x08 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\x12\x0e\n\x06\x64igest\x18\n \x01(\t\"{\n\x11ReadAuditResponse\x12$\n\x05lines\x18\x01 \x03(\x0b\x32\x15.rainbow.v2.AuditLine\x12\x0c\n\x04next\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x03\x12\x10\n\x08verified\x18\x04 \x01(\x08\x12\x11\n\tbroken_at\x18\x05 \x01(\x03\x32\xdc\x05\n\x06\x41\x63\x63\x65ss\x12?\n\x06WhoAmI\x12\x19.rainbow.v2.WhoAmIRequest\x1a\x1a.rainbow.v2.WhoAmIResponse\x12\x37\n\x07PutUser\x12\x1a.rainbow.v2.PutUserRequest\x1a\x10.rainbow.v2.User\x12H\n\tListUsers\x12\x1c.rainbow.v2.ListUsersRequest\x1a\x1d.rainbow.v2.ListUsersResponse\x12:\n\x08PutGroup\x12\x1b.rainbow.v2.PutGroupRequest\x1a\x11.rainbow.v2.Group\x12K\n\nListGroups\x12\x1d.rainbow.v2.ListGroupsRequest\x1a\x1e.rainbow.v2.ListGroupsResponse\x12N\n\x0b\x43reateToken\x12\x1e.rainbow.v2.CreateTokenRequest\x1a\x1f.rainbow.v2.CreateTokenResponse\x12K\n\nListTokens\x12\x1d.rainbow.v2.ListTokensRequest\x1a\x1e.rainbow.v2.ListTokensResponse\x12N\n\x0bRevokeToken\x12\x1e.rainbow.v2.RevokeTokenRequest\x1a\x1f.rainbow.v2.RevokeTokenResponse\x12N\n\x0bRotateToken\x12\x1e.rainbow.v2.RotateTokenRequest\x1a\x1f.rainbow.v2.CreateTokenResponse\x12H\n\tReadAudit\x12\x1c.rainbow.v2.ReadAuditRequest\x1a\x1d.rainbow.v2.ReadAuditResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,8 +33,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WHOAMIREQUEST']._serialized_start=39
   _globals['_WHOAMIREQUEST']._serialized_end=54
-  _globals['_WHOAMIRESPONSE']._serialized_start=56
-  _globals['_WHOAMIRESPONSE']._serialized_end=116
-  _globals['_ACCESS']._serialized_start=118
-  _globals['_ACCESS']._serialized_end=191
+  _globals['_WHOAMIRESPONSE']._serialized_start=57
+  _globals['_WHOAMIRESPONSE']._serialized_end=188
+  _globals['_NAMES']._serialized_start=190
+  _globals['_NAMES']._serialized_end=212
+  _globals['_PUTUSERREQUEST']._serialized_start=215
+  _globals['_PUTUSERREQUEST']._serialized_end=367
+  _globals['_USER']._serialized_start=369
+  _globals['_USER']._serialized_end=459
+  _globals['_LISTUSERSREQUEST']._serialized_start=461
+  _globals['_LISTUSERSREQUEST']._serialized_end=479
+  _globals['_LISTUSERSRESPONSE']._serialized_start=481
+  _globals['_LISTUSERSRESPONSE']._serialized_end=533
+  _globals['_PUTGROUPREQUEST']._serialized_start=535
+  _globals['_PUTGROUPREQUEST']._serialized_end=654
+  _globals['_GROUP']._serialized_start=656
+  _globals['_GROUP']._serialized_end=726
+  _globals['_LISTGROUPSREQUEST']._serialized_start=728
+  _globals['_LISTGROUPSREQUEST']._serialized_end=747
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=749
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=804
+  _globals['_CREATETOKENREQUEST']._serialized_start=806
+  _globals['_CREATETOKENREQUEST']._serialized_end=898
+  _globals['_TOKEN']._serialized_start=901
+  _globals['_TOKEN']._serialized_end=1151
+  _globals['_CREATETOKENRESPONSE']._serialized_start=1153
+  _globals['_CREATETOKENRESPONSE']._serialized_end=1222
+  _globals['_LISTTOKENSREQUEST']._serialized_start=1224
+  _globals['_LISTTOKENSREQUEST']._serialized_end=1285
+  _globals['_LISTTOKENSRESPONSE']._serialized_start=1287
+  _globals['_LISTTOKENSRESPONSE']._serialized_end=1342
+  _globals['_REVOKETOKENREQUEST']._serialized_start=1344
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1376
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1378
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1399
+  _globals['_ROTATETOKENREQUEST']._serialized_start=1401
+  _globals['_ROTATETOKENREQUEST']._serialized_end=1448
+  _globals['_READAUDITREQUEST']._serialized_start=1451
+  _globals['_READAUDITREQUEST']._serialized_end=1610
+  _globals['_AUDITLINE']._serialized_start=1613
+  _globals['_AUDITLINE']._serialized_end=1780
+  _globals['_READAUDITRESPONSE']._serialized_start=1782
+  _globals['_READAUDITRESPONSE']._serialized_end=1905
+  _globals['_ACCESS']._serialized_start=1908
+  _globals['_ACCESS']._serialized_end=2640
 # @@protoc_insertion_point(module_scope)

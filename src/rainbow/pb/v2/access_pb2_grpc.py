@@ -39,12 +39,115 @@ class AccessStub:
                 request_serializer=rainbow_dot_v2_dot_access__pb2.WhoAmIRequest.SerializeToString,
                 response_deserializer=rainbow_dot_v2_dot_access__pb2.WhoAmIResponse.FromString,
                 _registered_method=True)
+        self.PutUser = channel.unary_unary(
+                '/rainbow.v2.Access/PutUser',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.PutUserRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.User.FromString,
+                _registered_method=True)
+        self.ListUsers = channel.unary_unary(
+                '/rainbow.v2.Access/ListUsers',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.ListUsersRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.ListUsersResponse.FromString,
+                _registered_method=True)
+        self.PutGroup = channel.unary_unary(
+                '/rainbow.v2.Access/PutGroup',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.PutGroupRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.Group.FromString,
+                _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/rainbow.v2.Access/ListGroups',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/rainbow.v2.Access/CreateToken',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/rainbow.v2.Access/ListTokens',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/rainbow.v2.Access/RevokeToken',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
+        self.RotateToken = channel.unary_unary(
+                '/rainbow.v2.Access/RotateToken',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.RotateTokenRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ReadAudit = channel.unary_unary(
+                '/rainbow.v2.Access/ReadAudit',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.ReadAuditRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.ReadAuditResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServicer:
     """Missing associated documentation comment in .proto file."""
 
     def WhoAmI(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutUser(self, request, context):
+        """Add a user, or change one: what is not given stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutGroup(self, request, context):
+        """Add a group, or change one: clusters that `@NAME` stands for, and rights that its users have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroups(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateToken(self, request, context):
+        """A new credential; its text is in the answer, once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateToken(self, request, context):
+        """A new secret in place of an old one; both are good until the change is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadAudit(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -57,6 +160,51 @@ def add_AccessServicer_to_server(servicer, server):
                     servicer.WhoAmI,
                     request_deserializer=rainbow_dot_v2_dot_access__pb2.WhoAmIRequest.FromString,
                     response_serializer=rainbow_dot_v2_dot_access__pb2.WhoAmIResponse.SerializeToString,
+            ),
+            'PutUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutUser,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.PutUserRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.User.SerializeToString,
+            ),
+            'ListUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsers,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.ListUsersRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.ListUsersResponse.SerializeToString,
+            ),
+            'PutGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutGroup,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.PutGroupRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.Group.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.ListGroupsRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.CreateTokenRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.ListTokensRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'RotateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateToken,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.RotateTokenRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ReadAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadAudit,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.ReadAuditRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.ReadAuditResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +234,249 @@ class Access:
             '/rainbow.v2.Access/WhoAmI',
             rainbow_dot_v2_dot_access__pb2.WhoAmIRequest.SerializeToString,
             rainbow_dot_v2_dot_access__pb2.WhoAmIResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/PutUser',
+            rainbow_dot_v2_dot_access__pb2.PutUserRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.User.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/ListUsers',
+            rainbow_dot_v2_dot_access__pb2.ListUsersRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.ListUsersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/PutGroup',
+            rainbow_dot_v2_dot_access__pb2.PutGroupRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.Group.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/ListGroups',
+            rainbow_dot_v2_dot_access__pb2.ListGroupsRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/CreateToken',
+            rainbow_dot_v2_dot_access__pb2.CreateTokenRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/ListTokens',
+            rainbow_dot_v2_dot_access__pb2.ListTokensRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/RevokeToken',
+            rainbow_dot_v2_dot_access__pb2.RevokeTokenRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/RotateToken',
+            rainbow_dot_v2_dot_access__pb2.RotateTokenRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/ReadAudit',
+            rainbow_dot_v2_dot_access__pb2.ReadAuditRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.ReadAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,
