@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -12,8 +11,9 @@ from random import Random
 from typing import Protocol
 
 from rainbow.agent import events as e
-from rainbow.agent.backends.base import Backend, Launch
+from rainbow.agent.backends.base import Backend
 from rainbow.agent.contact import ContactFile
+from rainbow.agent.errands import Errand, Errands
 from rainbow.agent.events import SyncAnswer, SyncMessage
 from rainbow.agent.journal import COMPACT_ABOVE, Journal
 from rainbow.agent.reactor import due, idle, react
@@ -21,11 +21,8 @@ from rainbow.agent.records import compacted, restored
 from rainbow.agent.refusals import Refusals
 from rainbow.agent.rules import Rules
 from rainbow.agent.state import Limits, State
-from rainbow.agent.values import Absent, BidAnswer, Chunk, Found, Offer, Result, Unknown
 from rainbow.client.connection import Backoff
-from rainbow.jobspecs.canonical import from_json
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Invalid, RainbowError, Unsupported
+from rainbow.model.errors import RainbowError
 
 log = logging.getLogger("rainbow.agent")
 LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
@@ -85,6 +82,7 @@ class Agent:
         self._writes: asyncio.Queue[e.WriteJournal] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
+        self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard)
         self._failures = 0
         self._refusals = Refusals()
         self._broken: asyncio.Future[None] | None = None
@@ -180,19 +178,11 @@ class Agent:
                 task.add_done_callback(lambda done: self._sync_ended(message.seq, done))
             case e.WriteJournal():
                 self._writes.put_nowait(command)
-            case e.Judge(offer):
-                self._spawn(self._judge(offer))
-            case e.Submit(offer):
-                self._spawn(self._submit(offer))
-            case e.Lookup(ref):
-                self._spawn(self._look_up(command))
+            case e.Judge() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
+                self._spawn(self._fetch(command))
             case e.Cancel(ref, native):
                 log.info("%s: ending it", ref.tag)
                 self._spawn(self._quietly(self.backend.cancel(ref.tag, native), f"{ref.tag}: cannot end it"))
-            case e.ReadOutput():
-                self._spawn(self._read(command))
-            case e.AskBid(request):
-                self._spawn(self._bid(request))
             case e.Forget(ref):
                 self._spawn(self._quietly(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
 
@@ -258,64 +248,9 @@ class Agent:
                 log.warning("the manager cannot be asked: %s", problem)
             await self.backend.changed()
 
-    async def _judge(self, offer: Offer) -> None:
-        try:
-            request = from_json(offer.spec)
-            reason = self.parts.rules.refuses(offer, request) or await self.backend.check(request)
-        except RainbowError as problem:
-            reason = f"the agent cannot read the request: {problem}"
-        if reason is not None:
-            log.info("%s: handed back: %s", offer.ref.tag, reason)
-        self._events.put_nowait(e.Judged(offer, reason))
-
-    async def _submit(self, offer: Offer) -> None:
-        ref = offer.ref
-        try:
-            launch = Launch(
-                tag=ref.tag,
-                job=ref.job,
-                attempt=ref.n,
-                cluster=self.parts.cluster,
-                request=from_json(offer.spec),
-                owner=offer.owner,
-                name=offer.name,
-                array_index=offer.array_index,
-                guard=self.parts.limits.run_guard if offer.rerun_allowed else None,
-            )
-            native = await self.backend.submit(launch)
-            event: e.Event = e.SubmitAnswered(ref, native)
-        except (Invalid, Unsupported) as problem:
-            refused = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason=str(problem))
-            event = e.SubmitRefused(ref, refused)
-        except Exception as problem:  # a driver may fail in any way; what the manager did is then unknown
-            log.warning("%s: submitting it failed: %s", ref.tag, problem)
-            event = e.SubmitUnclear(ref, str(problem))
-        self._events.put_nowait(event)
-
-    async def _look_up(self, command: e.Lookup) -> None:
-        answer: Found | Absent | Unknown
-        try:
-            answer = await self.backend.lookup(command.ref.tag)
-        except Exception as problem:  # a driver may fail in any way; unknown is not dead
-            log.warning("%s: cannot be looked up: %s", command.ref.tag, problem)
-            answer = Unknown(str(problem))
-        self._events.put_nowait(e.LookedUp(command.ref, answer))
-
-    async def _read(self, command: e.ReadOutput) -> None:
-        data = b""
-        with contextlib.suppress(RainbowError, OSError):
-            data = await self.backend.output(command.ref.tag, command.stream, command.offset, command.limit)
-        self._events.put_nowait(e.OutputRead(Chunk(command.ref, command.stream, command.offset, data)))
-
-    async def _bid(self, request: e.BidRequest) -> None:
-        try:
-            async with asyncio.timeout(max(0.1, request.deadline or 2.0)):
-                answer = await self.backend.bid(from_json(request.spec))
-        except TimeoutError:
-            answer = BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
-        except RainbowError as problem:
-            answer = BidAnswer(yes=False, reason=str(problem), valid_for=5.0)
-        self._events.put_nowait(e.BidReady(request.id, answer))
+    async def _fetch(self, errand: Errand) -> None:
+        """Ask the backend, and take its answer as an event."""
+        self._events.put_nowait(await self._errands.run(errand))
 
     async def _quietly(self, work: Awaitable[None], trouble: str) -> None:
         """For what is asked again anyway, or does not matter."""

@@ -9,12 +9,18 @@ import secrets
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rainbow.agent.options import AgentOptions, credential, need_credential, refuse_root
 from rainbow.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from rainbow.agent.journal import Journal
+    from rainbow.agent.link import Link
+    from rainbow.agent.loop import Parts
+    from rainbow.client.settings import Settings
 
 EPILOG = """\b
 The agent dials out; it needs no open port and no rights but its user's own. Jobs go on
@@ -96,21 +102,12 @@ def default_state_dir() -> Path:
     return Path(platformdirs.user_state_dir("rainbow")) / "agents"
 
 
-async def _run(options: AgentOptions, settings: Any) -> None:
-    from rainbow.agent.backends import BackendSettings, load_backend
+async def _run(options: AgentOptions, settings: Settings) -> None:
     from rainbow.agent.journal import Journal
     from rainbow.agent.link import Identity, Link
-    from rainbow.agent.loop import Agent, Parts
-    from rainbow.agent.registering import graph_of, register
-    from rainbow.agent.rules import Rules
-    from rainbow.agent.state import Limits
-    from rainbow.scheduler.expressions import compiled
+    from rainbow.agent.loop import Agent
+    from rainbow.agent.registering import register
 
-    rules = Rules(
-        accept=compiled(options.accept) if options.accept else None,
-        allow=frozenset(options.allow) if options.allow else None,
-    )
-    make = load_backend(options.backend)
     with Journal(options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
         if secret is None and options.register:
@@ -122,25 +119,38 @@ async def _run(options: AgentOptions, settings: Any) -> None:
             manager=options.backend,
             accept_only=options.accept,
         )
-        backend = make(
-            BackendSettings(
-                cluster=options.cluster,
-                directory=options.state_dir,
-                graph=graph_of(options),
-                prices=options.prices,
-                options=options.backend_options,
-            )
-        )
-        limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)
         link = Link(settings, identity)
-        parts = Parts(cluster=options.cluster, link=link, backend=backend, journal=journal, rules=rules, limits=limits)
-        running = Agent(parts, once=options.once)
+        running = Agent(_parts(options, journal, link), once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         try:
             await running.run()
         finally:
             await link.close()
+
+
+def _parts(options: AgentOptions, journal: Journal, link: Link) -> Parts:
+    from rainbow.agent.backends import BackendSettings, load_backend
+    from rainbow.agent.loop import Parts
+    from rainbow.agent.registering import graph_of
+    from rainbow.agent.rules import Rules
+    from rainbow.agent.state import Limits
+    from rainbow.scheduler.expressions import compiled
+
+    settings = BackendSettings(
+        cluster=options.cluster,
+        directory=options.state_dir,
+        graph=graph_of(options),
+        prices=options.prices,
+        options=options.backend_options,
+    )
+    rules = Rules(
+        accept=compiled(options.accept) if options.accept else None,
+        allow=frozenset(options.allow) if options.allow else None,
+    )
+    limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)
+    backend = load_backend(options.backend)(settings)
+    return Parts(cluster=options.cluster, link=link, backend=backend, journal=journal, rules=rules, limits=limits)
 
 
 @agent.command(context_settings={"ignore_unknown_options": True})

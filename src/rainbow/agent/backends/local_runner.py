@@ -41,7 +41,10 @@ def read_history(path: Path) -> list[Ran]:
     """The durations of the past; a damaged line is skipped: they are advice only."""
     found: list[Ran] = []
     with contextlib.suppress(FileNotFoundError):
-        for text in path.read_text().splitlines()[-KEPT_HISTORY:]:
+        lines = path.read_text().splitlines()
+        if len(lines) > 4 * KEPT_HISTORY:
+            path.write_text("\n".join(lines[-KEPT_HISTORY:]) + "\n")
+        for text in lines[-KEPT_HISTORY:]:
             with contextlib.suppress(ValueError, TypeError):
                 limit, took = json.loads(text)
                 found.append(Ran(limit, took))

@@ -1,0 +1,92 @@
+"""What the loop asks of the backend on the reactor's behalf; every answer, and every failure, is an event."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rainbow.agent import events as e
+from rainbow.agent.backends.base import Backend, Launch
+from rainbow.agent.rules import Rules
+from rainbow.agent.values import BidAnswer, Chunk, Offer, Result, Unknown
+from rainbow.jobspecs.canonical import from_json
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.errors import Invalid, RainbowError, Unsupported
+
+log = logging.getLogger("rainbow.agent")
+BID_DEADLINE = 2.0
+Errand: TypeAlias = e.Judge | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
+
+
+@dataclass(frozen=True, slots=True)
+class Errands:
+    """Runs to the backend and back."""
+
+    cluster: str
+    backend: Backend
+    rules: Rules
+    run_guard: float
+
+    async def run(self, errand: Errand) -> e.Event:
+        """Do it; never raises but when cancelled."""
+        match errand:
+            case e.Judge(offer):
+                return e.Judged(offer, await self._refusal(offer))
+            case e.Submit(offer):
+                return await self._submit(offer)
+            case e.Lookup(ref):
+                try:
+                    return e.LookedUp(ref, await self.backend.lookup(ref.tag))
+                except Exception as problem:  # a driver may fail in any way; unknown is not dead
+                    log.warning("%s: cannot be looked up: %s", ref.tag, problem)
+                    return e.LookedUp(ref, Unknown(str(problem)))
+            case e.ReadOutput(ref, stream, offset, limit):
+                data = b""
+                with contextlib.suppress(RainbowError, OSError):
+                    data = await self.backend.output(ref.tag, stream, offset, limit)
+                return e.OutputRead(Chunk(ref, stream, offset, data))
+            case e.AskBid(request):
+                return e.BidReady(request.id, await self._bid(request))
+
+    async def _refusal(self, offer: Offer) -> str | None:
+        try:
+            request = from_json(offer.spec)
+            reason = self.rules.refuses(offer, request) or await self.backend.check(request)
+        except RainbowError as problem:
+            reason = f"the agent cannot read the request: {problem}"
+        if reason is not None:
+            log.info("%s: handed back: %s", offer.ref.tag, reason)
+        return reason
+
+    async def _submit(self, offer: Offer) -> e.Event:
+        ref = offer.ref
+        try:
+            launch = Launch(
+                tag=ref.tag,
+                job=ref.job,
+                attempt=ref.n,
+                cluster=self.cluster,
+                request=from_json(offer.spec),
+                owner=offer.owner,
+                name=offer.name,
+                array_index=offer.array_index,
+                guard=self.run_guard if offer.rerun_allowed else None,
+            )
+            return e.SubmitAnswered(ref, await self.backend.submit(launch))
+        except (Invalid, Unsupported) as problem:
+            return e.SubmitRefused(ref, Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason=str(problem)))
+        except Exception as problem:  # a driver may fail in any way; what the manager did is then unknown
+            log.warning("%s: submitting it failed: %s", ref.tag, problem)
+            return e.SubmitUnclear(ref, str(problem))
+
+    async def _bid(self, request: e.BidRequest) -> BidAnswer:
+        try:
+            async with asyncio.timeout(request.deadline or BID_DEADLINE):
+                return await self.backend.bid(from_json(request.spec))
+        except TimeoutError:
+            return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
+        except RainbowError as problem:
+            return BidAnswer(yes=False, reason=str(problem), valid_for=5.0)
