@@ -40,6 +40,7 @@ def _show(fleet: Fleet) -> None:
     for name in CLUSTERS:
         fleet.register(name)
         fleet.start_agent(name)
+    fleet.wait_for_agents()
     _run(fleet, "clusters")
 
     _title("Where would this go? Nothing is submitted")
@@ -49,7 +50,7 @@ def _show(fleet: Fleet) -> None:
     jobs = [
         _submit(fleet, "-N4", "-n4", "-g1", "--", "echo", "four nodes with a gpu each: only perl has them"),
         _submit(fleet, "-n1", "-c64", "-M", "birch,desk", "--", "echo", "64 cores in one node: desk is too small"),
-        _submit(fleet, "-n1", "--software", "blender", "--", "echo", "blender is installed on desk alone"),
+        _submit(fleet, "-n1", "--software", "gcc@>=13", "--", "echo", "desk alone has gcc 13 or newer"),
     ]
     _run(fleet, "wait", *jobs)
     for job in jobs:
@@ -71,7 +72,7 @@ def _show(fleet: Fleet) -> None:
     _run(fleet, "wait", job)
     _run(fleet, "logs", job)
     _run(fleet, "explain", job)
-    click.echo("\nNothing was lost. Everything is stopped and removed now.")
+    click.echo("\nNothing was lost.")
 
 
 def _title(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import socket
@@ -93,6 +94,15 @@ class Fleet:
         arguments = ["agent", "--cluster", name, "--config-path", self._config(name)]
         arguments += ["--graph", str(examples() / name / "graph.json"), "--state-dir", str(self.folder / name)]
         self._start(name, *arguments, "--run-as-root")
+
+    def wait_for_agents(self) -> None:
+        """Return when every agent has spoken to the server."""
+        until = time.monotonic() + _START
+        while time.monotonic() < until:
+            listed = json.loads(self.rainbow("clusters", "-o", "json").stdout)["clusters"]
+            if all(cluster.get("manager") for cluster in listed):
+                return
+        raise Unavailable(f"not every agent came; the log of one:\n{self.log(next(iter(CLUSTERS)))}")
 
     def rainbow(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command as a user would."""
