@@ -8,11 +8,11 @@ of single calls; on a busy machine the latter shows the machine.
 from __future__ import annotations
 
 import gc
-import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
-from pathlib import Path
 from random import Random
 from statistics import median
 
@@ -42,15 +42,24 @@ def say(what: str, value: tuple[float, float] | float, note: str = "") -> None:
     print(f"  {what:38} {numbers:>21}  {note}")
 
 
-def resident() -> int:
-    """Bytes of memory that this process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def memory(clusters: int, nodes: int, *, busy: bool) -> float:
+    """Bytes per node that a fleet holds, in a process of its own; graphs of equal design are shared, as when they are equal."""
+    program = (
+        "import gc, os, sys; from pathlib import Path; from bench import _fleets, matching\n"
+        "held = lambda: int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
+        "clusters, nodes, busy = map(int, sys.argv[1:]); _fleets.a_fleet(1, 2); gc.collect(); before = held()\n"
+        "backend = _fleets.a_fleet(clusters, nodes)\n"
+        "if busy: matching.churn(backend, clusters, nodes)\n"
+        "gc.collect(); print((held() - before) / (clusters * nodes))"
+    )
+    arguments = [sys.executable, "-c", program, str(clusters), str(nodes), str(int(busy))]
+    return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
 
 
-def churn(backend: MemoryBackend, clusters: int, nodes: int, share: int) -> None:
-    """Use some cores of every node of every `share`-th cluster, a different number each."""
+def churn(backend: MemoryBackend, clusters: int, nodes: int) -> None:
+    """Use some cores of every node, a different number each."""
     rng = Random(3)
-    for i in range(0, clusters, share):
+    for i in range(clusters):
         backend.use(f"c{i:05}", {f"n{n}-core": rng.randint(1, 31) for n in range(nodes)})
 
 
@@ -70,12 +79,10 @@ def updates(backend: MemoryBackend, clusters: int, nodes: int) -> tuple[float, f
 
 def measure(clusters: int, nodes: int, *, quick: bool) -> float:
     """All figures of one fleet; gives the median of requests that all differ."""
-    gc.collect()
-    before, start = resident(), time.perf_counter()
+    start = time.perf_counter()
     backend = a_fleet(clusters, nodes)
     built = time.perf_counter() - start
     gc.collect()
-    held = (resident() - before) / (clusters * nodes)
     gc.freeze()  # what a server does once it has loaded its fleet
     print(f"\n{clusters} clusters x {nodes} nodes   (us: median, 99%)")
     say(
@@ -95,11 +102,10 @@ def measure(clusters: int, nodes: int, *, quick: bool) -> float:
     if clusters * nodes == 100_000 and nodes == 1_000:
         against_plain(backend, series, different[0], quick=quick)
     if nodes == 1_000 and not quick:
-        share = 1 if clusters <= 100 else 4
-        churn(backend, clusters, nodes, share)
-        label = "all different, every node in use" if share == 1 else f"all different, 1/{share} of nodes in use"
-        say(label, timed(backend.match, islice(series, count)))
-    if clusters == 1_000 and nodes == 1_000:
+        churn(backend, clusters, nodes)
+        say("all different, every node in use", timed(backend.match, islice(series, count)))
+        say("one node down or up, every node in use", updates(backend, clusters, nodes))
+    if clusters == 1_000 and nodes == 100:
         start = time.perf_counter()
         backend.explain(one)
         say("explain one request to all, ms", (time.perf_counter() - start) * 1e3)
@@ -125,3 +131,6 @@ def main(arguments: list[str]) -> None:
     if (1_000, 1_000) in medians:
         ratio = medians[1_000, 1_000] / medians[1_000, 100]
         print(f"\n1,000 x 1,000 takes {ratio:.2f} times what 1,000 x 100 takes")
+        for busy in (False, True):
+            held = memory(200, 1_000, busy=busy)
+            print(f"200 x 1,000, {'every node in use' if busy else 'idle'}: {held:.0f} bytes per node")

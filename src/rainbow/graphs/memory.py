@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape, Shapes
 from rainbow.scheduler.fold_structure import Structure
 
+Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
 RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
 
 
@@ -47,7 +49,7 @@ class MemoryBackend:
         self._answers = Answers()
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
-        self._sorted: tuple[list[str], npt.NDArray[np.int64]] | None = None
+        self._sorted: tuple[list[str], Order] | None = None
         self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
 
     @property
@@ -202,14 +204,16 @@ class MemoryBackend:
         self._index.change(state.number_in_fleet, state.fold, Held(state.taken, state.dark), changed)
         state.version = self._answers.note(state.number_in_fleet)
 
-    def _order(self, clusters: Collection[str] | None) -> tuple[list[str], npt.NDArray[np.int64]]:
+    def _order(self, clusters: Collection[str] | None) -> tuple[list[str], Order]:
         """Names in order, and the number of each."""
         if clusters is not None:
             names = sorted(set(clusters))
             return names, np.array([self._state(name).number_in_fleet for name in names], np.int64)
         if self._sorted is None:
             names = sorted(self._states)
-            self._sorted = (names, np.array([self._states[name].number_in_fleet for name in names], np.int64))
+            numbers = [self._states[name].number_in_fleet for name in names]
+            as_they_came = numbers == list(range(len(numbers)))
+            self._sorted = (names, slice(len(numbers)) if as_they_came else np.array(numbers, np.int64))
         return self._sorted
 
     def _kept(self, request: Request) -> Kept:

@@ -112,7 +112,9 @@ class Rows:
         for dim, units in delta.items():
             values[dim] = values.get(dim, 0) + units
         after = (*before[:2], clean, tuple(sorted(item for item in values.items() if item[1])))
-        table = self._tables.setdefault(type, HostTable())
+        table = self._tables.get(type)
+        if table is None:
+            table = self._tables[type] = HostTable()
         table.add(before, -1)
         kept = table.add(after, 1)
         if after == free:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from rainbow.graphs.memory_form import Form, Need
 from rainbow.graphs.memory_tables import WHOLE, Dim, Floats, HostTable, Ints, Mask
@@ -20,7 +23,7 @@ def slots_in(table: HostTable, form: Form, classes: Mask | None, clusters: int) 
     return slots_of_rows(table, room * table.count[: table.size], form, classes, clusters)
 
 
-def slots_of_rows(table: HostTable, slots: Floats, form: Form, classes: Mask | None, clusters: int) -> Floats:
+def slots_of_rows(table: HostTable, slots: npt.NDArray[Any], form: Form, classes: Mask | None, clusters: int) -> Floats:
     """Add up slots by cluster, leaving out rows that do not meet what is asked of the host."""
     rows = table.size
     if classes is not None:

@@ -1,13 +1,14 @@
 """Suffix counts: how many hosts have at least c of one thing and at least g of another, ready for every c and g.
 
 When every node has a different number of free cores, a table has as many rows as nodes. Grouped
-by all that differs less (cluster, class, clean, memory ...), with the two small numbers that
+by all that differs less (cluster, class, memory ...), with the two small numbers that
 differ most turned into levels, the same hosts are a few groups, and a question reads one slice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ class SuffixTable:
         if first >= self.levels[0] or second >= self.levels[1]:
             self.broken = True
             return None
-        group_key = (key[0], key[1], key[2], rest)
+        group_key = (key[0], key[1], True, rest)  # clean or not is not told apart here
         group = self._group.get(group_key)
         if group is None:
             group = self._group[group_key] = len(self._group)
@@ -84,6 +85,8 @@ class SuffixTable:
 
     def slots(self, form: Form, classes: Mask | None, clusters: int) -> Floats | None:
         """Slots by cluster number, or None if these counts cannot tell."""
+        if form.exclusive:
+            return None
         wanted = [0, 0]
         others: list[Need] = []
         for need in form.needs:
@@ -100,22 +103,23 @@ class SuffixTable:
         found = self._added_up(wanted, others, times)
         return slots_of_rows(self.groups, found, form, classes, clusters)
 
-    def _added_up(self, wanted: list[int], others: list[Need], times: int) -> Floats:
+    def _added_up(self, wanted: list[int], others: list[Need], times: int) -> npt.NDArray[Any]:
         """By group: hosts with room for one slot, plus hosts with room for two, and so on."""
         width = len(self._group)
-        found: Floats = np.zeros(width)
-        for slots in range(1, times + 1):
-            if wanted[0] * slots >= self.levels[0] or wanted[1] * slots >= self.levels[1]:
-                break
-            counts = self.counts[wanted[0] * slots, wanted[1] * slots, :width]
-            for need in others:
-                units = units_of(self.groups, need)
-                amount = need.count * (need.scale or 1) * slots
-                if units is None or amount > LARGEST:
-                    return found
-                counts = counts * (units >= amount)
-            found = found + counts
-        return found
+        most = [(self.levels[i] - 1) // want for i, want in enumerate(wanted) if want]
+        most += [LARGEST // (need.count * (need.scale or 1)) for need in others]
+        slots = np.arange(1, min(times, *most) + 1 if most else times + 1)
+        if wanted[1]:
+            counts: npt.NDArray[Any] = self.counts[slots * wanted[0], slots * wanted[1], :width]
+        else:  # a view: one level in so many, without copying
+            counts = self.counts[wanted[0] :: wanted[0] or self.levels[0], 0, :width][: len(slots)]
+        for need in others:
+            units = units_of(self.groups, need)
+            if units is None:
+                return np.zeros(width)
+            counts = counts * (units >= (slots * (need.count * (need.scale or 1)))[:, np.newaxis])
+        added: npt.NDArray[Any] = counts[0] if len(slots) == 1 else counts.sum(axis=0)
+        return added
 
     def _alone(self, need: Need) -> bool:
         """Is there only one column that counts for the need?"""
@@ -123,7 +127,7 @@ class SuffixTable:
 
     def _times(self, form: Form, wanted: list[int]) -> int | None:
         """How many slots of one host have to be added up; None if that is too many, or not bounded here."""
-        if form.exclusive or not form.shared or form.count == 1:
+        if not form.shared or form.count == 1:
             return 1
         most = min(((self.levels[i] - 1) // wanted[i] for i in (0, 1) if wanted[i]), default=MOST_SLOTS + 1)
         return most if most <= MOST_SLOTS else None
