@@ -30,7 +30,6 @@ Restart=on-failure
 RestartSec=5
 RestartPreventExitStatus=2 5
 KillMode=process
-Delegate=yes
 NoNewPrivileges=yes
 UMask=0077
 
