@@ -43,7 +43,7 @@ def say(what: str, value: tuple[float, float] | float, note: str = "") -> None:
 
 
 def memory(clusters: int, nodes: int, *, busy: bool) -> float:
-    """Bytes per node that a fleet holds, in a process of its own; graphs of equal design are shared, as when they are equal."""
+    """Bytes per node that a fleet holds, measured in a process of its own; equal graphs are shared."""
     program = (
         "import gc, os, sys; from pathlib import Path; from bench import _fleets, matching\n"
         "held = lambda: int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
@@ -88,7 +88,7 @@ def measure(clusters: int, nodes: int, *, quick: bool) -> float:
     say(
         "build, us per node",
         built * 1e6 / (clusters * nodes),
-        f"{held:.0f} bytes per node, graphs of equal design shared",
+        "a graph is read once and shared by the clusters that have the same",
     )
     series = requests(Random(2), nodes)
     count = 100 if quick else 400
