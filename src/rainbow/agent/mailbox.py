@@ -29,24 +29,31 @@ _SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
 
 
 def compose(d: Draft) -> SyncMessage:
-    """The next message: everything that is to be said now."""
-    reports = [report for held in d.held.values() if (report := _report(d, held)) is not None]
+    """The next message: everything that is to be said now, and all that is held."""
     taken = sum(active(held) for held in d.held.values()) + len(d.judging)
-    return SyncMessage(
-        seq=d.seq + 1,
+    return replace(
+        sayings(d),
         held=tuple(
             (ref, held.state.value)
             for ref, held in d.held.items()
             if held.phase is not Phase.OFFERED and not held.acked
         ),
+        want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
+        facts=d.facts if d.facts != d.facts_told else None,
+    )
+
+
+def sayings(d: Draft) -> SyncMessage:
+    """What is to be said now; the part of a message that can make it urgent."""
+    reports = [report for held in d.held.values() if (report := _report(d, held)) is not None]
+    return SyncMessage(
+        seq=d.seq + 1,
         reports=tuple(reports),
         accepts=tuple(ref for ref, held in d.held.items() if held.phase is Phase.ACCEPTED),
         rejects=tuple(d.rejects.items()),
         acks=d.acks,
         bids=d.bids,
         output=tuple(d.chunks.values()),
-        want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
-        facts=d.facts if d.facts != d.facts_told else None,
     )
 
 
@@ -91,15 +98,16 @@ def send_what_is_due(d: Draft) -> None:
                 d.flight, d.resend_at = d.flight.at_once(), None
                 d.do(SendSync(d.flight))
             return
-        if not (d.flight.wait > 0 and d.listening is None and (d.stopping or adds(compose(d), d.flight))):
+        if not (d.flight.wait > 0 and d.listening is None and (d.stopping or adds(sayings(d), d.flight))):
             return
         d.listening, d.listening_at, d.flight = d.flight.seq, d.flight_at, None
     if d.now < d.send_at:
         return
-    message = compose(d)
-    new = adds(message, d.answered) or (d.stopping and d.answered is not None and d.answered.want > 0)
-    if not new and (d.now < d.quiet_until or (d.listening is not None and not message.news)):
+    said = sayings(d)
+    new = adds(said, d.answered) or (d.stopping and d.answered is not None and d.answered.want > 0)
+    if not new and (d.now < d.quiet_until or (d.listening is not None and not said.news)):
         return
+    message = compose(d)
     at_once = new or message.news or d.stopping or d.listening is not None
     d.seq = message.seq
     d.flight, d.flight_at = replace(message, wait=0.0 if at_once else min(d.limits.max_wait, d.heartbeat)), d.now
@@ -158,7 +166,7 @@ def _act_upon(d: Draft, answer: SyncAnswer) -> None:
 
 def _repeats(d: Draft, said: SyncMessage) -> bool:
     """True if the next message would only repeat what was said: the server has not stored it, do not hammer."""
-    message = compose(d)
+    message = sayings(d)
     return message.news and not adds(message, said)
 
 

@@ -133,7 +133,8 @@ def updated(d: Draft, event: e.BackendUpdated) -> None:
 def _update(d: Draft, held: Held, update: Update) -> None:
     """The manager says where it is. Only forward: an older answer changes nothing."""
     sizes = (max(held.sizes[0], update.sizes[0]), max(held.sizes[1], update.sizes[1]))
-    held = d.held[held.ref] = replace(held, sizes=sizes)
+    if sizes != held.sizes:
+        held = d.held[held.ref] = replace(held, sizes=sizes)
     if held.phase not in WITH_MANAGER:
         return
     if held.phase is Phase.INTENT:

@@ -144,10 +144,11 @@ def _bid(d: Draft, event: e.BidReady) -> None:
 
 
 def _tick(d: Draft, event: e.Tick) -> None:
+    alone = d.contact_at is not None and d.now > d.contact_at + d.limits.run_guard
     for held in list(d.held.values()):
         if held.act_at is not None and d.now >= held.act_at:
             _act_again(d, held)
-        elif not held.wish and held.phase in WITH_MANAGER and held.offer.rerun_allowed and _out_of_touch(d):
+        elif alone and not held.wish and held.phase in WITH_MANAGER and held.offer.rerun_allowed:
             manager.cancel(d, d.wish(held, Wish.GUARD))
     for ref, at in list(d.expected.items()):
         if at is not None and d.now >= at:
@@ -166,10 +167,6 @@ def _act_again(d: Draft, held: Held) -> None:
         manager.cancel(d, held)
     elif held.phase in WITH_MANAGER:
         manager.look_up(d, held)
-
-
-def _out_of_touch(d: Draft) -> bool:
-    return d.contact_at is not None and d.now > d.contact_at + d.limits.run_guard
 
 
 def _stop(d: Draft, event: e.StopAsked) -> None:

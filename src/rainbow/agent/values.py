@@ -103,6 +103,12 @@ STEPS: Mapping[tuple[Phase, Step], Phase] = {  # an absent pair changes nothing:
 }
 WITH_MANAGER = frozenset({Phase.INTENT, Phase.SUBMITTED, Phase.RUNNING})
 UNCONFIRMED = frozenset({Phase.OFFERED, Phase.ACCEPTED})
+_TOLD_AS: Mapping[Phase, AttemptState] = {
+    Phase.OFFERED: AttemptState.LEASED,
+    Phase.ACCEPTED: AttemptState.LEASED,
+    Phase.SUBMITTED: AttemptState.SUBMITTED,
+    Phase.RUNNING: AttemptState.RUNNING,
+}
 
 
 class Wish(enum.StrEnum):
@@ -142,11 +148,7 @@ class Held:
         """What the server is told it is."""
         if self.result is not None:
             return self.result.state
-        if self.phase in UNCONFIRMED:
-            return AttemptState.LEASED
-        return {Phase.SUBMITTED: AttemptState.SUBMITTED, Phase.RUNNING: AttemptState.RUNNING}.get(
-            self.phase, AttemptState.ACCEPTED
-        )
+        return _TOLD_AS.get(self.phase, AttemptState.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
