@@ -15,7 +15,7 @@ from rainbow.agent.values import Absent, Found, Phase, Unknown
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState
 from rainbow.model.errors import Unavailable
-from rainbow.model.request import Request, Task
+from rainbow.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_launch, a_request
 from tests.support.flux_stand_in import StandIn, an_r
 
@@ -187,3 +187,15 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
 )
 async def test_what_flux_cannot_do_is_refused_with_the_reason(flux: Flux, request_: Request, reason: str):
     assert reason in (await flux.backend.check(request_) or "")
+
+
+async def test_one_task_on_several_nodes_runs_once(flux: Flux):
+    """What the prototype's clients send for a plain command: some nodes, one task."""
+    inside = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(2)),))
+    rack = Level(type="rack", shared=True, abstract=True, inside=(inside,))
+    request = replace(
+        a_request("sh", "-c", "echo $RAINBOW_TASK_RANK of $RAINBOW_TASKS"), groups=(Group(levels=(rack,)),)
+    )
+    update = await flux.run(request)
+    assert update.result.state is AttemptState.SUCCEEDED
+    assert await flux.out(update.tag) == b"0 of 1\n"

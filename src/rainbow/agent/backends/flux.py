@@ -100,12 +100,12 @@ class FluxBackend:
             return native
 
     async def _document(self, launch: Launch, files: FluxFiles, record: Record) -> dict[str, object]:
-        task = await asyncio.to_thread(files.create, launch, record)
+        command = await asyncio.to_thread(files.create, launch, record)
         bare = plain(launch.request, (await self.site()).graph, self.settings.options)
         request = replace(
             bare,
             name=launch.tag,
-            tasks=(task,),
+            tasks=(replace(bare.tasks[0], command=command),),
             environment=clean_environment(launch, dict(os.environ)),
             cwd=launch.request.cwd or files.work,
         )

@@ -18,7 +18,6 @@ from pathlib import Path
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, job_number
 from rainbow.agent.wrapper import write_whole
-from rainbow.model.request import Task
 
 STARTED, RECORD, MISSING = "started", "record.json", "missing"
 _PREFIX = {"stdout": "out", "stderr": "err"}
@@ -31,6 +30,7 @@ claim="$dir/.claim.$FLUX_JOB_ID.$rank"
 echo "$FLUX_JOB_ID" > "$claim" && ln "$claim" "$dir/started" 2> /dev/null
 rm -f "$claim"
 [ "$(cat "$dir/started")" = "$FLUX_JOB_ID" ] || exit {already}
+[ "$rank" -lt {tasks} ] || exit 0
 trap : TERM
 RAINBOW_TASK_RANK=$rank
 export RAINBOW_TASK_RANK
@@ -64,16 +64,18 @@ class FluxFiles:
         self.tag = tag
         self.path = root / tag
 
-    def create(self, launch: Launch, record: Record) -> Task:
-        """Write down what is to run; returns the task that Flux is given: our script with the user's words."""
+    def create(self, launch: Launch, record: Record) -> tuple[str, ...]:
+        """Write down what is to run; returns the command that Flux is given: our script with the user's words."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
-        _write(self.path / "run.sh", _SCRIPT.format(dir=shlex.quote(str(self.path)), already=ALREADY_RAN))
+        _write(
+            self.path / "run.sh",
+            _SCRIPT.format(dir=shlex.quote(str(self.path)), already=ALREADY_RAN, tasks=record.tasks),
+        )
         task = launch.request.tasks[0]
         command = task.command or self._script(task.script)
         self.put(record)
-        words = ("/bin/sh", str(self.path / "run.sh"), *command)
-        return Task(command=words, group=task.group, per_slot=task.per_slot, total=task.total)
+        return ("/bin/sh", str(self.path / "run.sh"), *command)
 
     def _script(self, text: str) -> tuple[str, ...]:
         path = self.path / "script"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rainbow.agent.backends.local_files import copies
 from rainbow.jobspecs.writing import as_flux
 from rainbow.model.errors import Unsupported
 from rainbow.model.graph import Graph
@@ -36,9 +37,16 @@ def plain(request: Request, graph: Graph, site: Mapping[str, str]) -> Request:
         requires=(),
         parameters={},
         options=_options(request.options, site),
-        tasks=(Task(command=("true",), total=request.tasks[0].total, per_slot=request.tasks[0].per_slot),),
+        tasks=(_task(request.tasks[0], copies(request, request.tasks[0]), groups[0].levels[0]),),
         ignored=(),
     )
+
+
+def _task(task: Task, many: int, level: Level) -> Task:
+    """A command in its place. Flux starts one per node at least; those too many end at once (`flux_files.py`)."""
+    nodes = level.count.min if level.type == "node" and not level.shared else 0
+    total = nodes if many < nodes else task.total
+    return Task(command=task.command or ("true",), group=task.group, per_slot=task.per_slot, total=total)
 
 
 def _bare(level: Level) -> Level:

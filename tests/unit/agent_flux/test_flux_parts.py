@@ -1,0 +1,223 @@
+"""Flux's ids, states, jobspecs and estimates."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.agent.backends.flux_bids import played_forward, wait
+from rainbow.agent.backends.flux_commands import FluxCommands
+from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs, result
+from rainbow.agent.backends.flux_jobspec import jobspec, lacks, plain, with_tag
+from rainbow.agent.backends.programs import Done
+from rainbow.agent.values import Phase
+from rainbow.discover.flux import flux_graph
+from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}],
+        "nodelist": ["n[0-3]"],
+        "properties": {"ib": "0-1"},
+    },
+}
+GRAPH = flux_graph("c", R)
+
+
+def flags(**given: object) -> Request:
+    return request_from_flags(Flags(command=("true",), **given))
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 2**63))
+def test_an_id_reads_back_in_every_form(number):
+    assert job_number(job_name(number)) == job_number("ƒ" + job_name(number)[1:]) == job_number(str(number)) == number
+
+
+def test_what_is_no_id_is_none():
+    assert (job_number(""), job_number("f"), job_number("f0O"), job_number("x1")) == (None,) * 4
+
+
+def a_job(**fields: object) -> dict[str, object]:
+    return {"id": 12, "name": "rb-1-1", "userid": 1000, "state": "INACTIVE", "t_submit": 1.0, **fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "failure", "code"),
+    [
+        ({"result": "COMPLETED", "returncode": 0, "t_run": 2.0}, AttemptState.SUCCEEDED, None, 0),
+        ({"result": "FAILED", "returncode": 3, "t_run": 2.0}, AttemptState.FAILED, Failure.EXIT, 3),
+        ({"result": "FAILED", "returncode": 137, "t_run": 2.0}, AttemptState.FAILED, Failure.EXIT, 137),
+        ({"result": "FAILED", "returncode": -9, "t_run": 2.0}, AttemptState.FAILED, Failure.EXIT, 137),
+        ({"result": "TIMEOUT", "returncode": 142, "t_run": 2.0}, AttemptState.FAILED, Failure.TIME_LIMIT, 142),
+        ({"result": "CANCELED", "returncode": -128}, AttemptState.CANCELLED, None, None),
+        ({"result": "CANCELED", "returncode": 143, "t_run": 2.0}, AttemptState.CANCELLED, None, 143),
+        (
+            {"result": "FAILED", "returncode": 1, "exception": {"occurred": True, "type": "alloc", "note": "no"}},
+            AttemptState.FAILED,
+            Failure.REFUSED,
+            None,
+        ),
+        (
+            {
+                "result": "FAILED",
+                "returncode": 1,
+                "t_run": 2.0,
+                "exception": {"occurred": True, "type": "exec", "note": "lost contact with job shell on n3"},
+            },
+            AttemptState.FAILED,
+            Failure.NODE,
+            1,
+        ),
+    ],
+)
+def test_a_result_of_flux_says_how_it_ended(fields, state, failure, code):
+    (job,) = parse_jobs(json.dumps({"jobs": [a_job(**fields)]}))
+    found = result(job)
+    assert (job.phase, found.state, found.failure, found.exit_code) == (Phase.ENDED, state, failure, code)
+
+
+@pytest.mark.parametrize(
+    ("state", "phase"),
+    [("DEPEND", Phase.SUBMITTED), ("SCHED", Phase.SUBMITTED), ("RUN", Phase.RUNNING), ("CLEANUP", Phase.RUNNING)],
+)
+def test_what_has_not_ended_waits_or_runs(state, phase):
+    assert parse_jobs(json.dumps({"jobs": [a_job(state=state)]}))[0].phase is phase
+
+
+def test_an_answer_that_cannot_be_read_is_no_answer():
+    with pytest.raises(Unavailable):
+        parse_jobs("flux-jobs: oops")
+
+
+def test_a_request_becomes_a_jobspec_with_its_mark_environment_and_output():
+    asked = replace(
+        flags(nodes=2, tasks=2, cores_per_task=4, time="10m"),
+        options={"partition": "batch"},
+        properties=("ib",),
+        requires=(Requirement("software", (Equals("name", "x"),)),),
+    )
+    request = replace(plain(asked, GRAPH, {"bank": "lab", "queue.batch": "pbatch"}), name="rb-1-1", cwd="/tmp")
+    document = with_tag(jobspec(request), {"tag": "rb-1-1"}, {"stdout": "/x/out.{{id.dec}}"})
+    system = document["attributes"]["system"]
+    assert (system["job"], system["duration"], system["cwd"]) == ({"name": "rb-1-1"}, 600.0, "/tmp")
+    assert (system["queue"], system["bank"]) == ("pbatch", "lab")
+    assert system["constraints"] == {"properties": ["ib"]}
+    assert system["shell"]["options"]["output"] == {"stdout": {"type": "file", "path": "/x/out.{{id.dec}}"}}
+    assert document["attributes"]["user"] == {"rainbow": {"tag": "rb-1-1"}}
+    assert document["resources"][0]["type"] == "node"
+
+
+def test_a_rack_that_the_instance_does_not_have_stands_for_the_instance():
+    inside = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(2)),))
+    rack = Level(type="rack", shared=True, abstract=True, inside=(inside,))
+    request = replace(flags(), groups=(Group(levels=(rack,)),))
+    assert jobspec(plain(request, GRAPH, {}))["resources"][0]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (flags(nodes=1, tasks=1, memory="4G"), "memory"),
+        (replace(flags(), image="x"), "container"),
+        (replace(flags(), options={"qos": "x"}), "no option 'qos'; |no option 'qos' here"),
+        (replace(flags(), tasks=(Task(command=("a",)),) * 2), "one task"),
+        (replace(flags(), groups=(Group(levels=(Level(type="quantum"),)),)), "quantum"),
+    ],
+)
+def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
+    with pytest.raises(Unsupported, match=reason):
+        jobspec(plain(request_, GRAPH, {}))
+
+
+@pytest.mark.parametrize(
+    ("request_", "fits"),
+    [
+        (flags(tasks=32), True),
+        (flags(tasks=33), False),
+        (flags(tasks=4, cores_per_task=8), True),
+        (flags(tasks=5, cores_per_task=5), False),
+        (flags(nodes=4, tasks=4), True),
+        (flags(nodes=5, tasks=5), False),
+        (flags(tasks=8, gpus_per_task=1), True),
+        (flags(tasks=9, gpus_per_task=1), False),
+        (replace(flags(), properties=("h100",)), False),
+        (replace(flags(), properties=("^h100",)), True),
+    ],
+)
+def test_what_can_never_run_is_known_before_it_is_submitted(request_, fits):
+    bare = plain(request_, GRAPH, {})
+    assert (lacks(bare, jobspec(bare), GRAPH) is None) is fits
+
+
+def running(cores: int, ends: float | None) -> FluxJob:
+    return FluxJob(id=1, name="", user=0, state="RUN", cores=cores, expires=ends)
+
+
+def waiting(cores: int, duration: float | None, at: float = 0.0) -> FluxJob:
+    return FluxJob(id=2, name="", user=0, state="SCHED", cores=cores, duration=duration, submitted=at)
+
+
+def test_the_queue_is_played_forward():
+    full = [running(8, 100.0)]
+    assert played_forward([], 4, 8, 0.0) == 0.0
+    assert played_forward(full, 4, 0, 0.0) == 100.0
+    assert played_forward([*full, waiting(8, 50.0)], 4, 0, 0.0) == 150.0
+    assert played_forward([running(8, None)], 4, 0, 0.0) is None
+    assert played_forward([*full, waiting(8, None)], 1, 0, 0.0) is None
+
+
+def test_the_schedulers_word_counts_where_nothing_waits_or_everything_is_reserved():
+    answer = {"fluxion": True, "policy": "fcfs", "at": 30.0}
+    queue = [running(8, 100.0), waiting(8, 50.0)]
+    assert wait(answer, queue[:1], 4, 0, 0.0) == 30.0
+    assert wait(answer, queue, 4, 0, 0.0) == 150.0
+    assert wait({**answer, "policy": "conservative"}, queue, 4, 0, 0.0) == 30.0
+    assert wait({"fluxion": False, "at": None}, queue[:1], 4, 0, 0.0) == 100.0
+    assert wait({**answer, "at": 0.5}, [], 4, 8, 0.0) == 0.0
+
+
+_jobs = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=4)
+
+
+@settings(max_examples=150)
+@given(now_running=_jobs, queued=_jobs, cores=st.integers(1, 8), idle=st.integers(0, 4))
+def test_played_forward_agrees_with_a_clock_that_ticks(now_running, queued, cores, idle):
+    jobs = [running(many, float(end)) for many, end in now_running]
+    jobs += [waiting(many, float(lasts), at=float(i)) for i, (many, lasts) in enumerate(queued)]
+    total = idle + sum(many for many, _ in now_running)
+    assert played_forward(jobs, cores, idle, 0.0) == tick(total, now_running, queued, cores)
+
+
+def tick(total, now_running, queued, cores):
+    """Second by second, first come first served."""
+    queue = [*queued, (cores, math.inf)]
+    active = list(now_running)
+    for second in range(200):
+        active = [(many, end) for many, end in active if end > second]
+        while queue and queue[0][0] <= total - sum(many for many, _ in active):
+            many, lasts = queue.pop(0)
+            if not queue:
+                return float(second)
+            active.append((many, second + lasts))
+    return None
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("flux: ERROR: Unable to connect to Flux: /x/local: No such file or directory", Unavailable),
+        ("flux-job: flux_open: Connection refused", Unavailable),
+        ("", Unavailable),
+        ("flux-job: version must be 1", Invalid),
+    ],
+)
+def test_no_answer_and_a_refusal_are_told_apart(said, kind):
+    assert isinstance(FluxCommands({}).problem(Done(1, "", said)), kind)

@@ -1,0 +1,177 @@
+"""Requests in sbatch's words, and what sbatch cannot say."""
+
+from dataclasses import replace
+
+import pytest
+
+from rainbow.agent.backends.base import Prices
+from rainbow.agent.backends.slurm_room import lacks
+from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
+from rainbow.agent.backends.slurm_site import make_site
+from rainbow.discover.slurm import parse_nodes, parse_partitions
+from rainbow.discover.slurm_graph import slurm_graph
+from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.model.errors import Unsupported
+from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Within
+
+LINE = (
+    "NodeName={name} CoresPerSocket=1 CPUAlloc=0 CPUEfctv=8 CPUTot=8 ActiveFeatures={features} Gres={gres} "
+    "RealMemory=16000 Sockets=8 State=IDLE ThreadsPerCore={threads} Partitions={partitions}"
+)
+
+
+def the_nodes(threads: int = 1):
+    lines = [
+        LINE.format(name=f"a{i}", features="ib", gres="(null)", partitions="main", threads=threads) for i in (1, 2, 3)
+    ]
+    lines.append(LINE.format(name="g1", features="a100", gres="gpu:a100:4,fpga:2", partitions="main,gpu", threads=1))
+    return parse_nodes("\n".join(lines))
+
+
+NODES = the_nodes()
+PARTITIONS = parse_partitions("PartitionName=main\nPartitionName=gpu")
+SITE = make_site(slurm_graph("c", NODES), NODES, PARTITIONS)
+RACKED = make_site(slurm_graph("c", NODES, {"a1": "r1", "a2": "r1"}), NODES, PARTITIONS)
+
+
+def flags(**given: object) -> Request:
+    return request_from_flags(Flags(command=("true",), **given))
+
+
+def words(request: Request, site=SITE) -> list[str]:
+    return list(arguments(shape(request, site), site, request.duration).words)
+
+
+def of(*levels: Level) -> Request:
+    return Request(groups=(Group(levels=levels),))
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (flags(), ["--ntasks=1", "--cpus-per-task=1"]),
+        (flags(tasks=4, cores_per_task=2), ["--ntasks=4", "--cpus-per-task=2"]),
+        (flags(nodes=2, tasks=4, cores_per_task=2), ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4"]),
+        (flags(nodes=2), ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--exclusive"]),
+        (flags(tasks=2, gpus_per_task=1), ["--ntasks=2", "--cpus-per-task=1", "--gpus-per-task=1"]),
+        (flags(tasks=2, cores_per_task=2, memory="4G"), ["--ntasks=2", "--cpus-per-task=2", "--mem-per-cpu=1024M"]),
+        (
+            flags(nodes=1, tasks=1, gpus_per_node=2, memory="4G", time="90s"),
+            [
+                "--nodes=1",
+                "--ntasks-per-node=1",
+                "--cpus-per-task=1",
+                "--gres=gpu:2",
+                "--mem=4096M",
+                "--time=2",
+            ],
+        ),
+        (of(Level(type="node", count=Count(2))), ["--nodes=2", "--ntasks-per-node=1", "--mem=0", "--exclusive"]),
+        (of(Level(type="core", count=Count(8))), ["--ntasks=8", "--cpus-per-task=1"]),
+        (of(Level(type="gpu", count=Count(3))), ["--ntasks=1", "--cpus-per-task=1", "--gpus=3"]),
+        (
+            of(Level(type="node", inside=(Level(type="fpga", count=Count(2)),))),
+            ["--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=fpga:2"],
+        ),
+        (replace(flags(), not_hosts=("a1", "a2")), ["--ntasks=1", "--cpus-per-task=1", "--exclude=a[1-2]"]),
+        (replace(flags(), hosts=("g1",)), ["--ntasks=1", "--cpus-per-task=1", "--exclude=a[1-3]"]),
+        (replace(flags(), properties=("^ib",)), ["--ntasks=1", "--cpus-per-task=1", "--exclude=a[1-3]"]),
+    ],
+)
+def test_a_request_is_said_in_the_words_of_sbatch(request_: Request, expected: list[str]):
+    assert words(request_) == expected
+
+
+def test_a_rack_stands_for_the_cluster_where_there_are_none_and_asks_for_one_switch_where_there_are():
+    inside = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(2)),))
+    request = of(Level(type="rack", shared=True, abstract=True, inside=(inside,)))
+    assert "--switches=1" not in words(request)
+    assert "--switches=1" in words(request, RACKED)
+
+
+def test_where_a_core_is_two_cpus_slurm_is_told_to_count_cores():
+    nodes = parse_nodes(
+        "NodeName=t1 CoresPerSocket=4 CPUTot=16 Sockets=2 ThreadsPerCore=2 RealMemory=1 State=IDLE Partitions=main"
+    )
+    site = make_site(slurm_graph("c", nodes), nodes, PARTITIONS)
+    assert "--threads-per-core=1" in words(flags(cores_per_task=4), site)
+
+
+def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_the_servers():
+    level = Level(
+        type="node",
+        requires=(
+            Requirement("features", (Equals("name", "a100"),)),
+            Requirement("gpus", (Equals("model", "a100"),)),
+            Requirement("software", (Within("version", min="2"),)),
+        ),
+        inside=(Level(type="gpu", count=Count(2)),),
+    )
+    found = shape(of(level), SITE)
+    assert (found.features, found.gpu_kind) == (frozenset({"a100"}), "a100")
+    assert "--gres=gpu:a100:2" in arguments(found, SITE, None).words
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (of(Level(type="quantum", count=Count(1))), "quantum: 0 here"),
+        (
+            of(Level(type="node", inside=(Level(type="quantum"),))),
+            "quantum: 0 here, 1 needed; this cluster has core, fpga",
+        ),
+        (
+            of(Level(type="node", inside=(Level(type="socket", inside=(Level(type="core"),)),))),
+            "1 socket inside a node",
+        ),
+        (of(Level(type="memory", count=Count(5), unit="GB")), "5 memory by itself"),
+        (of(Level(type="rack", inside=(Level(type="node"),))), "rack: 0 here"),
+        (replace(of(Level(type="core")), groups=(Group(levels=(Level(type="core"),)),) * 2), "one group"),
+        (replace(flags(), properties=("h100",)), "'h100'"),
+        (replace(flags(), requires=(Requirement("features", (Within("name", min="a"),)),)), "by name only"),
+        (replace(flags(), requires=(Requirement("gpus", (Equals("model", "h100"),)),)), "no h100 here; there are a100"),
+        (replace(flags(), requires=(Requirement("partitions", (Equals("name", "x"),)),)), "no partition 'x'"),
+        (replace(flags(), hosts=("elsewhere",)), "no node of this cluster"),
+        (
+            of(Level(type="node", shared=True, count=Count(2), inside=(Level(type="fpga"),))),
+            "fpga per node, not per slot",
+        ),
+    ],
+)
+def test_what_slurm_cannot_be_told_is_refused_by_name(request_: Request, reason: str):
+    with pytest.raises(Unsupported, match=reason):
+        shape(request_, SITE)
+
+
+@pytest.mark.parametrize(
+    ("found", "fits"),
+    [
+        (Shape(slots=32, cores=1), True),
+        (Shape(slots=33, cores=1), False),
+        (Shape(slots=4, cores=8), True),
+        (Shape(slots=5, cores=5), False),
+        (Shape(nodes=4, cores=8), True),
+        (Shape(nodes=1, cores=9), False),
+        (Shape(nodes=2, cores=1, gpus=1), False),
+        (Shape(slots=4, cores=1, gpus=1), True),
+        (Shape(gpus_in_all=5), False),
+        (Shape(nodes=1, cores=1, memory=16001), False),
+        (Shape(nodes=4, cores=1, features=frozenset({"ib"})), False),
+        (Shape(nodes=3, cores=1, features=frozenset({"ib"})), True),
+        (Shape(nodes=2, cores=1, partition="gpu"), False),
+        (Shape(nodes=1, cores=1, gres=(("fpga", 3),)), False),
+        (Shape(slots=1, cores=1, gpus=1, gpu_kind="h100"), False),
+    ],
+)
+def test_what_can_never_run_is_known_before_it_is_submitted(found: Shape, fits: bool):
+    reason = lacks(found, NODES)
+    assert (reason is None) is fits
+    assert fits or "at most 8 core" in reason
+
+
+def test_a_job_costs_its_cores_nodes_and_gpus_for_its_time():
+    found = Shape(nodes=2, cores=4, gpus=1)
+    prices = Prices(core_hour=0.1, node_hour=1.0, gpu_hour=2.0)
+    assert cost(found, prices, 1800) == pytest.approx(0.5 * (0.8 + 2 + 4))
+    assert cost(found, prices, None) is None
+    assert cost(found, Prices(), None) == 0.0
