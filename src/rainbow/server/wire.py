@@ -184,6 +184,7 @@ def job_out(view: JobView, *, spec: bool = False, nodes: int = 0) -> pb.Job:
         evaluations=job.evaluations,
         evaluated_at=job.evaluated_at,
         nodes=nodes,
+        failure=attempt.failure.value if attempt and attempt.failure else "",
     )
 
 

@@ -72,16 +72,16 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         ids=ids,
         settings=settings,
         recogniser=Recogniser(store, digest(registration)),
+        presence=Presence(settings.heartbeat, settings.silent_after, now),
         policies=policies,
         started_at=now,
     )
     await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
     await _load_fleet(core)
     await _load_jobs(core)
-    presence = Presence(settings.heartbeat, settings.silent_after, now)
     bidding = Bidding(core.hub, clock, settings.bid_deadline, settings.bidders)
-    decider = Decider(core, bidding, presence)
-    return Service(core, Intake(core), decider, Agents(core, bidding, presence, {}), Timers(core, presence))
+    decider = Decider(core, bidding)
+    return Service(core, Intake(core), decider, Agents(core, bidding, {}), Timers(core))
 
 
 async def _load_fleet(core: Core) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rainbow.graphs.backend import Summary
 from rainbow.graphs.packed import unpack
@@ -134,8 +134,10 @@ async def view(core: Core, name: str) -> ClusterView:
     member = core.fleet.member(name)
     attempts = await core.store.read(lambda tx: tx.live_attempts(name))
     running = sum(attempt.state in _RUNNING for attempt in attempts)
+    spoke = core.presence.spoke_at(name)
+    seen = max(filter(None, (member.cluster.seen_at, spoke)), default=None)
     return ClusterView(
-        cluster=member.cluster,
+        cluster=replace(member.cluster, seen_at=seen),
         summary=None if member.broken else core.fleet.graphs.summary(name),
         subsystems=tuple(sorted(member.subsystems)),
         queued=sum(attempt.state in LIVE for attempt in attempts) - running,

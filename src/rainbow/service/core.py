@@ -20,6 +20,7 @@ from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
 from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
 from rainbow.service.ids import Ids
+from rainbow.service.presence import Presence
 from rainbow.service.settings import Settings
 from rainbow.service.shelf import Shelf
 from rainbow.store.base import Store, Tx
@@ -38,6 +39,7 @@ class Core:
     ids: Ids
     settings: Settings
     recogniser: Recogniser
+    presence: Presence
     policies: PolicyTable = BUILT_IN
     hub: Hub = field(default_factory=Hub)
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision

@@ -44,13 +44,9 @@ def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question
     """All that one decision depends on, as it is at this moment."""
     closed = dict(fleet.closed())
     closed.update((name, why) for name, why in ask.excluded.items() if fleet.get(name) is not None)
-    if ask.terms.opened:
-        closed.update(
-            (name, "is not opened by your credential")
-            for name in fleet.names()
-            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ask.terms.opened)
-        )
-    matches = _matches(fleet.graphs, fleet, ask.request, closed)
+    hidden = _hidden(fleet, ask.terms)
+    closed = {name: why for name, why in closed.items() if name not in hidden}
+    matches = _matches(fleet.graphs, fleet, ask.request, hidden | closed.keys())
     policy, options = policy_of(settings, ask.terms)
     count = ask.show_slots or policy not in WITHOUT_SLOTS
     candidates = [
@@ -73,6 +69,15 @@ def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question
         snapshot=fleet.version,
         now=now,
         stale_after=settings.stale_after,
+    )
+
+
+def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
+    """Clusters that the job's credential does not open: for its owner they do not exist."""
+    if not terms.opened:
+        return frozenset()
+    return frozenset(
+        name for name in fleet.names() if not any(fnmatch.fnmatchcase(name, pattern) for pattern in terms.opened)
     )
 
 

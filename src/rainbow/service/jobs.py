@@ -55,8 +55,7 @@ async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, li
 
     def work(tx: Tx) -> list[JobView]:
         jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
-        live = (JobState.BOUND, JobState.CANCELLING)
-        return [JobView(job, tx.attempt(job.id, job.attempt) if job.state in live else None) for job in jobs]
+        return [JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None) for job in jobs]
 
     return await core.store.read(work)
 

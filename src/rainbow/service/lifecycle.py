@@ -111,6 +111,8 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, no
     if how.state is AttemptState.CANCELLED:
         lost = Ending(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
         return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
+    if how.state is AttemptState.PREEMPTED and job.terms.delivery is Delivery.AT_MOST_ONCE:
+        return _finished(tx, fx, job, JobEvent.FAILED, how, now)  # it may have run, and is not to run again
     if how.state in _COSTS_NOTHING:
         return _again(tx, fx, job, how, now, failures=job.failures)
     if job.state is JobState.CANCELLING or not _may_rerun(job, how):
@@ -211,11 +213,17 @@ def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
         waiter = tx.job(id)
         if waiter is None or waiter.state is not JobState.HELD or waiter.hold is not Hold.DEPENDENCY:
             continue
-        verdict, reason = dependency_verdict(tx, waiter)
-        if verdict is False:
-            give_up(tx, fx, waiter, JobEvent.FAILED, reason, now)
-        elif verdict is True:
-            release(tx, fx, waiter, "its dependencies have come true", now)
+        settle_dependent(tx, fx, waiter, now)
+
+
+def settle_dependent(tx: Tx, fx: Effects, waiter: Job, now: float) -> Job:
+    """Release or end one job that waits for others, if that is decided by now."""
+    verdict, reason = dependency_verdict(tx, waiter)
+    if verdict is False:
+        return give_up(tx, fx, waiter, JobEvent.FAILED, reason, now)
+    if verdict is True:
+        return release(tx, fx, waiter, "its dependencies have come true", now)
+    return waiter
 
 
 def dependency_verdict(tx: Tx, job: Job) -> tuple[bool | None, str]:

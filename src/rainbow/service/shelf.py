@@ -82,6 +82,12 @@ class Shelf:
         if self._where or self.queued:
             self._stirred.set()
 
+    def retry_all(self) -> None:
+        """Try every pile again, even if the fleet has not changed: what excluded a cluster may have passed."""
+        for pile in self.piles.values():
+            pile.tried_at = -1
+        self.changed()
+
     async def stirred(self) -> None:
         """Return when there is something to decide."""
         await self._stirred.wait()

@@ -17,8 +17,10 @@ from rainbow.model.errors import Conflict, Exhausted, Invalid, RainbowError
 from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
+from rainbow.service import lifecycle
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question, shape_of
+from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.store.base import Dependency, Draft, JobFilter, Tx
 
@@ -99,8 +101,13 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
             _fail(bundle, error)
     if not prepared:
         return
+
+    def work(tx: Tx) -> tuple[list[list[Receipt] | RainbowError], Effects]:
+        effects = Effects()
+        return [_insert(tx, effects, core, drafts) for _, drafts in prepared], effects
+
     try:
-        outcomes = await core.store.write(lambda tx: [_insert(tx, core, drafts) for _, drafts in prepared])
+        outcomes, effects = await core.store.write(work)
     except Exception as error:  # whatever the store raises, every submitter in this write gets an answer
         for _, drafts in prepared:
             _undo(core, drafts)
@@ -113,6 +120,7 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
         return
     for (bundle, drafts), outcome in zip(prepared, outcomes, strict=True):
         _answer(core, bundle, drafts, outcome)
+    core.carry_out(effects)
     core.hub.ring(EVENTS)
 
 
@@ -136,8 +144,8 @@ def _fail(bundle: _Bundle, error: BaseException) -> None:
         bundle.answer.exception()  # its caller may be gone; that is no reason for a warning
 
 
-def _insert(tx: Tx, core: Core, drafts: list[Draft]) -> list[Receipt] | RainbowError:
-    """One bundle inside the shared transaction; a refusal concerns this bundle alone."""
+def _insert(tx: Tx, fx: Effects, core: Core, drafts: list[Draft]) -> list[Receipt] | RainbowError:
+    """One bundle inside the shared transaction; a refusal concerns this bundle alone, and all of it."""
     try:
         known = _known(tx, drafts)
         fresh = [draft for draft in drafts if (draft.owner, draft.client_token) not in known]
@@ -148,13 +156,21 @@ def _insert(tx: Tx, core: Core, drafts: list[Draft]) -> list[Receipt] | RainbowE
     receipts = []
     for draft in drafts:
         job = known.get((draft.owner, draft.client_token))
-        if job is None:
-            receipts.append(Receipt(next(ids), draft.state, draft.cluster, draft.reason))
-        elif job.spec != draft.spec or job.name != draft.name:
-            return Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
-        else:
+        if job is not None:
             receipts.append(Receipt(job.id, job.state, job.cluster, job.reason, again=True))
+        elif draft.waits_for:
+            receipts.append(_depending(tx, fx, next(ids), draft.submitted_at))
+        else:
+            receipts.append(Receipt(next(ids), draft.state, draft.cluster, draft.reason))
     return receipts
+
+
+def _depending(tx: Tx, fx: Effects, id: int, now: float) -> Receipt:
+    """What a new job waits for may have ended before: nobody would tell it later."""
+    job = lifecycle.need_job(tx, id)
+    if job.state is JobState.HELD and job.hold is Hold.DEPENDENCY:
+        job = lifecycle.settle_dependent(tx, fx, job, now)
+    return Receipt(job.id, job.state, job.cluster, job.reason)
 
 
 def _known(tx: Tx, drafts: list[Draft]) -> dict[tuple[str, str], Job]:
@@ -168,6 +184,10 @@ def _known(tx: Tx, drafts: list[Draft]) -> dict[tuple[str, str], Job]:
         if len(set(wanted)) < len(wanted):
             raise Invalid("two jobs of one batch carry the same client token")
         found.update(((owner, token), job) for token, job in tx.jobs_by_tokens(owner, wanted).items())
+    for draft in drafts:
+        job = found.get((draft.owner, draft.client_token))
+        if job is not None and (job.spec != draft.spec or job.name != draft.name):
+            raise Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
     return found
 
 

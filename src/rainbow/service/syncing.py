@@ -19,7 +19,6 @@ from rainbow.service.clusters import apply_patch, dominant, merge_state, resolve
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.hub import cluster_bell
-from rainbow.service.presence import Presence
 from rainbow.service.receiving import Wanted, filter_of, lease_offers
 from rainbow.service.registering import set_standing
 from rainbow.service.sync_messages import Ref, SyncIn, SyncOut
@@ -45,7 +44,6 @@ class Agents:
 
     core: Core
     bidding: Bidding
-    presence: Presence
     _epochs: dict[str, str]
 
     async def sync(self, told: SyncIn, encode: Encode) -> Reply:
@@ -55,19 +53,19 @@ class Agents:
         name = told.cluster
         self.core.fleet.member(name)
         self._refuse_second(told)
-        self.presence.enters(name, self.core.clock.now())
+        self.core.presence.enters(name, self.core.clock.now())
         self._epochs[name] = told.epoch
         try:
             stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
             if stored is None:
                 stored = await self._fresh(told, encode)
-            return Reply(stored, self.bidding.questions(name), self.presence.interval())
+            return Reply(stored, self.bidding.questions(name), self.core.presence.interval())
         finally:
-            self.presence.leaves(name, self.core.clock.now())
+            self.core.presence.leaves(name, self.core.clock.now())
 
     def _refuse_second(self, told: SyncIn) -> None:
         """Two agents with one credential would fight over jobs: while one is in a Sync, no other epoch gets in."""
-        inside = told.cluster in self.presence.listening()
+        inside = told.cluster in self.core.presence.listening()
         if inside and self._epochs.get(told.cluster) != told.epoch:
             raise Conflict(
                 f"another agent of cluster {told.cluster!r} is connected; stop it, or give this one its own cluster"

@@ -13,7 +13,6 @@ from rainbow.model.job import Hold, JobState
 from rainbow.service import lifecycle
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
-from rainbow.service.presence import Presence
 from rainbow.store.base import Tx
 
 log = logging.getLogger(__name__)
@@ -27,7 +26,6 @@ class Timers:
     """One pass a second; each pass is small, and an error in one does not end the next."""
 
     core: Core
-    presence: Presence
     _stirred_at: float = 0.0
 
     async def run(self) -> None:
@@ -47,7 +45,7 @@ class Timers:
         await self._silent(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
-            self.core.shelf.changed()
+            self.core.shelf.retry_all()
 
     async def _lapse(self, now: float) -> None:
         """Leases that nobody accepted in time: the job is decided again."""
@@ -85,14 +83,14 @@ class Timers:
             for name in self.core.fleet.names()
             if (member := self.core.fleet.member(name)).cluster.manager
         ]
-        silent = [c for c in managed if c.standing in _WATCHED and self.presence.silent(c.name, now)]
+        silent = [c for c in managed if c.standing in _WATCHED and self.core.presence.silent(c.name, now)]
         if len(silent) > 1 and 2 * len(silent) > len(managed):
-            self.presence.started_at = now  # more than half at once: it is our own network; grace for all
+            self.core.presence.started_at = now  # more than half at once: it is our own network; grace for all
             return
         for cluster in silent:
             await self._unreachable(cluster, now)
         for cluster in managed:
-            if cluster.standing is Standing.UNREACHABLE and not self.presence.silent(cluster.name, now):
+            if cluster.standing is Standing.UNREACHABLE and not self.core.presence.silent(cluster.name, now):
                 await self._back(cluster.name)
 
     async def _unreachable(self, cluster: Cluster, now: float) -> None:

@@ -22,7 +22,6 @@ from rainbow.service.bidding import Bidding
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
-from rainbow.service.presence import Presence
 from rainbow.service.submitting import size_of
 from rainbow.store.base import Tx
 
@@ -37,7 +36,6 @@ class Decider:
 
     core: Core
     bidding: Bidding
-    presence: Presence
 
     async def run(self) -> None:
         """Decide for ever; an error of one job is logged and does not stop the others."""
@@ -108,7 +106,7 @@ class Decider:
         if not wants_bids(asked, core.policies):
             return asked
         names = whom_to_ask(asked, core.policies, core.settings.bidders)
-        answers = await self.bidding.ask(ask.spec, names, self.presence.listening())
+        answers = await self.bidding.ask(ask.spec, names, self.core.presence.listening())
         with_answers = replace(ask, bids=answers.bids, silent=answers.silent)
         return question(core.fleet, core.settings, with_answers, core.clock.now())
 
@@ -158,7 +156,8 @@ class Decider:
                 return False
             raise
         if not gone and job.state is JobState.QUEUED:
-            self.core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms))
+            without = ",".join(sorted(ask.excluded))
+            self.core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms) + without)
         return gone
 
     def _refuse(self, tx: Tx, fx: Effects, id: int, reason: str) -> None:

@@ -90,7 +90,7 @@ async def test_an_idle_agent_is_woken_by_an_offer(service: Service) -> None:
     agent = Agent(service)
     await agent.says()
     waiting = asyncio.create_task(agent.says(want=1, wait=20.0))
-    while "east" not in service.agents.presence.listening():
+    while "east" not in service.core.presence.listening():
         await asyncio.sleep(0)
     await submit(service, a_submission())
     told = await asyncio.wait_for(waiting, 5)
@@ -201,7 +201,7 @@ async def test_two_agents_of_one_cluster_do_not_fight(service: Service) -> None:
     first, second = Agent(service), Agent(service, epoch="e2")
     await first.says()
     waiting = asyncio.create_task(first.says(wait=20.0))
-    while "east" not in service.agents.presence.listening():
+    while "east" not in service.core.presence.listening():
         await asyncio.sleep(0)
     with pytest.raises(Conflict, match="another agent"):
         await second.says()
