@@ -116,13 +116,12 @@ def send_what_is_due(d: Draft) -> None:
 
 def take_answer(d: Draft, answer: SyncAnswer) -> None:
     """Act upon the answer to a message on its way; any other answer is old and changes nothing."""
-    asked = {*d.bidding, *(id for id, _ in d.bids)}
+    answer = _without_known(d, answer)
     if d.listening is not None and answer.ack == d.listening:
         d.listening = None
         d.contact_at = max(d.contact_at or 0.0, d.listening_at)
     elif d.flight is not None and answer.ack == d.flight.seq:
         said, d.flight, d.resend_at = d.flight, None, None
-        asked.update(id for id, _ in said.bids)
         d.contact_at = max(d.contact_at or 0.0, d.flight_at)
         d.send_at, d.quiet_until = d.now, d.now
         if not answer.resync:
@@ -134,7 +133,19 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
         _say_all_again(d, answer)
     d.resynced = answer.resync
     d.heartbeat = answer.heartbeat
-    _act_upon(d, replace(answer, bid_requests=tuple(one for one in answer.bid_requests if one.id not in asked)))
+    _act_upon(d, answer)
+
+
+def _without_known(d: Draft, answer: SyncAnswer) -> SyncAnswer:
+    """The answer without what is being done already: open questions and kills come again with every answer."""
+    answered = d.flight.bids if d.flight is not None else ()
+    asked = {*d.bidding, *(id for id, _ in d.bids), *(id for id, _ in answered)}
+    dying = {ref for ref, held in d.held.items() if held.wish is Wish.KILL}
+    return replace(
+        answer,
+        bid_requests=tuple(one for one in answer.bid_requests if one.id not in asked),
+        commands=tuple(one for one in answer.commands if one.id or one.ref not in dying),
+    )
 
 
 def _pace(d: Draft, said: SyncMessage, answer: SyncAnswer) -> None:

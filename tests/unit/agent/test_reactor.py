@@ -295,6 +295,18 @@ def test_a_server_that_answers_emptily_at_once_is_not_hammered():
     assert story.now > 150.0
 
 
+def test_a_kill_that_comes_with_every_answer_is_not_asked_for_again_and_again():
+    story = Story().running()
+    kill = e.ServerCommand(0, "kill", REF)
+    for _ in range(200):
+        if story.state.flight is not None:
+            story.answer(after=0.001, commands=(kill,))
+        else:
+            story.tell(e.Tick(), after=max(0.0, due(story.state, story.now) - story.now))
+    assert story.now > 140.0
+    assert len(story.all(e.WriteJournal)) == 4
+
+
 def test_facts_are_sent_when_they_change():
     story = Story()
     story.tell(e.Started())
