@@ -140,10 +140,11 @@ class MemoryBackend:
         matches = self.match(request, clusters)
         explainer = Explainer(request, self._facts)
         found = []
-        for verdict in matches:
-            state = self._state(verdict.cluster)
+        for name in matches.names:
+            state = self._state(name)
             now, ever = self._shapes_for(state, request)
-            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of)))
+            scene = Scene(state.fold, now, ever, state.shape_of)
+            found.append(explainer.explain_fit(name, matches.fit(name), scene))
         return found
 
     def summary(self, cluster: str) -> Summary:

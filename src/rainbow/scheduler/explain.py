@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from rainbow.model.changes import say_requirement
 from rainbow.model.match import Explanation, Fit, Verdict
 from rainbow.model.reasons import Met, When, Where
 from rainbow.model.request import Request, Requirement
 from rainbow.scheduler.changes_find import find_changes
 from rainbow.scheduler.changes_variants import Variants
+from rainbow.scheduler.explain_alike import Alike
 from rainbow.scheduler.explain_reasons import Reasons
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fold_facts import Facts
@@ -21,6 +24,24 @@ class Explainer:
         self.request = request
         self.facts = facts
         self._variants = Variants(request, facts)
+        self._alike = Alike(request, facts)
+        self._known: dict[Hashable, Explanation] = {}
+
+    def explain_fit(self, cluster: str, fit: Fit, scene: Scene) -> Explanation:
+        """The whole answer for one cluster; clusters that are alike are explained once."""
+        key = self._alike.key(scene)
+        known = self._known.get((key, fit)) if key is not None else None
+        if known is None:
+            fitter = self._variants.fitter(())
+            ever = fitter.slots(scene.fold, scene.ever)
+            now = ever if scene.now is scene.ever else fitter.slots(scene.fold, scene.now)
+            known = self.explain(Verdict(cluster, fit, now, ever), scene)
+            if key is not None:
+                self._known[key, fit] = known
+        verdict = known.verdict
+        return Explanation(
+            Verdict(cluster, fit, verdict.slots_now, verdict.slots_ever), known.reasons, known.changes, known.met
+        )
 
     def explain(self, verdict: Verdict, scene: Scene) -> Explanation:
         """The whole answer for one cluster whose verdict is known."""

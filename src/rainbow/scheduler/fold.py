@@ -61,6 +61,10 @@ class Fold:
             i = parents[i]
         return 0
 
+    def hung_classes(self) -> Iterable[tuple[int, int]]:
+        """The vertices that something hangs on, parents first, and their classes."""
+        return self._classes.items()
+
     def shape(self, i: int) -> Shape:
         """A vertex's shape when all is free."""
         found = self._own.get(i)
