@@ -1,0 +1,102 @@
+"""A real server in a process of its own for the benchmarks, and a bare echo server to hold it against."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from grpc import aio
+
+from tests.support.house import House
+
+ECHO = "/bench.Echo/Echo"
+OPTIONS = (("grpc.so_reuseport", 0),)
+
+
+@dataclass
+class Process:
+    """A process that listens on a port."""
+
+    address: str
+    pid: int
+    token: str = ""
+
+    def cpu(self) -> float:
+        """Seconds of processor time it has used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@contextlib.contextmanager
+def a_server() -> Iterator[tuple[House, Process]]:
+    """Rainbow's own server on SQLite."""
+    with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as folder:
+        house = House(Path(folder), arguments=("--policy", "random", "--log-level", "warning"))
+        house.start()
+        assert house.process is not None
+        try:
+            yield house, Process(house.address, house.process.pid, house.admin_token)
+        finally:
+            house.stop()
+
+
+@contextlib.contextmanager
+def an_echo() -> Iterator[Process]:
+    """A server of the same kind whose one method answers with what it got."""
+    process = subprocess.Popen([sys.executable, "-m", "bench._server"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        yield Process(address, process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+async def _echo(request: bytes, context: object) -> bytes:
+    return request
+
+
+async def _serve_echo() -> None:
+    server = aio.server(options=OPTIONS)
+    handler = grpc.unary_unary_rpc_method_handler(_echo)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+def wait_until(condition: object, seconds: float = 60.0) -> None:
+    """Return when `condition()` is true; fail after `seconds`."""
+    assert callable(condition)
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.01)  # another process is waited for; nothing tells when it is there
+
+
+if __name__ == "__main__":
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_serve_echo())
+    else:
+        uvloop.run(_serve_echo())
