@@ -26,9 +26,7 @@ from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import Manager
 from rainbow.sim.network import Wire
 
-LIMITS = Limits(
-    max_jobs=3, max_wait=4.0, run_guard=25.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2
-)
+LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=25.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 RPC_MARGIN = 3.0  # seconds that a call may take beyond the wait it asked for
 CONTACT_EVERY = 5.0
 POLL_EVERY = 1.5
@@ -79,7 +77,8 @@ class SimAgent:
     _flushing: bool = False
     _submitting: list[Offer] = field(default_factory=list)
     _tick: asyncio.TimerHandle | None = None
-    _call: Call | None = None
+    _calls: dict[int, Call] = field(default_factory=dict)  # by seq
+    _sent: dict[int, float] = field(default_factory=dict)  # when each message was first sent
     _failures: int = 0
     _refusals: Refusals = field(default_factory=Refusals)
 
@@ -100,7 +99,7 @@ class SimAgent:
         held, past = restored(records)
         self.state = State(limits=LIMITS, fresh=self.fresh, held=held, past=past)
         self.fresh = False
-        self.contact = self.contact_file
+        self.contact, self._sent = self.contact_file, {}
         self._refusals, self._failures = Refusals(), 0
         self.note("agent", self.cluster, "starts", len(held))
         self.event(e.Started(self.contact_file))
@@ -120,7 +119,8 @@ class SimAgent:
         self._unwritten, self._submitting, self._flushing = [], [], False
         if self._tick is not None:
             self._tick.cancel()
-        self._close_call(self.rng.random() < 0.7)
+        for call in list(self._calls.values()):
+            self._give_up(call)
         if rebooted:
             self._boot, self.contact_file = self.loop.time(), None
         if journal_lost:
@@ -150,15 +150,20 @@ class SimAgent:
         if self._tick is not None:
             self._tick.cancel()
         at = due(self.state, now)
-        self._tick = None if at is None else self._later(max(0.005, (at - now) / self.drift), lambda: self.event(e.Tick()))
+        self._tick = (
+            None if at is None else self._later(max(0.005, (at - now) / self.drift), lambda: self.event(e.Tick()))
+        )
 
     # --- the server ---
 
     def _send(self, command: e.SendSync) -> None:
-        self._close_call(self.rng.random() < 0.7)
         message = command.message
+        earlier = self._calls.get(message.seq)
+        if earlier is not None:
+            self._give_up(earlier)
         self.note("sync", self.cluster, message.seq, len(message.accepts), len(message.reports), len(message.rejects))
-        call = self._call = Call(message=message)
+        call = self._calls[message.seq] = Call(message=message)
+        self._sent.setdefault(message.seq, self.clock())
         epoch = f"{self.cluster}-{self.starts}"
         call.deadline = self._later(message.wait + RPC_MARGIN, lambda: self._failed(call, None))
 
@@ -176,15 +181,10 @@ class SimAgent:
 
         self.wire.ask(arrives)
 
-    def _close_call(self, notice: bool) -> None:
-        """Give up on the open call; the server may notice."""
-        call, self._call = self._call, None
-        if call is None:
-            return
-        call.open = False
-        if call.deadline is not None:
-            call.deadline.cancel()
-        if notice:
+    def _give_up(self, call: Call) -> None:
+        """Give up on an open call; the server may notice."""
+        self._done(call)
+        if self.rng.random() < 0.7:
             self.loop.call_later(self.wire.delay(), lambda: call.hang_up())
 
     def _answered(self, call: Call, said: e.SyncAnswer | RainbowError) -> None:
@@ -197,11 +197,10 @@ class SimAgent:
             self._done(call)
             self._failures = 0
             self._refusals.answered()
-        flight = self.state.flight
-        if flight is not None and said.ack == flight.seq:
-            self.contact = self.state.flight_at
-            if self.contact_file is None or self.contact - self.contact_file >= CONTACT_EVERY:
-                self.contact_file = self.contact
+        known = self.state.contact_at
+        if known is not None and (self.contact_file is None or known - self.contact_file >= CONTACT_EVERY):
+            self.contact_file = known
+        self.contact = max(self.contact or 0.0, self._sent.get(said.ack, 0.0))
         self.event(e.SyncAnswered(said))
 
     def _failed(self, call: Call, problem: RainbowError | None) -> None:
@@ -225,8 +224,8 @@ class SimAgent:
         call.open = False
         if call.deadline is not None:
             call.deadline.cancel()
-        if self._call is call:
-            self._call = None
+        if self._calls.get(call.message.seq) is call:
+            del self._calls[call.message.seq]
 
     # --- the journal ---
 
@@ -253,7 +252,7 @@ class SimAgent:
     def _poll(self) -> None:
         updates = self.manager.poll()
         if updates is not None:
-            facts = Facts(manager="sim", state={"jobs": len(updates)})
+            facts = Facts(manager="sim", state={"busy": len(updates) > 2})
             self._soon(lambda: self.event(e.BackendUpdated(updates, facts)))
         self._later(self.rng.uniform(0.5, 1.5) * POLL_EVERY, self._poll)
 

@@ -85,12 +85,12 @@ class SimStore:
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         """See `store.base.Store`."""
-        await asyncio.sleep(self._pause())
+        await self._takes_time()
         self._check()
         if self._full():
             raise Unavailable("the disk is full; nothing was stored")
         answer = self._disk.commit(self._writer, work)
-        await asyncio.sleep(self._pause())
+        await self._takes_time()
         self._check()
         return answer
 
@@ -98,13 +98,16 @@ class SimStore:
         """See `store.base.Store`."""
         self._check()
         answer = _read(self._reader, work)
-        pause = self._pause()
-        if pause > 0:
-            await asyncio.sleep(pause)
+        await self._takes_time()
         return answer
 
     async def close(self) -> None:
         """See `store.base.Store`."""
+
+    async def _takes_time(self) -> None:
+        pause = self._pause()
+        if pause > 0:
+            await asyncio.sleep(pause)
 
     def _check(self) -> None:
         if not self._process.alive:

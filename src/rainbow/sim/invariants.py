@@ -141,10 +141,10 @@ def i9_ended_jobs_do_not_run(world: Witness, change: Change) -> str | None:
 
 def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
     """I11 no cluster is given more than it has."""
-    for cluster, taken in world.allocated.items():
-        total = sum(taken.values())
-        if total > world.capacity.get(cluster, 0):
-            return f"{cluster} has {world.capacity.get(cluster, 0)} cores, and {total} are given away"
+    for cluster, capacity in world.capacity.items():
+        total = sum(world.allocated.get(cluster, {}).values())
+        if total > capacity:
+            return f"{cluster} has {capacity} cores, and {total} are given away"
     return None
 
 

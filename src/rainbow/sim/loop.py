@@ -92,9 +92,7 @@ class Process:
 _process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 
-def _adopted(
-    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
-) -> asyncio.Task[Any]:
+def _adopted(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
     task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
     context = options.get("context")
     process = _process.get() if context is None else context.get(_process)

@@ -127,9 +127,9 @@ class Manager:
         if entry.name == FOR_EVER:
             seconds = LONG
         elif self.rng.random() < 0.15:
-            seconds = self.rng.uniform(10.0, 40.0)
+            seconds = self.rng.uniform(6.0, 25.0)
         else:
-            seconds = self.rng.uniform(0.2, 6.0)
+            seconds = self.rng.uniform(0.2, 4.0)
         self.loop.call_later(seconds, lambda: self._finish(entry))
 
     def _finish(self, entry: Entry) -> None:

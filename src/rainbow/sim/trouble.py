@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from rainbow.sim.world import World
 
 STEP = 0.5  # seconds between two throws of the dice
-SHORTEST, LONGEST = 30.0, 70.0  # seconds of trouble
+SHORTEST, LONGEST = 8.0, 40.0  # seconds of trouble
 
 
 async def happen(world: World) -> None:
     """Let users work and things go wrong for a while."""
     rng, loop = world.rng, world.loop
     until = loop.time() + rng.uniform(SHORTEST, LONGEST)
-    busy = rng.uniform(0.1, 0.5)  # chance that somebody does something within one step
+    busy = rng.uniform(0.1, 0.4)  # chance that somebody does something within one step
     while loop.time() < until:
         await asyncio.sleep(STEP * rng.uniform(0.1, 1.9))
         if rng.random() < busy:

@@ -230,6 +230,9 @@ class Users:
                 for other in others
                 if other.job not in seen
             )
+        if job.hold is Hold.TIME:
+            service, at = self.server.service, job.terms.start_after
+            return service is not None and at is not None and at > service.core.clock.now()
         return job.hold is Hold.USER
 
 

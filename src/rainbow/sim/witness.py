@@ -71,7 +71,7 @@ class Witness:
     note: Callable[..., None]
     stop: Callable[[], None]
     lease: float
-    capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster
+    capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
     cores_of: Callable[[Job], int] = lambda job: 1
     guarded: Callable[[str], bool] = lambda cluster: False  # its agent is out of touch for as long as the guard allows
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended

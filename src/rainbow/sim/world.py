@@ -26,7 +26,9 @@ from rainbow.sim.users import CORES, Users
 from rainbow.sim.weather import CALM, Weather, drawn
 from rainbow.sim.witness import Violation, Witness
 
-logging.getLogger("rainbow.service").addHandler(logging.NullHandler())  # in a world full of faults, warnings say nothing
+logging.getLogger("rainbow.service").addHandler(
+    logging.NullHandler()
+)  # in a world full of faults, warnings say nothing
 
 POLICIES = ("first", "least", "random", "start")
 SETTLED_WITHIN = 300.0  # seconds after the last fault
@@ -68,6 +70,7 @@ class World:
             silent_after=8.0,
             bid_deadline=1.0,
         )
+        bids = self.settings.policy == "start"  # which may choose a cluster where a job fits only later
         self.witness = Witness(
             truth=self.truth,
             rules=RULES,
@@ -75,8 +78,8 @@ class World:
             note=self.note,
             stop=self.loop.stop,
             lease=self.settings.lease,
-            capacity={name: nodes * cores for name, (nodes, cores) in shapes.items()},
-            cores_of=lambda job: CORES[job.spec],
+            capacity={} if bids else {name: nodes * cores for name, (nodes, cores) in shapes.items()},
+            cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
             guarded=self._guarded,
             overdue=self._overdue,
         )
@@ -138,7 +141,8 @@ class World:
     def _guarded(self, cluster: str) -> bool:
         """True if the agent has been out of touch for as long as its guard allows."""
         agent = self.agents[cluster]
-        return agent.contact is None or agent.clock() - agent.contact >= LIMITS.run_guard - 0.1
+        known = agent.state.contact_at
+        return known is None or agent.clock() - known >= LIMITS.run_guard - 0.1
 
     def _overdue(self) -> str | None:
         now = self.loop.time()
