@@ -33,6 +33,7 @@ class Journal:
         self.path = directory / "journal"
         self.truncated = 0  # bytes of a cut-off last line that were dropped
         self._sync = sync
+        self._compacted = 0  # bytes after the last compaction
         self._lock = _locked(directory / "lock")
         try:
             self.fresh = not self.path.exists()
@@ -67,6 +68,11 @@ class Journal:
         """Bytes in the file."""
         return os.fstat(self._file.fileno()).st_size
 
+    @property
+    def is_long(self) -> bool:
+        """True if it has grown so much since the last compaction that another is worth its while."""
+        return self.size > max(COMPACT_ABOVE, 2 * self._compacted)
+
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
         """Write records and return when they are safe on disk; when that fails, the file is as it was."""
         data = memoryview(b"".join(map(line, records)))
@@ -92,6 +98,7 @@ class Journal:
         _sync_directory(self.path.parent)
         self._file.close()
         self._file = self._opened()
+        self._compacted = self.size
 
     def close(self) -> None:
         """Let another process have it."""

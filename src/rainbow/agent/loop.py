@@ -15,26 +15,19 @@ from rainbow.agent.backends.base import Backend
 from rainbow.agent.contact import ContactFile
 from rainbow.agent.errands import Errand, Errands
 from rainbow.agent.events import SyncAnswer, SyncMessage
-from rainbow.agent.journal import COMPACT_ABOVE, Journal
+from rainbow.agent.journal import Journal
 from rainbow.agent.reactor import due, idle, react
 from rainbow.agent.records import compacted, restored
 from rainbow.agent.refusals import Refusals
 from rainbow.agent.rules import Rules
 from rainbow.agent.state import Limits, State
+from rainbow.agent.writing import JournalWriter
 from rainbow.client.connection import Backoff
 from rainbow.model.errors import RainbowError
 
 log = logging.getLogger("rainbow.agent")
 LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
-JOURNAL_AGAIN = 5.0
 BACKOFF = Backoff(first=0.2, cap=10.0)
-_SAID = {
-    "offer": "taken",
-    "native": "with the manager",
-    "adopt": "found in the manager",
-    "cancel": "to be ended",
-    "absent": "was never here",
-}
 
 
 def boot_clock() -> float:
@@ -79,7 +72,7 @@ class Agent:
         self.state = State(limits=parts.limits, fresh=parts.journal.fresh, held=held, past=past)
         self._contact = ContactFile(parts.journal.path.parent / "contact")
         self._events: asyncio.Queue[e.Event] = asyncio.Queue()
-        self._writes: asyncio.Queue[e.WriteJournal] = asyncio.Queue()
+        self._writer = JournalWriter(parts.journal, self._events.put_nowait)
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
         self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard)
@@ -98,13 +91,14 @@ class Agent:
             log.warning("cut %d bytes of an unfinished line off the journal", self.parts.journal.truncated)
         await self.backend.start()
         self._spawn(self._follow_backend())
-        self._spawn(self._write_journal())
+        self._spawn(self._writer.run())
         for held in self.state.held.values():
             log.info("%s: %s, from the journal", held.ref.tag, held.phase.value)
         self._apply(e.Started(self._contact.read()))
         try:
             await self._turn()
         finally:
+            await self._writer.drained(LAST_WORD)
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -148,8 +142,11 @@ class Agent:
 
     def _apply(self, event: e.Event) -> None:
         self.state, commands = react(self.state, event, self._clock())
+        if isinstance(event, e.Stored):
+            self._writer.known()
         for command in commands:
             self._do(command)
+        self._writer.compact_if_long(lambda: compacted(self.state.held.values(), self.state.past))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -177,7 +174,7 @@ class Agent:
                 task = self._syncs[message.seq] = self._spawn(self._send(message))
                 task.add_done_callback(lambda done: self._sync_ended(message.seq, done))
             case e.WriteJournal():
-                self._writes.put_nowait(command)
+                self._writer.write(command)
             case e.Judge() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
                 self._spawn(self._fetch(command))
             case e.Cancel(ref, native):
@@ -205,36 +202,6 @@ class Agent:
         if self.state.contact_at is not None:
             self._contact.write(self.state.contact_at)
         self._events.put_nowait(e.SyncAnswered(answer))
-
-    # --- the journal ---
-
-    async def _write_journal(self) -> None:
-        """Whatever has gathered is written together: one flush to disk for all."""
-        journal = self.parts.journal
-        while True:
-            batch = [await self._writes.get()]
-            while not self._writes.empty():
-                batch.append(self._writes.get_nowait())
-            while True:
-                try:
-                    await asyncio.to_thread(journal.append, [write.record for write in batch])
-                    break
-                except OSError as problem:
-                    log.error("the journal cannot be written (%s); nothing is started meanwhile", problem)
-                    await asyncio.sleep(JOURNAL_AGAIN)
-            for write in batch:
-                self._log(write)
-                self._events.put_nowait(e.Stored(write.ref, write.kind))
-            if journal.size > COMPACT_ABOVE and self._writes.empty() and self._events.empty():
-                records = compacted(self.state.held.values(), self.state.past)
-                journal.compact(records)
-
-    def _log(self, write: e.WriteJournal) -> None:
-        if write.kind == "end" and isinstance(write.record["result"], dict):
-            result = write.record["result"]
-            log.info("%s: %s %s", write.ref.tag, result["state"], result["reason"])
-        elif write.kind in _SAID:
-            log.info("%s: %s", write.ref.tag, _SAID[write.kind])
 
     # --- the backend ---
 

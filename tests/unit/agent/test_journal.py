@@ -71,6 +71,19 @@ def test_a_damaged_line_with_good_ones_after_it_is_refused_and_named(at, bit):
     assert records == RECORDS, "a changed line was believed"  # e.g. the checksum's letters in upper case
 
 
+def test_a_journal_is_compacted_again_only_when_it_has_doubled(tmp_path, monkeypatch):
+    monkeypatch.setattr("rainbow.agent.journal.COMPACT_ABOVE", 100)
+    many = RECORDS * 20
+    with Journal(tmp_path) as journal:
+        journal.append(many)
+        assert journal.is_long
+        journal.compact(many)
+        assert not journal.is_long
+        journal.append(many)
+        journal.append(many)
+        assert journal.is_long
+
+
 def test_two_agents_cannot_share_a_state_directory(tmp_path):
     with Journal(tmp_path), pytest.raises(Conflict, match=f"process {os.getpid()}"):
         Journal(tmp_path)

@@ -15,6 +15,7 @@ from rainbow.agent.backends import BackendSettings, load_backend
 from rainbow.agent.journal import Journal
 from rainbow.agent.link import Identity, Link
 from rainbow.agent.loop import Agent, Parts
+from rainbow.agent.records import restored
 from rainbow.agent.rules import Rules
 from rainbow.agent.state import Limits
 from rainbow.agent.values import Chunk, Offer, Ref, Result
@@ -143,6 +144,20 @@ async def test_a_stopped_agent_leaves_its_job_running_and_the_next_one_reports_i
     await site.run()
     assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
     assert site.desk.output[Ref(1, 1, "t1")] == b"done\n"
+
+
+async def test_a_journal_that_is_always_too_long_is_compacted_on_the_way_and_loses_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Journal, "is_long", True)
+    site.desk.offers = [an_offer(job, "echo", "one") for job in range(1, 9)]
+    await site.run()
+    assert {report.state for report in site.desk.ends.values()} == {"succeeded"}
+    assert len(site.desk.ends) == 8
+    with Journal(site.directory) as journal:
+        held, past = restored(journal.records)
+    assert held == {}
+    assert set(past) == set(site.desk.ends)
 
 
 class Grpc(agents_pb2_grpc.AgentsServicer):
