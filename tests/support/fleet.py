@@ -1,0 +1,291 @@
+"""A fleet of real processes for end-to-end tests: a server, agents of local clusters, jobs that count themselves.
+
+Every job of a `Tally` writes a line to a file when it really starts, so that a job that ran
+twice, or never, is seen from outside, whatever the server and the agents believe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow.client import Client
+from rainbow.client.connection import Backoff, Patience
+from rainbow.client.submission import Submission, command
+from rainbow.client.views import EventView, JobView
+from rainbow.client.wire import JobFilter
+from rainbow.model.job import Terms
+from tests.support.calls import Calls
+from tests.support.house import RAINBOW, House, a_house
+from tests.support.service import a_graph
+
+# A fault of some seconds is waited out, not reported.
+PATIENT = Patience(answer=90.0, unreachable=60.0, stream=90.0, backoff=Backoff(cap=0.5))
+_COUNTED = """
+echo "$RAINBOW_JOB_ID" >> "$1"
+echo "out $RAINBOW_JOB_ID"
+if [ -n "$4" ]; then while [ ! -e "$4" ]; do sleep 0.02; done; fi
+sleep "$2"
+echo "err $RAINBOW_JOB_ID" >&2
+echo "$RAINBOW_JOB_ID" >> "$1.ends"
+exit "$3"
+"""
+
+
+@dataclass
+class Agent:
+    """One `rainbow agent` process, which can be killed, paused and started again in the same state directory."""
+
+    cluster: str
+    folder: Path
+    arguments: list[str]
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    kills: int = 0
+
+    @property
+    def log(self) -> str:
+        """What it has written so far, over all its starts."""
+        return (self.folder / f"{self.cluster}.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start it; it takes its jobs up again by itself."""
+        with (self.folder / f"{self.cluster}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*RAINBOW, "agent", *self.arguments],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process and no other."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a power cut would; what it started goes on."""
+        self.send(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait()
+        self.kills += 1
+
+    def lives(self, seconds: float) -> None:
+        """Let so much time pass in its life; fail if it ends by itself."""
+        assert self.process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(seconds)
+            raise AssertionError(f"the agent of {self.cluster} ended with {code}:\n{self.log[-4000:]}")
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stopped in the middle of whatever it does, until the block ends."""
+        self.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send(signal.SIGCONT)
+
+    def stop(self) -> int:
+        """End it as an operator would; its exit code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+@dataclass
+class Tally:
+    """What really happened: one line for each start of a job, one for each end that it reached by itself."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """The file of starts."""
+        return self.folder / "starts"
+
+    def argv(self, *, seconds: float = 0.1, code: int = 0, gate: Path | None = None) -> list[str]:
+        """A command that counts itself, waits for `gate` to exist if there is one, works a while, and exits so."""
+        return ["/bin/sh", "-c", _COUNTED, "job", str(self.path), f"{seconds:g}", str(code), str(gate or "")]
+
+    def starts(self) -> Counter[int]:
+        """How often each job really started."""
+        return _counted(self.path)
+
+    def ends(self) -> Counter[int]:
+        """How often each job came to its own end."""
+        return _counted(self.folder / "starts.ends")
+
+
+def _counted(path: Path) -> Counter[int]:
+    return Counter(int(line) for line in path.read_text().split()) if path.exists() else Counter()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The verdict over a set of jobs that were acknowledged."""
+
+    acknowledged: int
+    ended: int
+    lost: int
+    doubled: int
+    wrong: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.acknowledged} acknowledged, {self.ended} ended, {self.lost} lost, {self.doubled} doubled, "
+            f"{len(self.wrong)} with a wrong result"
+        )
+
+    def check(self) -> None:
+        """Nothing lost, nothing doubled, nothing wrong."""
+        assert (self.lost, self.doubled, self.wrong, self.ended) == (0, 0, (), self.acknowledged), self
+
+
+@dataclass
+class Fleet:
+    """One server, its agents, and a client that is patient with faults."""
+
+    house: House
+    tally: Tally
+    agents: dict[str, Agent] = field(default_factory=dict)
+    client: Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = self.a_client()
+
+    def a_client(self, server: str = "", patience: Patience = PATIENT) -> Client:
+        """Another client of the administrator, by way of `server` if that is not the server itself."""
+        return Client(server or self.house.address, token=self.house.admin_token, patience=patience)
+
+    def add(
+        self, cluster: str, *arguments: str, server: str = "", started: bool = True, nodes: int = 4, cores: int = 4
+    ) -> Agent:
+        """Register a cluster and start its agent."""
+        folder, graph = self.house.folder, a_graph(nodes=nodes, cores=cores)
+        with self.house.channel() as channel:
+            made = Calls(channel, self.house.admin_token).register(cluster, graph)
+        (folder / f"{cluster}.json").write_bytes(graph)
+        secret = folder / f"{cluster}.secret"
+        secret.touch(mode=0o600)
+        secret.write_text(made.secret + "\n")
+        given = ["--cluster", cluster, "--graph", str(folder / f"{cluster}.json"), "--secret-file", str(secret)]
+        given += ["--state-dir", str(folder / f"{cluster}.state"), "--server", server or self.house.address]
+        given += ["--run-as-root"] if os.geteuid() == 0 else []
+        agent = Agent(cluster, folder, [*given, *arguments], self.house.environment())
+        self.agents[cluster] = agent
+        if started:
+            agent.start()
+        return agent
+
+    # --- submitting ---
+
+    def submission(
+        self,
+        cluster: str = "",
+        *,
+        seconds: float = 0.1,
+        code: int = 0,
+        gate: Path | None = None,
+        terms: Terms | None = None,
+        **more: object,
+    ) -> Submission:
+        """A job that counts itself, on `cluster` alone if one is named."""
+        chosen = terms or Terms(only_clusters=(cluster,) if cluster else ())
+        text = command(self.tally.argv(seconds=seconds, code=code, gate=gate), name="counted")
+        return Submission(text=text, dialect="flux", name="counted", terms=chosen, **more)  # type: ignore[arg-type]  # array, dependencies, client_token
+
+    def submit(self, cluster: str = "", **asked: object) -> int:
+        """Submit one such job; its id."""
+        return self.client.submit_one(self.submission(cluster, **asked)).id  # type: ignore[arg-type]  # as above
+
+    def submit_many(self, count: int, *, seconds: Callable[[int], float] = lambda i: 0.1) -> dict[int, int]:
+        """Submit `count` jobs in one call, with exit codes 0, 1, 2 in turn; the exit code by id."""
+        asked = [self.submission(seconds=seconds(i), code=i % 3) for i in range(count)]
+        answers = self.client.submit_batch(asked)
+        return {answer.id: i % 3 for i, answer in enumerate(answers)}
+
+    # --- waiting: on the stream of events, never by looking again and again ---
+
+    def until(self, ids: int | Iterable[int], reached: Callable[[EventView], bool]) -> list[EventView]:
+        """Read the events of jobs until one of each job meets the condition; all that were read."""
+        left = {ids} if isinstance(ids, int) else set(ids)
+        seen = []
+        with contextlib.closing(self.client.watch(JobFilter(ids=sorted(left)), after=0)) as events:
+            for event in events:
+                seen.append(event)
+                if reached(event):
+                    left.discard(event.job)
+                if not left:
+                    break
+        return seen
+
+    def until_running(self, *ids: int) -> None:
+        """Return when the server has been told that these jobs run."""
+        self.until(ids, lambda event: event.detail.get("attempt") == "running")
+
+    def ended(self, *ids: int) -> list[JobView]:
+        """Return these jobs when they have ended."""
+        return list(self.client.wait_all(ids))
+
+    def output(self, id: int, stream: str = "stdout") -> bytes:
+        """What a job wrote, as the server has it."""
+        return b"".join(chunk.data for chunk in self.client.logs(id, stream=stream))
+
+    def counts(self, codes: dict[int, int]) -> Counts:
+        """Wait until all jobs have ended, and hold what the server says against what really happened."""
+        jobs = self.ended(*codes)
+        starts = self.tally.starts()
+        wrong = [text for job in jobs for text in self._wrong(job, codes[job.id])]
+        return Counts(
+            acknowledged=len(codes),
+            ended=sum(job.ended for job in jobs),
+            lost=sum(starts[id] == 0 for id in codes),
+            doubled=sum(starts[id] > 1 for id in codes),
+            wrong=tuple(wrong),
+        )
+
+    def _wrong(self, job: JobView, code: int) -> Iterator[str]:
+        state = "failed" if code else "succeeded"
+        if (job.state, job.exit_code) != (state, code):
+            yield f"job {job.id}: {job.state} {job.exit_code} {job.reason!r}, not {state} {code}"
+            return
+        for stream, word in (("stdout", "out"), ("stderr", "err")):
+            if (text := self.output(job.id, stream)) != f"{word} {job.id}\n".encode():
+                yield f"job {job.id}: {stream} is {text!r}"
+
+    def stop(self) -> None:
+        """End the agents; the house ends by itself."""
+        for agent in self.agents.values():
+            agent.stop()
+        self.client.close()
+
+
+@contextlib.contextmanager
+def a_fleet(folder: Path, *, db: str = "", arguments: Sequence[str] = (), config: str = "") -> Iterator[Fleet]:
+    """A running server without clusters; `config` is the text of its configuration file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    given = list(arguments)
+    if config:
+        (folder / "server.yaml").write_text(config)
+        given += ["--config", str(folder / "server.yaml")]
+    with a_house(folder, db=db, arguments=tuple(given)) as house:
+        fleet = Fleet(house, Tally(folder))
+        try:
+            yield fleet
+        finally:
+            fleet.stop()
