@@ -9,6 +9,7 @@ equal ones are counted, and the gate's keeper writes them about once a second.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -56,6 +57,28 @@ def acting() -> Actor:
 def act_as(principal: Principal, address: str) -> None:
     """Name the caller for the rest of this call."""
     _acting.set(Actor(principal, address))
+
+
+def note_submitted(tx: Tx, made: Iterable[tuple[Actor, list[int]]], at: float) -> None:
+    """One line for all jobs that one caller submitted in one write, however many calls that were."""
+    gathered: dict[tuple[str, str, str], tuple[Actor, list[int]]] = {}
+    for by, ids in made:
+        who = by.principal
+        gathered.setdefault((who.name, who.credential, by.address), (by, []))[1].extend(ids)
+    for by, ids in gathered.values():
+        if ids:
+            by.note(tx, "job.submit", ranges(ids), at, f"{len(ids)} jobs")
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """Job ids in few letters: `3-9,12`."""
+    parts: list[list[int]] = []
+    for id in sorted(ids):
+        if parts and id == parts[-1][1] + 1:
+            parts[-1][1] = id
+        else:
+            parts.append([id, id])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rainbow.model.attempt import LIVE, AttemptState
 from rainbow.model.cluster import Cluster, checked_state
 from rainbow.model.errors import Corrupt, Invalid, NotFound
 from rainbow.model.graph import Graph, Mark
+from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import with_marks
@@ -53,8 +54,13 @@ def parse_state(text: str) -> dict[str, object]:
 
 async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:
     """Merge what a cluster reports into its state."""
-    now = core.clock.now()
-    return await core.write(lambda tx, fx: merge_state(tx, fx, name, values, now))
+    by, now = acting(), core.clock.now()
+
+    def work(tx: Tx, fx: Effects) -> Cluster:
+        by.note(tx, "cluster.state", name, now, json.dumps(dict(values)))
+        return merge_state(tx, fx, name, values, now)
+
+    return await core.write(work)
 
 
 def merge_state(tx: Tx, fx: Effects, name: str, values: Mapping[str, object], now: float) -> Cluster:
@@ -74,7 +80,13 @@ async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[s
     graph = await dominant(core, name)
     changes = resolve_marks(graph, marks)
     checked = None if used is None else resolve_used(graph, used)
-    await core.write(lambda tx, fx: apply_patch(tx, fx, name, changes, checked))
+    by, now = acting(), core.clock.now()
+
+    def work(tx: Tx, fx: Effects) -> None:
+        by.note(tx, "cluster.patch", name, now, f"{len(changes)} marks")
+        apply_patch(tx, fx, name, changes, checked)
+
+    await core.write(work)
     return len(changes) + len(checked or ())
 
 

@@ -11,6 +11,7 @@ from rainbow.model.errors import Conflict, Invalid, NotFound
 from rainbow.model.job import Hold, Job, JobState
 from rainbow.service import lifecycle
 from rainbow.service.access import Reach, reach
+from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.store.base import JobFilter, Tx
@@ -92,11 +93,13 @@ async def cancel(
     if not ids and which is None:
         raise Invalid("say which jobs to cancel: ids, or a filter")
     note = reason[:512] or f"cancelled by {by.name}"
+    actor = acting()
 
     def work(tx: Tx, fx: Effects) -> list[JobView]:
         now = core.clock.now()
         jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
-        if not dry_run:
+        if jobs and not dry_run:
+            actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
             jobs = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
         return [JobView(job) for job in jobs]
 
@@ -123,11 +126,13 @@ def _found(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
 async def release(core: Core, id: int, by: Principal) -> JobView:
     """Let a job go on that its owner held."""
     who = reach(by, "cancel")
+    actor = acting()
 
     def work(tx: Tx, fx: Effects) -> JobView:
         job = visible(tx, id, who)
         if job.state is not JobState.HELD or job.hold is not Hold.USER:
             raise Conflict(f"job {id} is not held by its owner; it is {job.state.value}")
+        actor.note(tx, "job.release", str(id), core.clock.now())
         return JobView(lifecycle.release(tx, fx, job, f"released by {by.name}", core.clock.now()))
 
     return await core.write(work)

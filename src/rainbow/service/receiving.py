@@ -10,6 +10,7 @@ from rainbow.model.job import Job, JobEvent
 from rainbow.model.request import Level, Request
 from rainbow.scheduler.expressions import ExpressionError, compiled
 from rainbow.service import lifecycle
+from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.store.base import Tx
@@ -67,6 +68,7 @@ def lease_offers(
 async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) -> list[Attempt]:
     """Take leased jobs over for good; those that are not leased to this cluster any more are left out."""
     asked = list(ids)
+    by = acting()
 
     def work(tx: Tx, fx: Effects) -> list[Attempt]:
         now = core.clock.now()
@@ -79,6 +81,8 @@ async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) 
             if attempt.state is AttemptState.LEASED and job.attempt == attempt.n and not job.state.terminal:
                 lifecycle.hand_off(tx, fx, job, attempt, now)
                 done.append(attempt)
+        if done:
+            by.note(tx, "job.accept", ranges(attempt.job for attempt in done), now, f"for {cluster}")
         return done
 
     return await core.write(work)

@@ -14,6 +14,7 @@ from rainbow.model.errors import AlreadyExists, Invalid, NotFound
 from rainbow.model.graph import Graph, Subsystem
 from rainbow.service import lifecycle
 from rainbow.service.access import cluster_scopes, revoke_cluster
+from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import without_unknown
@@ -36,7 +37,7 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Reg
     if core.fleet.get(name) is not None:
         return None
     graph, packed = await _read(text)
-    now = core.clock.now()
+    by, now = acting(), core.clock.now()
     scopes = cluster_scopes(name)
     token, submit = core.ids.credential(Kind.SUBMIT, f"submitter:{name}", scopes[Kind.SUBMIT], now)
     secret, agent = core.ids.credential(Kind.AGENT, f"cluster:{name}", scopes[Kind.AGENT], now)
@@ -48,6 +49,8 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Reg
         tx.put_graph(cluster.id, DOMINANT, packed, now)
         tx.add_credential(submit)
         tx.add_credential(agent)
+        by.spend(tx)
+        by.note(tx, "cluster.register", name, now, f"{len(graph)} vertices")
         return cluster
 
     async def take_in() -> None:
@@ -66,7 +69,7 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
     """Put another dominant graph in place; subsystems must still hang on it. Answers with the number of vertices."""
     graph, packed = await _read(text)
     member = core.fleet.member(name)
-    now = core.clock.now()
+    by, now = acting(), core.clock.now()
     kept = await core.store.read(lambda tx: tx.graphs(member.cluster.id))
     ids = graph.positions()
     subsystems = [_hung_again(unpack_subsystem(data), ids) for sub, data in kept.items() if sub != DOMINANT]
@@ -74,6 +77,7 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
     def work(tx: Tx) -> Cluster:
         cluster = _live(tx, name)
         tx.put_graph(cluster.id, DOMINANT, packed, now)
+        by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
         return tx.update_cluster(cluster.id, marks=without_unknown(cluster.marks, ids), used={})
 
     async def take_in() -> None:
@@ -91,7 +95,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
     if subsystem in ("cluster", "containment"):
         raise Invalid(f"{subsystem!r} is the name of the cluster's own graph; give the subsystem another name")
     member = core.fleet.member(name)
-    now = core.clock.now()
+    by, now = acting(), core.clock.now()
     packed_graph = await core.store.read(lambda tx: tx.graph(member.cluster.id, DOMINANT))
     if packed_graph is None:
         raise NotFound(f"there is no cluster {name!r}")
@@ -107,6 +111,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
         if not replace and subsystem in tx.subsystems(cluster.id):
             raise AlreadyExists(f"cluster {name!r} has a subsystem {subsystem!r}; delete it first, or replace it")
         tx.put_graph(cluster.id, subsystem, packed, now)
+        by.note(tx, "cluster.put-subsystem", name, now, subsystem)
 
     async def take_in() -> None:
         await core.store.write(work)
@@ -121,11 +126,13 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
     """Remove all of one subsystem; the cluster's own graph cannot be removed so."""
     if subsystem in (DOMINANT, "cluster", "containment"):
         raise Invalid("the cluster's own graph cannot be deleted by itself; delete the cluster, or replace the graph")
+    by, now = acting(), core.clock.now()
 
     def work(tx: Tx) -> None:
         cluster = _live(tx, name)
         if not tx.drop_graph(cluster.id, subsystem):
             raise NotFound(f"cluster {name!r} has no subsystem {subsystem!r}")
+        by.note(tx, "cluster.delete-subsystem", name, now, subsystem)
 
     async def take_out() -> None:
         await core.store.write(work)
@@ -137,7 +144,7 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
 
 async def delete(core: Core, name: str) -> int:
     """Remove a cluster: what it has not begun goes elsewhere, what it runs is lost to us and said so."""
-    now = core.clock.now()
+    by, now = acting(), core.clock.now()
 
     def work(tx: Tx, fx: Effects) -> int:
         cluster = _live(tx, name)
@@ -155,6 +162,7 @@ async def delete(core: Core, name: str) -> int:
         revoke_cluster(tx, name, now)
         tx.remove_cluster(cluster.id, now)
         fx.removed.append(name)
+        by.note(tx, "cluster.delete", name, now, f"{moved} jobs moved")
         return moved
 
     moved = await core.write(work)
@@ -164,9 +172,11 @@ async def delete(core: Core, name: str) -> int:
 
 async def set_standing(core: Core, name: str, standing: Standing, reason: str) -> Cluster:
     """Drain a cluster, or open it again."""
+    by, now = acting(), core.clock.now()
 
     def work(tx: Tx, fx: Effects) -> Cluster:
         cluster = tx.update_cluster(_live(tx, name).id, standing=standing, drain_reason=reason)
+        by.note(tx, "cluster.standing", name, now, f"{standing.value} {reason}".strip())
         fx.changed(cluster)
         return cluster
 

@@ -18,6 +18,7 @@ from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
 from rainbow.service import lifecycle
+from rainbow.service.auditing import Actor, acting, note_submitted
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
@@ -65,6 +66,7 @@ class _Bundle:
 
     submissions: list[Submission]
     answer: asyncio.Future[list[Receipt]]
+    by: Actor = field(default_factory=acting)
 
 
 class Intake:
@@ -104,7 +106,10 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
 
     def work(tx: Tx) -> tuple[list[list[Receipt] | RainbowError], Effects]:
         effects = Effects()
-        return [_insert(tx, effects, core, drafts) for _, drafts in prepared], effects
+        outcomes = [_insert(tx, effects, core, drafts) for _, drafts in prepared]
+        made = zip([bundle.by for bundle, _ in prepared], map(_fresh_ids, outcomes), strict=True)
+        note_submitted(tx, made, core.clock.now())
+        return outcomes, effects
 
     try:
         outcomes, effects = await core.store.write(work)
@@ -122,6 +127,10 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
         _answer(core, bundle, drafts, outcome)
     core.carry_out(effects)
     core.hub.ring(EVENTS)
+
+
+def _fresh_ids(outcome: list[Receipt] | RainbowError) -> list[int]:
+    return [] if isinstance(outcome, RainbowError) else [receipt.id for receipt in outcome if not receipt.again]
 
 
 def _answer(core: Core, bundle: _Bundle, drafts: list[Draft], outcome: list[Receipt] | RainbowError) -> None:
