@@ -88,13 +88,13 @@ class Gate(Interceptor):
         self.traffic = Traffic(limits or Limits())
         self._callers = Callers(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
         self._open, self._refusals = OpenCalls(), Refusals()
-        self._keeper = Keeper(core.store, core.clock, core.recogniser, self._open, self._refusals)
+        self.keeper = Keeper(core.store, core.clock, core.recogniser, self._open, self._refusals)
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to look after open calls and the load."""
-        self._running = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.traffic.lag.run())]
+        self._running = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.traffic.lag.run())]
 
     async def stop(self) -> None:
         """End that, and write what was gathered."""
@@ -102,7 +102,7 @@ class Gate(Interceptor):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        await self._keeper.flush()
+        await self.keeper.flush()
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: Any
