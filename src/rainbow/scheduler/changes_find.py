@@ -36,7 +36,9 @@ def find_changes(variants: Variants, scene: Scene, root: Shape) -> tuple[Change,
 
 def _in_two_steps(variants: Variants, scene: Scene, root: Shape) -> tuple[Change, ...]:
     """One pair of changes that makes it fit, if there is one among the likely ones."""
-    for first in list(_Finder(variants, scene, root, ()).drops())[:MOST_FIRST]:
+    finder = _Finder(variants, scene, root, ())
+    firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
+    for first in firsts[:MOST_FIRST]:
         second = next(_Finder(variants, scene, root, (first,)).helping(), None)
         if second is not None:
             return (replace(first, then=second),)
@@ -53,16 +55,17 @@ class _Finder:
         self.before = before
         self.request = variants.request(before)
         self.plan = variants.fitter(before).plan(scene.fold)
+        self.unmet = frozenset(self._unmet())
 
     def fits(self, change: Change) -> bool:
         return self.variants.fits((*self.before, change), self.scene, self.root)
 
     def helping(self) -> Iterator[Change]:
         """Changes that make it fit, the most welcome first."""
-        if not (self.plan.missing or self.plan.unclear):
+        if not (self.plan.missing or self.plan.unclear or self.unmet):
             for step in self.plan.steps:
                 yield from self._fewer(step)
-        dropped = [change for change in self.drops() if self.fits(change)]
+        dropped = [change for change in self.drops() if self._may_help(change) and self.fits(change)]
         for change in dropped:
             if change.kind is Kind.DROP_REQUIREMENT:
                 other = next((each for each in self._values(change) if self.fits(each)), None)
@@ -91,6 +94,33 @@ class _Finder:
             if len(_siblings(self.request, step.path)) > 1:
                 text = f"drop {step.level.type} {step.level.count.min}"
                 yield Change(kind=Kind.DROP_LEVEL, path=step.path, text=text)
+
+    def _unmet(self) -> Iterator[tuple[Path, int]]:
+        """Requirements that no vertex of their level meets: as long as one of them is there, nothing else helps."""
+        facts = self.variants.fitter(()).facts
+        for path, asked in self._asked():
+            classes = self._classes(path)
+            for number, requirement in enumerate(asked):
+                if not any(facts.holds(requirement, cls) for cls in classes):
+                    yield path, number
+
+    def _classes(self, path: Path) -> frozenset[int]:
+        """The classes of the vertices at which the requirements of a level have to hold."""
+        if not path:
+            return frozenset({self.root.cls})
+        type = at(self.request, path).type
+        return frozenset(shape.cls for shape in _every(self.root) if shape.type == type)
+
+    def is_unmet(self, change: Change) -> bool:
+        """Would the change drop a requirement that nothing meets?"""
+        return change.kind is Kind.DROP_REQUIREMENT and (change.path, change.requirement) in self.unmet
+
+    def _may_help(self, change: Change) -> bool:
+        if change.kind is Kind.DROP_LEVEL:
+            return all(path[: len(change.path)] == change.path for path, _ in self.unmet)
+        return not self.unmet or (
+            change.kind is Kind.DROP_REQUIREMENT and self.unmet == {(change.path, change.requirement)}
+        )
 
     def _asked(self) -> Iterator[tuple[Path, tuple[Requirement, ...]]]:
         for step in self.plan.steps:
@@ -121,13 +151,9 @@ class _Finder:
 
     def _values(self, drop: Change) -> Iterator[Change]:
         """Other values for a requirement whose dropping helps, from what is there."""
-        if drop.path:
-            level = at(self.request, drop.path)
-            requirement = level.requires[drop.requirement]
-            classes = frozenset(shape.cls for shape in _every(self.root) if shape.type == level.type)
-        else:
-            requirement = self.request.requires[drop.requirement]
-            classes = frozenset({self.root.cls})
+        asked = at(self.request, drop.path).requires if drop.path else self.request.requires
+        requirement = asked[drop.requirement]
+        classes = self._classes(drop.path)
         facts = self.variants.fitter(()).facts
         for position, term in enumerate(requirement.terms):
             one = Requirement(requirement.subsystem, (term,))
