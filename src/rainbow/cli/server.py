@@ -108,6 +108,7 @@ def server(
             insecure=insecure,
             anonymous_satisfy=anonymous,
             log_level=log_level,
+            timing=config.section("scheduler", "timing"),
         )
     )
 

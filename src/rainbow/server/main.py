@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +125,14 @@ class Running:
 
 def _settings(options: ServerOptions) -> Settings:
     base = Settings()
-    return Settings(
+    told = Settings(
         policy=options.policy or base.policy,
         policy_options=options.policy_options,
         graph_backend=options.graph_backend,
         graph_options=options.graph_options,
     )
+    changes: dict[str, Any] = dict(options.seconds())
+    return replace(told, **changes)
 
 
 def _listen(service: Service, gate: Gate) -> tuple[aio.Server, Any]:

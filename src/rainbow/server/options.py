@@ -13,6 +13,7 @@ from rainbow.model.errors import Invalid
 from rainbow.server.limits import Limits
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
+TIMINGS = ("heartbeat", "silent_after", "lease", "long_poll", "bid_deadline", "stale_after")  # of service.Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class ServerOptions:
     insecure: bool = False  # plain text beyond this machine, by name
     anonymous_satisfy: bool = False
     log_level: str = "info"
+    timing: Mapping[str, object] = field(default_factory=dict)  # seconds, by a name of TIMINGS
     limits: Limits = field(default_factory=Limits)
 
     def database(self) -> str:
@@ -53,6 +55,18 @@ class ServerOptions:
             )
         if not 0 <= port <= 65535:
             raise Invalid(f"a port lies between 0 and 65535, not {port}")
+        self.seconds()
+
+    def seconds(self) -> dict[str, float]:
+        """The timings that were given; refuses what is no timing or no time."""
+        found = {}
+        for name, value in self.timing.items():
+            if name not in TIMINGS:
+                raise Invalid(f"scheduler.timing has no {name!r}; it has {', '.join(TIMINGS)}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
+                raise Invalid(f"scheduler.timing.{name} is a number of seconds from above 0 to 86400, not {value!r}")
+            found[name] = float(value)
+        return found
 
 
 def split_address(text: str) -> tuple[str, int]:
