@@ -36,6 +36,8 @@ from rainbow.scheduler.fold_structure import Structure
 Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
 RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
 
+FEW = 1  # clusters asked again one by one; for more, the tables answer for the whole fleet in less time
+
 
 class MemoryBackend:
     """See `GraphBackend` for what each call promises."""
@@ -220,14 +222,16 @@ class MemoryBackend:
     def _kept(self, request: Request) -> Kept:
         key = key_of(request)
         kept, stale = self._answers.get(key)
-        if kept is not None:
-            if stale:
-                self._decide(request, kept, stale)
-                self._answers.keep(key, kept)
+        if kept is not None and not stale:
+            return kept
+        if kept is not None and (kept.doubtful or len(stale) <= FEW):
+            self._decide(request, kept, stale)
+            self._answers.keep(key, kept)
             return kept
         now, ever, unsure = self._index.answer(request)
         kept = Kept(now, ever)
         if unsure is not None:
+            kept.doubtful = True
             self._decide(request, kept, np.flatnonzero(ever & unsure).tolist())
         self._answers.keep(key, kept)
         return kept

@@ -16,13 +16,14 @@ LOG_LENGTH = 10_000
 class Kept:
     """One request's answer as masks over cluster numbers."""
 
-    __slots__ = ("ever", "now", "undecided", "unknown", "version")
+    __slots__ = ("doubtful", "ever", "now", "undecided", "unknown", "version")
 
     def __init__(self, now: Mask, ever: Mask) -> None:
         self.now = now
         self.ever = ever
         self.unknown = ever
         self.undecided = 0
+        self.doubtful = False  # the tables alone could not say it: the exact matcher was asked, which is dearer
         self.version = 0
 
     def set(self, number: int, *, now: bool | None, ever: bool | None) -> None:

@@ -72,10 +72,10 @@ class Structure:
 
     def of_type(self, type: str) -> array[int]:
         """The numbers of the vertices of a type."""
-        if not self._of_type:
-            for i, each in enumerate(self.graph.types):
-                self._of_type.setdefault(each, array("i")).append(i)
-        return self._of_type.get(type, array("i"))
+        known = self._of_type.get(type)
+        if known is None:
+            known = self._of_type[type] = array("i", [i for i, each in enumerate(self.graph.types) if each == type])
+        return known
 
     @property
     def positions(self) -> dict[str, int]:
