@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rainbow.model.request import Request
+from rainbow.model.request import Group, Request
 from rainbow.scheduler.fit_count import Counter, competes, hopeless
 from rainbow.scheduler.fit_parts import Part, Parts
 from rainbow.scheduler.fit_plan import Plan, Planner
@@ -34,6 +34,7 @@ class Fitter:
         self._plans: dict[Structure, Plan] = {}
         self._parts: dict[int, tuple[Parts, Counter]] = {}
         self._answers: dict[tuple[int, Shape], Answer] = {}
+        self._alone: list[Fitter] | None = None
         self._by_part: dict[tuple[int, int], tuple[Answer, bool]] = {}
 
     def plan(self, fold: Fold) -> Plan:
@@ -66,24 +67,35 @@ class Fitter:
             return Answer(False)
         if plan.unclear:
             return Answer(None)
-        return self._judged(*self.view(fold, root), root)[0]
+        return self._judged(fold, root)[0]
 
-    def _judged(self, counter: Counter, part: Part, root: Shape) -> tuple[Answer, bool]:
+    def _judged(self, fold: Fold, root: Shape) -> tuple[Answer, bool]:
         """The answer for a view of a cluster, and whether levels compete in it."""
+        counter, part = self.view(fold, root)
         key = (id(counter), part.serial)
         known = self._by_part.get(key)
         if known is None:
-            known = self._by_part[key] = self._judge(counter, part, root)
+            known = self._by_part[key] = self._judge(counter, part, fold, root)
         return known
 
-    def _judge(self, counter: Counter, part: Part, root: Shape) -> tuple[Answer, bool]:
+    def _judge(self, counter: Counter, part: Part, fold: Fold, root: Shape) -> tuple[Answer, bool]:
         if not competes(counter.parts, part):
             return Answer(counter.fits(part)), False
-        if hopeless(counter, part):
+        if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
             return Answer(False), True
         alone = Parts(counter.parts.plan, self.facts)  # so that its steps do not depend on clusters seen before
         found = Search(alone, self._steps).fits(alone.root(root))
         return Answer(found, competing=found is False), True
+
+    def _each_alone(self) -> list[Fitter]:
+        """One matcher for each top-level resource: if one does not fit alone, nobody needs to search."""
+        levels = [level for group in self.request.groups for level in group.levels]
+        if self._alone is None:
+            self._alone = []
+            if len(levels) > 1:
+                requests = (replace(self.request, groups=(Group(levels=(level,)),)) for level in levels)
+                self._alone = [Fitter(request, self.facts, self._steps) for request in requests]
+        return self._alone
 
     def _possible(self, plan: Plan, root: Shape) -> bool:
         return not plan.missing and all(self.facts.holds(asked, root.cls) for asked in self.request.requires)
@@ -94,7 +106,7 @@ class Fitter:
         if not self._possible(plan, root) or plan.unclear:
             return 0
         counter, part = self.view(fold, root)
-        answer, competing = self._judged(counter, part, root)
+        answer, competing = self._judged(fold, root)
         if len(plan.tops) > 1:
             return int(bool(answer.fits))
         top = plan.tops[0]
