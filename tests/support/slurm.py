@@ -252,7 +252,7 @@ def running(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     """For fixtures: the cluster while it runs; skips, loudly, where Slurm is not installed."""
     reason = missing()
     if reason is not None:
-        pytest.skip(f"optional: {reason}")
+        pytest.skip(reason)
     try:
         cluster.start()
         yield cluster
