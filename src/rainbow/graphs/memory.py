@@ -123,8 +123,8 @@ class MemoryBackend:
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""
-        kept = self._kept(request)
         names, order = self._order(clusters)
+        kept = self._kept(request, None if isinstance(order, slice) else order)
         fitter: list[Fitter] = []
 
         def count(cluster: str) -> tuple[int, int]:
@@ -219,7 +219,8 @@ class MemoryBackend:
             self._sorted = (names, slice(len(numbers)) if as_they_came else np.array(numbers, np.int64))
         return self._sorted
 
-    def _kept(self, request: Request) -> Kept:
+    def _kept(self, request: Request, asked: npt.NDArray[np.int64] | None) -> Kept:
+        """The answer for the fleet; if only `asked` clusters matter, it may hold for those alone, and is not kept."""
         key = key_of(request)
         kept, stale = self._answers.get(key)
         if kept is not None and not stale:
@@ -232,7 +233,11 @@ class MemoryBackend:
         kept = Kept(now, ever)
         if unsure is not None:
             kept.doubtful = True
-            self._decide(request, kept, np.flatnonzero(ever & unsure).tolist())
+            doubtful = np.flatnonzero(ever & unsure)
+            if asked is not None and len(asked) < len(doubtful):
+                self._decide(request, kept, np.intersect1d(doubtful, asked).tolist())
+                return kept
+            self._decide(request, kept, doubtful.tolist())
         self._answers.keep(key, kept)
         return kept
 

@@ -117,3 +117,14 @@ def test_a_fleet_of_one_shape_is_a_few_rows():
     for i in range(20):
         backend.put(f"c{i}", graph)
     assert len(backend._index.ever["node"]) == 20
+
+
+def test_asking_some_clusters_gives_what_asking_all_gives():
+    backend = MemoryBackend()
+    for i in range(8):
+        backend.put(f"c{i}", fleets.a_graph(nodes=2 + i, cores=4, racks=2))
+    request = fleets.a_request(fleets.a_level("rack", 1, fleets.a_level("node", 3, fleets.a_level("core", 4))))
+    some = {name: backend.match(request, [name]).fit(name) for name in backend.clusters()}
+    whole = backend.match(request)
+    assert some == {name: whole.fit(name) for name in backend.clusters()}
+    assert set(some.values()) == {Fit.NOW, Fit.NEVER}
