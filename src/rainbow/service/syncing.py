@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rainbow.model.attempt import BEFORE_CONFIRM
+from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
 from rainbow.model.cluster import Standing, checked_state
 from rainbow.model.errors import Conflict, Invalid
 from rainbow.model.graph import Mark
+from rainbow.model.job import Job, JobState
 from rainbow.service import reported
 from rainbow.service.bidding import Bidding, Question
 from rainbow.service.clusters import apply_patch, dominant, merge_state, resolve_marks, resolve_used
@@ -26,6 +27,7 @@ from rainbow.service.waiting import bid_of
 from rainbow.store.base import Tx
 
 MOST_OFFERS = 200
+ANSWER_TAKES = 5.0  # seconds after which an offer that the agent does not hold counts as lost on the way
 Encode = Callable[[SyncOut], bytes]
 
 
@@ -64,11 +66,14 @@ class Agents:
             self.core.presence.leaves(name, self.core.clock.now())
 
     def _refuse_second(self, told: SyncIn) -> None:
-        """Two agents with one credential would fight over jobs: while one is in a Sync, no other epoch gets in."""
-        inside = told.cluster in self.core.presence.listening()
-        if inside and self._epochs.get(told.cluster) != told.epoch:
+        """Two agents of one cluster would fight over its jobs. A restarted one, known by its journal, may take over."""
+        before = self._epochs.get(told.cluster)
+        if before is None or journal_of(before) == journal_of(told.epoch):
+            return
+        if not self.core.presence.silent(told.cluster, self.core.clock.now()):
             raise Conflict(
-                f"another agent of cluster {told.cluster!r} is connected; stop it, or give this one its own cluster"
+                f"another agent of cluster {told.cluster!r} is there; stop it and wait until it is missed, "
+                "run this one on its state directory, or give this one its own cluster"
             )
 
     async def _fresh(self, told: SyncIn, encode: Encode) -> bytes:
@@ -157,7 +162,23 @@ class Agents:
         if told.want > 0 and member is not None and not out.resync:
             until = self.core.clock.now() + self.core.settings.lease
             limit = min(told.want, MOST_OFFERS)
-            out.offers = lease_offers(self.core, tx, fx, told.cluster, limit, told.epoch, until, wanted)
+            out.offers = self._offered_again(tx, told)
+            if limit > len(out.offers):
+                room = limit - len(out.offers)
+                out.offers += lease_offers(self.core, tx, fx, told.cluster, room, told.epoch, until, wanted)
+
+    def _offered_again(self, tx: Tx, told: SyncIn) -> list[tuple[Attempt, Job]]:
+        """What this agent was offered and does not hold: the answer that brought it was lost."""
+        held = {(ref.job, ref.n) for ref, _ in told.held} | {(ref.job, ref.n) for ref in told.accepts}
+        lost_before = self.core.clock.now() + self.core.settings.lease - ANSWER_TAKES
+        found = []
+        for attempt in tx.live_attempts(told.cluster):
+            mine = attempt.state is AttemptState.LEASED and attempt.holder == told.epoch
+            if mine and (attempt.job, attempt.n) not in held and (attempt.lease_until or 0) < lost_before:
+                job = tx.job(attempt.job)
+                if job is not None and job.state is JobState.BOUND:
+                    found.append((attempt, job))
+        return found[:MOST_OFFERS]
 
     def _stored(self, tx: Tx, told: SyncIn, out: SyncOut, encode: Encode) -> bytes:
         answer = encode(out)
@@ -183,3 +204,8 @@ class Agents:
             await set_standing(self.core, name, Standing.DEGRADED, why)
         elif standing is Standing.DEGRADED and member.bad_streak == 0:
             await set_standing(self.core, name, Standing.ACTIVE, "")
+
+
+def journal_of(epoch: str) -> str:
+    """The journal that an agent's epoch names: it stays the same when the agent is started again."""
+    return epoch.partition(".")[0]

@@ -24,7 +24,7 @@ from tests.support.service import ADMIN, a_service, a_submission, submit, with_c
 class Agent:
     """Speaks for one cluster and remembers what it was told."""
 
-    def __init__(self, service: Service, cluster: str = "east", epoch: str = "e1") -> None:
+    def __init__(self, service: Service, cluster: str = "east", epoch: str = "a.1") -> None:
         self.service, self.cluster, self.epoch, self.seq = service, cluster, epoch, 0
 
     async def says(self, *, again: bool = False, **fields: object) -> SyncOut:
@@ -198,22 +198,35 @@ async def test_an_offer_nobody_accepts_lapses_and_is_decided_again(service: Serv
 
 
 async def test_two_agents_of_one_cluster_do_not_fight(service: Service) -> None:
-    first, second = Agent(service), Agent(service, epoch="e2")
-    await first.says()
-    waiting = asyncio.create_task(first.says(wait=20.0))
-    while "east" not in service.core.presence.listening():
-        await asyncio.sleep(0)
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    await Agent(service).says()
+    second = Agent(service, epoch="b.1")
     with pytest.raises(Conflict, match="another agent"):
         await second.says()
-    service.core.hub.ring("cluster east")
-    await waiting
-    assert (await second.says()).resync, "when the first is gone, the second takes over"
+    clock.advance(1_000)
+    assert (await second.says()).resync, "when the first is missed, the second takes over"
+
+
+async def test_an_offer_whose_answer_was_lost_is_made_again(service: Service) -> None:
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    await agent.says()
+    [(lost, _)] = (await agent.says(want=1)).offers
+    assert (await agent.says(want=1)).offers == []
+    clock.advance(6)
+    [(again, _)] = (await agent.says(want=1)).offers
+    assert (again.job, again.token) == (job.id, lost.token)
+    ref = Ref(again.job, again.n, again.token)
+    assert (await agent.says(accepts=(ref,))).confirms == [ref]
 
 
 async def test_a_new_agent_is_told_what_it_should_hold(service: Service) -> None:
     await submit(service, a_submission())
     ref = await Agent(service).takes()
-    told = await Agent(service, epoch="e2").says()
+    told = await Agent(service, epoch="a.2").says()
     assert told.resync
     assert told.expected == [ref]
 
