@@ -79,6 +79,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
     await _load_fleet(core)
     await _load_jobs(core)
+    await _shorten_leases(core)
     bidding = Bidding(core.hub, clock, settings.bid_deadline, settings.bidders)
     decider = Decider(core, bidding)
     return Service(core, Intake(core), decider, Agents(core, bidding, {}), Timers(core))
@@ -126,6 +127,23 @@ async def _load_jobs(core: Core) -> None:
             core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms))
         after = page[-1].id
     core.shelf.changed()
+
+
+async def _shorten_leases(core: Core) -> None:
+    """If the clock was set back since the last event, leases would last that much longer: they begin anew instead."""
+    now = core.clock.now()
+    until = now + core.settings.lease
+
+    def work(tx: Tx) -> None:
+        last = tx.events(tx.last_seq() - 1, 1)
+        if not last or last[0].at <= now:
+            return
+        for name in core.fleet.names():
+            for attempt in tx.live_attempts(name):
+                if attempt.lease_until is not None and attempt.lease_until > until:
+                    tx.update_attempt(attempt, attempt.state, now, lease_until=until)
+
+    await core.store.write(work)
 
 
 def _graphs(cluster_id: int, tx: Tx) -> dict[str, bytes]:

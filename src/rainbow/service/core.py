@@ -76,7 +76,7 @@ class Core:
         self.shelf.add_queued(effects.queued)
         if effects.clusters or effects.released or effects.removed:
             self.shelf.changed()
-        for name in effects.wake:
+        for name in sorted(effects.wake):
             self.hub.ring(cluster_bell(name))
         if effects.events:
             self.hub.ring(EVENTS)

@@ -103,9 +103,9 @@ class Fleet:
         self.version += 1
 
     def update(self, cluster: Cluster) -> None:
-        """Take over a changed row."""
+        """Take over a changed row; one that is older than what is known changes nothing."""
         member = self._members.get(cluster.name)
-        if member is None:
+        if member is None or (cluster.id, cluster.version) < (member.cluster.id, member.cluster.version):
             return
         before, member.cluster = member.cluster, cluster
         if cluster.state_at != before.state_at:

@@ -12,7 +12,7 @@ class Hub:
     """Named bells. Ringing one wakes everybody who waits for it; nobody waiting costs nothing."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = defaultdict(dict)  # in the order they came
         self._rung: dict[str, int] = defaultdict(int)
         self.closed = False
 
@@ -34,14 +34,14 @@ class Hub:
         if self._rung[bell] != seen:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[bell].add(future)
+        self._waiting[bell][future] = None
         try:
             await asyncio.wait_for(future, timeout)
         except TimeoutError:
             return False
         finally:
             if bell in self._waiting:
-                self._waiting[bell].discard(future)
+                self._waiting[bell].pop(future, None)
                 if not self._waiting[bell]:
                     del self._waiting[bell]
         return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from rainbow.model.attempt import AttemptState
 from rainbow.model.bid import Bid
 from rainbow.model.decision import Chosen, Decision, Refuse
-from rainbow.model.errors import Conflict, RainbowError
+from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
 from rainbow.service import lifecycle
@@ -28,6 +28,7 @@ from rainbow.store.base import Tx
 log = logging.getLogger(__name__)
 RETURNED_COUNTS = 60.0  # seconds for which a cluster that handed a job back is not asked again for it
 BIDS_AT_ONCE = 64
+AGAIN_AFTER = 1.0  # seconds
 
 
 @dataclass(slots=True)
@@ -41,7 +42,11 @@ class Decider:
         """Decide for ever; an error of one job is logged and does not stop the others."""
         while True:
             await self.core.shelf.stirred()
-            await self.settle()
+            try:
+                await self.settle()
+            except Unavailable as error:
+                log.warning("waiting jobs could not be decided: %s", error)
+                await self._try_again()
 
     async def settle(self) -> None:
         """Decide everything that can be decided now."""
@@ -55,12 +60,32 @@ class Decider:
         async def one(id: int) -> None:
             async with limit:
                 try:
-                    await self.decide(id)
-                except RainbowError as error:
+                    await self._try(id)
+                except Unavailable as error:
                     log.warning("job %d could not be decided: %s", id, error)
+                    failed.append(id)
 
+        failed: list[int] = []
         while ids := self.core.shelf.take_queued():
             await asyncio.gather(*(one(id) for id in ids))
+        if failed:
+            await self._try_again()
+            self.core.shelf.add_queued(failed)
+
+    async def _try(self, id: int) -> None:
+        """Decide one job; one that cannot be decided at all is left alone."""
+        try:
+            await self.decide(id)
+        except Unavailable:
+            raise
+        except RainbowError as error:
+            log.warning("job %d could not be decided: %s", id, error)
+            self.core.shelf.remove([id])
+
+    async def _try_again(self) -> None:
+        """The store did not take a decision: not at once again, and no job is forgotten."""
+        await asyncio.sleep(AGAIN_AFTER)
+        self.core.shelf.retry_all()
 
     async def _pile(self, shape: str) -> None:
         """Try the first job of a pile; go on while jobs leave it."""
@@ -72,7 +97,7 @@ class Decider:
             pile.tried_at = self.core.fleet.version
             pile.tries += 1
             pile.tried_time = self.core.clock.now()
-            await self.decide(id)
+            await self._try(id)
 
     async def decide(self, id: int) -> bool:
         """Decide one job and store the outcome; True if it left the shelf."""
@@ -115,12 +140,12 @@ class Decider:
         if not job.attempt:
             return {}
         attempts = await self.core.store.read(lambda tx: tx.attempts(job.id))
-        since = self.core.clock.now() - RETURNED_COUNTS
+        now = self.core.clock.now()
         return {
             a.cluster: f"handed it back: {a.reason}" if a.reason else "handed it back"
             for a in attempts
             if a.state in (AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.FAILED)
-            and (a.ended_at or 0) > since
+            and now - RETURNED_COUNTS < (a.ended_at or 0) <= now  # a clock that was set back excludes nobody for long
         }
 
     async def _store(self, job: Job, ask: Ask, decision: Decision) -> bool:

@@ -1,0 +1,133 @@
+"""Promises that the simulation found broken once, each in its smallest form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rainbow.model.attempt import AttemptState
+from rainbow.model.cluster import Standing
+from rainbow.model.errors import Conflict, Unavailable
+from rainbow.model.job import Delivery, JobState, Terms
+from rainbow.service import jobs, registering, waiting
+from rainbow.service.assembly import Service
+from rainbow.service.clock import ManualClock
+from rainbow.service.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow.store.base import Dependency, Store, Tx
+from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
+
+T = TypeVar("T")
+
+
+async def says(service: Service, seq: int, **fields: object) -> SyncOut:
+    told: list[SyncOut] = []
+
+    def encode(out: SyncOut) -> bytes:
+        told.append(out)
+        return b"stored"
+
+    await service.agents.sync(SyncIn(cluster="east", epoch="e1", seq=seq, **fields), encode)  # type: ignore[arg-type]
+    return told[-1]
+
+
+async def state(service: Service, id: int) -> JobState:
+    return (await jobs.get(service.core, id, ADMIN)).job.state
+
+
+@pytest.mark.parametrize(
+    ("delivery", "following"), [(Delivery.AT_MOST_ONCE, JobState.FAILED), (Delivery.AT_LEAST_ONCE, JobState.QUEUED)]
+)
+async def test_a_preempted_job_runs_again_only_by_its_owners_word(
+    tmp_path: Path, delivery: Delivery, following: JobState
+) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission(terms=Terms(delivery=delivery)))
+        await says(service, 1, want=1)
+        [(attempt, _)] = (await says(service, 2, want=1)).offers
+        ref = Ref(attempt.job, attempt.n, attempt.token)
+        await says(service, 3, accepts=(ref,))
+        await says(service, 4, reports=(Report(ref=ref, state=AttemptState.PREEMPTED),))
+        assert await state(service, job.id) is following
+
+
+async def test_a_job_that_waits_for_one_that_has_ended_does_not_wait_for_ever(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [ended] = await submit(service, a_submission())
+        await jobs.cancel(service.core, [ended.id], None, ADMIN, "")
+        good = replace(a_submission(), waits_for=(Dependency("afterany", ended.id),))
+        bad = replace(a_submission(), waits_for=(Dependency("afterok", ended.id),))
+        first, second = await submit(service, good, bad)
+        assert (first.state, second.state) == (JobState.QUEUED, JobState.FAILED)
+        await service.decider.settle()
+        assert await state(service, first.id) is JobState.BOUND
+
+
+async def test_a_batch_with_a_token_of_another_job_stores_none_of_its_jobs(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        await submit(service, a_submission(token="t1", cores=1))
+        with pytest.raises(Conflict, match="t1"):
+            await submit(service, a_submission(token="t2"), a_submission(token="t1", cores=2))
+        assert await service.core.store.read(lambda tx: tx.job_by_token("ana", "t2")) is None
+
+
+class Refusing:
+    """A store that refuses writes while told to, as one on a full disk does."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.full = store, False
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        if self.full:
+            raise Unavailable("the disk is full")
+        return await self.store.write(work)
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        return await self.store.read(work)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+async def test_a_decision_that_could_not_be_stored_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "AGAIN_AFTER", 0.0)
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission(terms=Terms(hold=True)))
+        await jobs.release(service.core, job.id, ADMIN)
+        store = Refusing(service.core.store)
+        service.core.store, store.full = store, True
+        await service.decider.settle()
+        store.full = False
+        await service.decider.settle()
+        assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_a_clock_that_was_set_back_does_not_stretch_a_lease(tmp_path: Path) -> None:
+    async with a_service(tmp_path, clock=ManualClock(1_000_000.0)) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission())
+        await says(service, 1, want=1)
+        await says(service, 2, want=1)
+    clock = ManualClock(1_000_000.0 - 3_600.0)
+    async with a_service(tmp_path, clock=clock) as service:
+        clock.advance(2 * service.core.settings.lease + 1.0)
+        await service.timers.tick()
+        assert await state(service, job.id) is JobState.QUEUED
+
+
+async def test_an_older_row_of_a_cluster_does_not_replace_a_newer_one_in_memory(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        older = await registering.set_standing(service.core, "east", Standing.DRAINING, "")
+        await registering.set_standing(service.core, "east", Standing.ACTIVE, "")
+        service.core.fleet.update(older)
+        assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
