@@ -38,9 +38,16 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
         "discover": Lazy("rainbow.cli.discover:discover", "Say what this machine or cluster is; send nothing."),
         "demo": Lazy("rainbow.cli.demo:demo", "Show all of it on this machine, in two minutes."),
     },
+    "Access": {
+        "login": Lazy("rainbow.cli.login:login", "Check a token and keep it in the config file."),
+        "whoami": Lazy("rainbow.cli.whoami:whoami", "Show who the server takes you for."),
+        "user": Lazy("rainbow.cli.user:user", "Add, change, list and disable users."),
+        "group": Lazy("rainbow.cli.group:group", "Add, change and list groups of clusters and users."),
+        "token": Lazy("rainbow.cli.token:token", "Make, list, rotate and revoke tokens."),
+        "audit": Lazy("rainbow.cli.audit:audit", "Show who did what, and who was refused."),
+    },
     "This program": {
         "config": Lazy("rainbow.cli.config:config", "Write or show the configuration."),
-        "whoami": Lazy("rainbow.cli.whoami:whoami", "Show who the server takes you for."),
         "plugins": Lazy("rainbow.cli.plugins:plugins", "List policies, dialects and backends."),
         "completion": Lazy("rainbow.cli.completion:completion", "Print the shell's completion script."),
     },

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+from rainbow.client.access_verbs import AccessVerbs
 from rainbow.client.cluster_verbs import ClusterVerbs
 from rainbow.client.connection import Connection, Patience
 from rainbow.client.job_verbs import JobVerbs
@@ -36,7 +37,7 @@ class Result:
     stderr: bytes
 
 
-class AsyncClient(JobVerbs, ClusterVerbs):
+class AsyncClient(JobVerbs, ClusterVerbs, AccessVerbs):
     """Talks to one server, or to the first of several that answers.
 
         async with AsyncClient() as client:

@@ -90,6 +90,15 @@ class Client:
     receive = _call(AsyncClient.receive)
     accept = _call(AsyncClient.accept)
     who_am_i = _call(AsyncClient.who_am_i)
+    put_user = _call(AsyncClient.put_user)
+    users = _call(AsyncClient.users)
+    put_group = _call(AsyncClient.put_group)
+    groups = _call(AsyncClient.groups)
+    create_token = _call(AsyncClient.create_token)
+    tokens = _call(AsyncClient.tokens)
+    revoke_token = _call(AsyncClient.revoke_token)
+    rotate_token = _call(AsyncClient.rotate_token)
+    audit = _call(AsyncClient.audit)
 
     def submit(self, argv: Sequence[str] | None = None, **asked: Any) -> JobHandle:
         """Submit a command, or a `jobspec`; takes what `AsyncClient.submit` takes."""

@@ -1,0 +1,225 @@
+"""What a client can do about access: users, groups, tokens and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rainbow.client.connection import Connection
+from rainbow.client.rpcs import Rpc
+from rainbow.client.views import _View
+from rainbow.pb.v2 import access_pb2 as pb
+
+_AT = "/rainbow.v2.Access/"
+PUT_USER = Rpc(path=f"{_AT}PutUser", asks=pb.PutUserRequest, answers=pb.User, twice=False)
+LIST_USERS = Rpc(path=f"{_AT}ListUsers", asks=pb.ListUsersRequest, answers=pb.ListUsersResponse)
+PUT_GROUP = Rpc(path=f"{_AT}PutGroup", asks=pb.PutGroupRequest, answers=pb.Group, twice=False)
+LIST_GROUPS = Rpc(path=f"{_AT}ListGroups", asks=pb.ListGroupsRequest, answers=pb.ListGroupsResponse)
+CREATE_TOKEN = Rpc(  # its answer holds a secret that is shown once
+    path=f"{_AT}CreateToken", asks=pb.CreateTokenRequest, answers=pb.CreateTokenResponse, twice=False
+)
+LIST_TOKENS = Rpc(path=f"{_AT}ListTokens", asks=pb.ListTokensRequest, answers=pb.ListTokensResponse)
+REVOKE_TOKEN = Rpc(path=f"{_AT}RevokeToken", asks=pb.RevokeTokenRequest, answers=pb.RevokeTokenResponse, twice=False)
+ROTATE_TOKEN = Rpc(path=f"{_AT}RotateToken", asks=pb.RotateTokenRequest, answers=pb.CreateTokenResponse, twice=False)
+READ_AUDIT = Rpc(path=f"{_AT}ReadAudit", asks=pb.ReadAuditRequest, answers=pb.ReadAuditResponse)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserView(_View):
+    """A user; `rights` are their own, without those of their groups."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+    disabled: bool = False
+    created_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView(_View):
+    """A group: clusters that `@NAME` stands for, rights that its users have."""
+
+    name: str
+    clusters: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenView(_View):
+    """What the server keeps of a token; the text is not among it."""
+
+    id: str
+    kind: str
+    owner: str
+    scopes: tuple[str, ...] = ()
+    created_at: float | None = None
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+    uses_left: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken(_View):
+    """A token and its text, which is shown this once."""
+
+    token: TokenView
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(_View):
+    """One line of the audit log."""
+
+    seq: int
+    at: float
+    actor: str
+    credential: str = ""
+    address: str = ""
+    verb: str = ""
+    object: str = ""
+    outcome: str = ""
+    detail: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(_View):
+    """Some lines; `next` asks for those that follow, 0 when there are none."""
+
+    lines: tuple[AuditView, ...]
+    next: int = 0
+    count: int = 0
+    verified: bool = False
+    broken_at: int = 0
+
+
+class AccessVerbs:
+    """The calls of `rainbow.v2.Access`."""
+
+    connection: Connection
+
+    async def put_user(
+        self,
+        name: str,
+        *,
+        groups: Iterable[str] | None = None,
+        rights: Iterable[str] | None = None,
+        disabled: bool | None = None,
+        create: bool = False,
+    ) -> UserView:
+        """Add a user (`create`), or change what is given of one."""
+        request = pb.PutUserRequest(
+            name=name, groups=_names(groups), rights=_names(rights), disabled=disabled, create=create
+        )
+        return _user(await self.connection.call(PUT_USER, request))
+
+    async def users(self) -> tuple[UserView, ...]:
+        """All users."""
+        answer = await self.connection.call(LIST_USERS, pb.ListUsersRequest())
+        return tuple(_user(one) for one in answer.users)
+
+    async def put_group(
+        self,
+        name: str,
+        *,
+        clusters: Iterable[str] | None = None,
+        rights: Iterable[str] | None = None,
+        create: bool = False,
+    ) -> GroupView:
+        """Add a group (`create`), or change what is given of one."""
+        request = pb.PutGroupRequest(name=name, clusters=_names(clusters), rights=_names(rights), create=create)
+        return _group(await self.connection.call(PUT_GROUP, request))
+
+    async def groups(self) -> tuple[GroupView, ...]:
+        """All groups."""
+        answer = await self.connection.call(LIST_GROUPS, pb.ListGroupsRequest())
+        return tuple(_group(one) for one in answer.groups)
+
+    async def create_token(
+        self, *, owner: str = "", scopes: Sequence[str] = (), ttl: float = 0.0, note: str = "", join: bool = False
+    ) -> NewToken:
+        """A new token, for oneself unless `owner` is given."""
+        request = pb.CreateTokenRequest(owner=owner, scopes=scopes, ttl=ttl, note=note, join=join)
+        answer = await self.connection.call(CREATE_TOKEN, request)
+        return NewToken(_token(answer.token), answer.text)
+
+    async def tokens(self, *, owner: str = "", everybody: bool = False, dead: bool = False) -> tuple[TokenView, ...]:
+        """Tokens: one's own, those of `owner`, or everybody's."""
+        request = pb.ListTokensRequest(owner=owner, all=everybody, dead=dead)
+        answer = await self.connection.call(LIST_TOKENS, request)
+        return tuple(_token(one) for one in answer.tokens)
+
+    async def revoke_token(self, id: str) -> None:
+        """End a token now."""
+        await self.connection.call(REVOKE_TOKEN, pb.RevokeTokenRequest(id=id))
+
+    async def rotate_token(self, id: str = "", *, grace: float = 0.0, bearer: str | None = None) -> NewToken:
+        """A new secret in place of an old one, by default of the one that asks; both are good for `grace` seconds."""
+        request = pb.RotateTokenRequest(id=id, grace=grace)
+        answer = await self.connection.call(ROTATE_TOKEN, request, bearer=bearer)
+        return NewToken(_token(answer.token), answer.text)
+
+    async def audit(
+        self, /, *, after: int = 0, limit: int = 0, verify: bool = False, newest: bool = False, **equal: str
+    ) -> AuditPage:
+        """Lines of the audit log; `equal` narrows by actor, verb, object, outcome or address."""
+        request = pb.ReadAuditRequest(after=after, limit=limit, verify=verify, newest=newest, **equal)
+        answer = await self.connection.call(READ_AUDIT, request)
+        return AuditPage(
+            lines=tuple(_line(one) for one in answer.lines),
+            next=answer.next,
+            count=answer.count,
+            verified=answer.verified,
+            broken_at=answer.broken_at,
+        )
+
+
+def _names(names: Iterable[str] | None) -> pb.Names | None:
+    return None if names is None else pb.Names(names=names)
+
+
+def _user(message: pb.User) -> UserView:
+    return UserView(
+        name=message.name,
+        groups=tuple(message.groups),
+        rights=tuple(message.rights),
+        disabled=message.disabled,
+        created_at=message.created_at,
+    )
+
+
+def _group(message: pb.Group) -> GroupView:
+    return GroupView(message.name, tuple(message.clusters), tuple(message.rights), tuple(message.users))
+
+
+def _token(message: pb.Token) -> TokenView:
+    return TokenView(
+        id=message.id,
+        kind=message.kind,
+        owner=message.owner,
+        scopes=tuple(message.scopes),
+        created_at=message.created_at,
+        expires_at=message.expires_at if message.HasField("expires_at") else None,
+        revoked_at=message.revoked_at if message.HasField("revoked_at") else None,
+        used_at=message.used_at if message.HasField("used_at") else None,
+        uses_left=message.uses_left if message.HasField("uses_left") else None,
+        note=message.note,
+    )
+
+
+def _line(message: pb.AuditLine) -> AuditView:
+    return AuditView(
+        seq=message.seq,
+        at=message.at,
+        actor=message.actor,
+        credential=message.credential,
+        address=message.address,
+        verb=message.verb,
+        object=message.object,
+        outcome=message.outcome,
+        detail=message.detail,
+        digest=message.digest,
+    )

@@ -1,0 +1,109 @@
+"""The access commands against a real server, as an administrator and a user type them."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.calls import Calls
+from tests.support.house import RAINBOW, House, a_house
+from tests.support.service import a_graph
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A server with two clusters."""
+    with a_house(tmp_path_factory.mktemp("lab")) as house:
+        with house.channel() as channel:
+            for name in ("perl", "corona"):
+                Calls(channel, house.admin_token).register(name, a_graph())
+        yield house
+
+
+def test_a_user_gets_a_token_uses_it_and_loses_it(lab: House) -> None:
+    lab.run("group", "add", "gpu", "--cluster", "perl")
+    lab.run("group", "add", "physics", "--allow", "submit:@gpu")
+    lab.run("user", "add", "ana", "--group", "physics")
+    made = lab.run("token", "create", "--user", "ana", "--scope", "submit:*", "--scope", "job:read:own", "-o", "json")
+    token = json.loads(made.stdout)
+    who = json.loads(lab.run("whoami", "-o", "json", token=token["text"]).stdout)
+    assert (who["name"], sorted(who["scopes"])) == ("ana", ["job:read:own", "submit:perl"])
+    assert [row["name"] for row in listed(lab, "clusters", token["text"])] == ["perl"]
+    lab.run("token", "revoke", token["token"]["id"])
+    assert lab.run("whoami", token=token["text"], check=False).returncode == 5
+
+
+def test_a_disabled_user_is_told_nothing_and_listed_as_disabled(lab: House) -> None:
+    lab.run("user", "add", "bob")
+    token = lab.run("token", "create", "--user", "bob", "--scope", "submit:*").stdout.strip()
+    lab.run("user", "disable", "bob")
+    assert lab.run("jobs", token=token, check=False).returncode == 5
+    users = {row["name"]: row for row in listed(lab, "users", lab.admin_token, "user", "list")}
+    assert users["bob"]["disabled"]
+
+
+def test_users_cannot_do_what_administrators_do(lab: House) -> None:
+    lab.run("user", "add", "eve")
+    token = lab.run("token", "create", "--user", "eve", "--scope", "submit:*").stdout.strip()
+    for command in (["user", "list"], ["group", "list"], ["audit"], ["user", "add", "mallory"]):
+        assert lab.run(*command, token=token, check=False).returncode == 5, command
+    assert lab.run("token", "create", "--scope", "admin", token=token, check=False).returncode == 5
+
+
+def test_a_join_token_registers_one_cluster(lab: House, tmp_path: Path) -> None:
+    graph = tmp_path / "edge.json"
+    graph.write_bytes(a_graph())
+    join = lab.run("token", "create", "--join", "--name", "edge*").stdout.strip()
+    register = ["register", "cluster", "--nodes-json", str(graph), "--cluster-name"]
+    lab.run(*register, "edge1", RAINBOW_REGISTRATION_SECRET=join)
+    assert lab.run(*register, "edge2", check=False, RAINBOW_REGISTRATION_SECRET=join).returncode == 5
+
+
+def test_login_keeps_a_token_that_works_in_a_file_of_ones_own(lab: House, tmp_path: Path) -> None:
+    environment = lab.environment() | {"XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [*RAINBOW, "login", lab.address],
+        env=environment,
+        input=lab.admin_token + "\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert "you are admin" in done.stderr
+    kept = tmp_path / "rainbow/rainbow-config.yaml"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    after = subprocess.run(
+        [*RAINBOW, "whoami"], env=environment, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True
+    )
+    assert after.stdout.startswith("admin")
+    wrong = subprocess.run(
+        [*RAINBOW, "login"], env=environment, input="rbw_x\n", capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert wrong.returncode == 5
+    assert "rbw_x" not in wrong.stderr
+    assert lab.admin_token in kept.read_text()
+
+
+def test_the_audit_log_tells_of_changes_and_refusals_and_its_chain_holds(lab: House) -> None:
+    lab.run("jobs", token="rbw_usr_aaaaaaaaaaaa_" + "A" * 43, check=False)
+    lab.run("drain", "corona", "-m", "dust")
+    lab.run("undrain", "corona")
+    lines = listed(lab, "lines", lab.admin_token, "audit", "-n", "1000")
+    verbs = {(line["verb"], line["outcome"]) for line in lines}
+    assert {("cluster.register", "done"), ("cluster.standing", "done")} <= verbs
+    assert "chain holds" in lab.run("audit", "--verify").stdout
+
+
+def listed(house: House, key: str, token: str, *command: str) -> list[dict[str, object]]:
+    """The rows of a listing."""
+    found: list[dict[str, object]] = json.loads(house.run(*(command or (key,)), "-o", "json", token=token).stdout)[key]
+    return found
