@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -48,8 +49,12 @@ class Call:
 
     message: e.SyncMessage
     deadline: asyncio.TimerHandle | None = None
-    hang_up: Callable[[], None] = lambda: None
+    hang_up: Callable[[], None] = lambda: None  # known once it has arrived
     open: bool = True
+
+    def end(self) -> None:
+        """Tell the server that nobody waits for the answer."""
+        self.hang_up()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,7 +190,7 @@ class SimAgent:
         """Give up on an open call; the server may notice."""
         self._done(call)
         if self.rng.random() < 0.7:
-            self.loop.call_later(self.wire.delay(), lambda: call.hang_up())
+            self.loop.call_later(self.wire.delay(), call.end)
 
     def _answered(self, call: Call, said: e.SyncAnswer | RainbowError) -> None:
         if isinstance(said, RainbowError):
@@ -239,7 +244,7 @@ class SimAgent:
         batch, self._unwritten, self._flushing = self._unwritten, [], False
         self.disk += b"".join(line(write.record) for write in batch)
         for write in batch:
-            self._later(0.0, lambda write=write: self.event(e.Stored(write.ref, write.kind)))
+            self._later(0.0, partial(self.event, e.Stored(write.ref, write.kind)))
         if self.rng.random() < 0.02:
             self._later(0.5, self._compact)
 

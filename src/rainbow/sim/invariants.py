@@ -149,7 +149,7 @@ def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
 
 
 def i15_leases_last(world: Witness, change: Change) -> str | None:
-    """I15 a lease lasts as long as it was given for, whatever the wall clock does and however often the server starts."""
+    """I15 a lease lasts as long as it was given for, whatever the clock does and however often the server starts."""
     for attempt in change.ended():
         lease = world.leases.pop(attempt.token, None)
         if attempt.state is not S.LAPSED or lease is None:

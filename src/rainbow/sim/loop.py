@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from typing import Any
+
+from rainbow.model.errors import RainbowError
 
 
 class Stalled(RuntimeError):
@@ -62,8 +64,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 class Process:
     """The tasks of one simulated process; a crash ends all of them at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, broken: Callable[[BaseException], None]) -> None:
+        """`broken` is told of an error that ended one of its tasks and that is none of ours."""
         self.alive = True
+        self._broken = broken
         self._tasks: dict[asyncio.Task[Any], None] = {}  # a dict keeps its order, a set of objects does not
 
     def spawn(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -80,7 +84,9 @@ class Process:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled():
-            task.exception()  # whoever awaited it has it; nobody waits for the others
+            problem = task.exception()  # one of ours is the answer to whoever awaits the task
+            if problem is not None and not isinstance(problem, RainbowError):
+                self._broken(problem)
 
     def crash(self) -> None:
         """End everything, wherever it stands."""
@@ -92,9 +98,13 @@ class Process:
 _process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 
-def _adopted(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
-    task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
-    context = options.get("context")
+def _adopted(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    *,
+    context: contextvars.Context | None = None,
+) -> asyncio.Task[Any]:
+    task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context)
     process = _process.get() if context is None else context.get(_process)
     if process is not None:
         process.adopt(task)

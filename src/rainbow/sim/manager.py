@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from rainbow.agent.values import Absent, Found, Offer, Phase, Ref, Result, Unknown, Update
@@ -94,7 +95,7 @@ class Manager:
             return
         for entry in self.entries:
             if entry.ref.tag == tag and entry.result is None:
-                self._later(0.01, 0.5, lambda entry=entry: self._kill(entry))
+                self._later(0.01, 0.5, partial(self._kill, entry))
 
     def output(self, tag: str, offset: int, limit: int) -> bytes:
         """A piece of what a job wrote."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
@@ -63,31 +64,39 @@ class SimServer:
     settings: Settings
     weather: Weather
     witness: Witness
+    ids: Ids
     fail: Callable[[str, str], None]
     service: Service | None = None  # None: it is down or not yet ready
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
     _process: Process | None = None
-    _ids: Ids = field(default_factory=Ids)
 
     def start(self) -> None:
         """Begin a process, unless one runs."""
         if self._process is not None:
             return
-        process = self._process = Process()
+        process = self._process = Process(lambda problem: self.fail("nothing breaks", repr(problem)))
         store = SimStore(self.disk, process, self.pause, lambda: self.full)
         process.spawn(self.loop, self._begin(store))
 
     async def _begin(self, store: SimStore) -> None:
         try:
-            service = await assemble(store, self.settings, ProcessClock(self.wall), self._ids, "a secret to register")
+            service = await assemble(store, self.settings, ProcessClock(self.wall), self.ids, "a secret to register")
         except Unavailable:  # the disk is full: it cannot start, and somebody starts it again
             self._process = None
             self.loop.call_later(2.0, self.start)
             return
         service.start()
+        for task in service._running:
+            task.add_done_callback(self._must_not_end)
         self.service = service
+        self.ready.set()
         self.witness.server_since = self.loop.time()
         self.witness.note("server", "ready")
+
+    def _must_not_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self.fail("what runs by itself goes on", f"{task.get_coro()} ended: {task.exception()!r}")
 
     def crash(self) -> None:
         """Kill the process, wherever it stands; what it committed stays."""
@@ -95,6 +104,7 @@ class SimServer:
             self.witness.note("server", "dies")
             self._process.crash()
             self._process = self.service = None
+            self.ready.clear()
             self.witness.server_since = None
 
     def pause(self) -> float:

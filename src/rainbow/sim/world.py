@@ -92,9 +92,9 @@ class World:
             settings=self.settings,
             weather=self.weather,
             witness=self.witness,
+            ids=Ids(Random(seed + 1)),
             fail=self.witness.broken,
         )
-        self.server._ids = Ids(Random(seed + 1))
         self.agents = {name: self._agent(name) for name in shapes}
         self.users = Users(
             loop=self.loop,
@@ -185,8 +185,8 @@ class World:
     async def _live(self) -> None:
         self.note("seed", self.seed, self.weather, self.settings.policy, self.shapes)
         self.server.start()
-        while self.server.service is None:
-            await asyncio.sleep(0.01)
+        await self.server.ready.wait()
+        assert self.server.service is not None
         for name, (nodes, cores) in self.shapes.items():
             await registering.register(self.server.service.core, name, graph(nodes, cores), manager="sim")
         for agent in self.agents.values():
