@@ -257,7 +257,10 @@ def _obey(d: Draft, command: ServerCommand) -> None:
         elif all(ref != waiting for _, waiting in d.acks_waiting):
             _acknowledge(d, command)
     else:
-        _acknowledge(d, command)
+        if held.phase is Phase.FINISHED:
+            _acknowledge(d, command)
+        elif command.id:  # the end is on its way to the disk; a crash before would make it undone
+            d.acks_waiting = (*(one for one in d.acks_waiting if one[0] != command.id), (command.id, ref))
         held = d.held[ref] = replace(held, wish=wish)
         if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:
             reason = command.reason or "cancelled before it was submitted"

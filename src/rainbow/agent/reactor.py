@@ -102,10 +102,9 @@ def _judged(d: Draft, event: e.Judged) -> None:
 
 
 def _stored(d: Draft, event: e.Stored) -> None:
-    if event.kind == "cancel":
+    if event.kind in ("cancel", "end"):
         d.acks += tuple(id for id, ref in d.acks_waiting if ref == event.ref)
         d.acks_waiting = tuple((id, ref) for id, ref in d.acks_waiting if ref != event.ref)
-        return
     if event.kind == "absent":
         d.rejects[event.ref] = d.past[event.ref].reason if event.ref in d.past else "absent"
         return

@@ -197,6 +197,15 @@ def test_a_cancel_is_written_down_before_it_is_acknowledged():
     assert story.state.acks == (5,)
 
 
+def test_a_cancel_before_the_submission_is_acknowledged_when_the_end_is_on_disk():
+    story = Story(holding(Phase.CONFIRMED))
+    story.tell(e.Started())
+    story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
+    assert story.state.acks == (), "a crash now would leave the intent alone on disk, and it would be submitted"
+    story.tell(e.Stored(REF, "end"))
+    assert story.state.acks == (5,)
+
+
 def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_there():
     story = Story(holding(Phase.INTENT))
     story.tell(e.Started())
