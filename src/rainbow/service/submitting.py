@@ -26,6 +26,7 @@ from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.store.base import Dependency, Draft, JobFilter, Tx
 
 MAX_BATCH = 10_000
+BETWEEN = 16  # decisions of a batch before other calls have a turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
     prepared: list[tuple[_Bundle, list[Draft]]] = []
     for bundle in bundles:
         try:
-            prepared.append((bundle, [_draft(core, submission) for submission in bundle.submissions]))
+            prepared.append((bundle, await _drafts(core, bundle.submissions)))
         except RainbowError as error:
             _fail(bundle, error)
     if not prepared:
@@ -127,6 +128,20 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
         _answer(core, bundle, drafts, outcome)
     core.carry_out(effects)
     core.hub.ring(EVENTS)
+
+
+async def _drafts(core: Core, submissions: list[Submission]) -> list[Draft]:
+    """Decide one after the other; a long batch lets other calls go on in between."""
+    made: list[Draft] = []
+    try:
+        for submission in submissions:
+            made.append(_draft(core, submission))
+            if len(made) % BETWEEN == 0:
+                await asyncio.sleep(0)
+    except RainbowError:
+        _undo(core, made)
+        raise
+    return made
 
 
 def _fresh_ids(outcome: list[Receipt] | RainbowError) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.errors import Conflict, Invalid
+from rainbow.model.errors import Conflict, Invalid, RainbowError
 from rainbow.model.job import Hold, JobState, Terms
 from rainbow.service import jobs
 from rainbow.service.settings import Settings
@@ -157,3 +157,12 @@ async def test_waiting_jobs_and_placements_survive_a_restart(tmp_path: Path) -> 
         await service.decider.settle()
         assert (await jobs.get(service.core, waiting.id, ADMIN)).job.state is JobState.BOUND
         assert (await jobs.get(service.core, third.id, ADMIN)).job.state is JobState.HELD
+
+
+async def test_a_batch_with_a_bad_member_takes_nothing(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=1, cores=4)
+        with pytest.raises(RainbowError):
+            await submit(service, a_submission(cores=4), a_submission(terms=Terms(policy="no-such-policy")))
+        [later] = await submit(service, a_submission(cores=4))
+        assert later.state is JobState.BOUND
