@@ -13,7 +13,7 @@ import grpc
 from rainbow.client.rpcs import Answered, Asked, Purpose, Rpc
 from rainbow.client.settings import Address, Settings, Tls
 from rainbow.client.statuses import error_of_call
-from rainbow.model.errors import Invalid, NotFound, Unavailable
+from rainbow.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unavailable
 
 MAX_MESSAGE = 64 << 20  # what a server may answer at most
 OPTIONS = (
@@ -21,7 +21,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),  # a server that came back is found within a second
-    ("grpc.keepalive_time_ms", 310_000),  # gRPC servers hang up on clients that ping more often than every 5 minutes
+    ("grpc.keepalive_time_ms", 20_000),  # a dead connection is noticed within 30 s; our servers allow a ping every 10 s
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.enable_http_proxy", 0),
 )
@@ -171,15 +171,17 @@ class Connection:
                 channel = await self._connected(address)
                 return await once(channel, max(left, 0.001))
             except _NotConnected as error:
-                failure = Unavailable(str(error))
+                failure: RainbowError = Unavailable(str(error))
             except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or not twice:
-                    raise error_of_call(error, server=str(address)) from None
-                failure = Unavailable(str(error_of_call(error, server=str(address))))
+                failure = error_of_call(error, server=str(address))
+                if not _may_ask_again(error.code(), failure, twice=twice):
+                    raise failure from None
             self._move_on(address)
             tries += 1
             round_trips = tries - len(self.settings.servers)  # every server gets its chance before the first pause
             pause = 0.0 if round_trips < 0 else self.patience.backoff.delay(round_trips, self.rng)
+            if isinstance(failure, Exhausted):
+                pause = max(pause, failure.retry_after * (1 + self.rng.random() / 2))
             if round_trips >= 0 and loop.time() - began + pause >= min(self.patience.unreachable, seconds):
                 raise failure
             await self.sleep(pause)
@@ -211,6 +213,11 @@ class Connection:
                 "or give --server or RAINBOW_SERVER"
             )
         return channel
+
+
+def _may_ask_again(code: grpc.StatusCode, failure: RainbowError, *, twice: bool) -> bool:
+    """True if it cannot have had an effect (a busy server turned it away), or may have one twice."""
+    return isinstance(failure, Exhausted) or (code is grpc.StatusCode.UNAVAILABLE and twice)
 
 
 async def _settled(channel: grpc.aio.Channel) -> bool:

@@ -162,22 +162,28 @@ class Agents:
         if told.want > 0 and member is not None and not out.resync:
             until = self.core.clock.now() + self.core.settings.lease
             limit = min(told.want, MOST_OFFERS)
-            out.offers = self._offered_again(tx, told)
+            out.offers = self._offered_again(tx, told, until)
             if limit > len(out.offers):
                 room = limit - len(out.offers)
                 out.offers += lease_offers(self.core, tx, fx, told.cluster, room, told.epoch, until, wanted)
 
-    def _offered_again(self, tx: Tx, told: SyncIn) -> list[tuple[Attempt, Job]]:
-        """What this agent was offered and does not hold: the answer that brought it was lost."""
+    def _offered_again(self, tx: Tx, told: SyncIn, until: float) -> list[tuple[Attempt, Job]]:
+        """What this agent was offered and does not hold: the answer that brought it was lost, or it was killed then."""
         held = {(ref.job, ref.n) for ref, _ in told.held} | {(ref.job, ref.n) for ref in told.accepts}
-        lost_before = self.core.clock.now() + self.core.settings.lease - ANSWER_TAKES
+        now = self.core.clock.now()
         found = []
         for attempt in tx.live_attempts(told.cluster):
-            mine = attempt.state is AttemptState.LEASED and attempt.holder == told.epoch
-            if mine and (attempt.job, attempt.n) not in held and (attempt.lease_until or 0) < lost_before:
-                job = tx.job(attempt.job)
-                if job is not None and job.state is JobState.BOUND:
+            if attempt.state is not AttemptState.LEASED or (attempt.job, attempt.n) in held:
+                continue
+            job = tx.job(attempt.job)
+            if job is None or job.state is not JobState.BOUND:
+                continue
+            if attempt.holder == told.epoch:
+                if (attempt.lease_until or 0) < until - ANSWER_TAKES:
                     found.append((attempt, job))
+            elif journal_of(attempt.holder) == journal_of(told.epoch):  # it was started again, and has no record of it
+                leased = tx.update_attempt(attempt, AttemptState.LEASED, now, holder=told.epoch, lease_until=until)
+                found.append((leased, job))
         return found[:MOST_OFFERS]
 
     def _stored(self, tx: Tx, told: SyncIn, out: SyncOut, encode: Encode) -> bytes:

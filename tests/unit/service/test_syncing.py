@@ -223,6 +223,20 @@ async def test_an_offer_whose_answer_was_lost_is_made_again(service: Service) ->
     assert (await agent.says(accepts=(ref,))).confirms == [ref]
 
 
+async def test_what_an_agent_was_offered_when_it_was_killed_is_offered_to_its_next_life_at_once(
+    service: Service,
+) -> None:
+    await submit(service, a_submission())
+    killed = Agent(service)
+    assert (await killed.says(want=1)).resync
+    [(offered, _)] = (await killed.says(want=1)).offers
+    reborn = Agent(service, epoch="a.2")
+    assert (await reborn.says(want=1)).resync
+    [(again, _)] = (await reborn.says(want=1)).offers
+    assert (again.n, again.token, again.holder) == (offered.n, offered.token, "a.2")
+    assert (await reborn.says(want=1)).offers == []
+
+
 async def test_a_new_agent_is_told_what_it_should_hold(service: Service) -> None:
     await submit(service, a_submission())
     ref = await Agent(service).takes()
