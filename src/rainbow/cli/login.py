@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rainbow.cli.link import Link, connected
+
+if TYPE_CHECKING:
+    from rainbow.client.settings import Settings
 
 EPILOG = """\b
 The token is read from the terminal without being shown, or from stdin, or from
@@ -13,14 +18,18 @@ The token is read from the terminal without being shown, or from stdin, or from
 \b
 Examples:
   rainbow login rainbow.lab.edu:50051
+  rainbow login rainbow.lab.edu:50051 --fingerprint sha256:9f86d0...
   rainbow login < my.token
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("address", required=False)
+@click.option(
+    "--fingerprint", metavar="sha256:HEX", help="Trust the authority of the server that has this fingerprint."
+)
 @connected
-def login(link: Link, address: str | None) -> None:
+def login(link: Link, address: str | None, fingerprint: str | None) -> None:
     """Check a token against the server ADDRESS and save both into the config file (mode 0600)."""
     from dataclasses import replace
 
@@ -30,6 +39,8 @@ def login(link: Link, address: str | None) -> None:
 
     asking = replace(link, server=address) if address else link
     settings = asking.settings()
+    if fingerprint:
+        settings = _trusting(settings, fingerprint)
     text = _token() if not link.token_file else settings.token
     settings = replace(settings, token=text, cluster_tokens={})
     who = link.ask(lambda client: client.who_am_i(), settings)
@@ -39,6 +50,24 @@ def login(link: Link, address: str | None) -> None:
         config = config.with_value(address, "server")
     save(config, path)
     say(f"you are {who.name}; server and token are in {path}")
+
+
+def _trusting(settings: Settings, fingerprint: str) -> Settings:
+    """Settings that trust the authority with this fingerprint, as the server shows it; it is kept beside the config."""
+    from dataclasses import replace
+
+    from rainbow.cli.graph_files import config_target
+    from rainbow.cli.pinning import authority_of
+    from rainbow.client.settings import Tls
+
+    address = replace(settings.servers[0], tls=True)
+    pem = authority_of(address.host, address.port, fingerprint)
+    path = config_target(settings).with_name("rainbow-ca.pem")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(pem)
+    tls = Tls(str(path.resolve()), settings.tls.cert, settings.tls.key)
+    config = settings.config.with_value(tls.ca, "tls", "ca")
+    return replace(settings, servers=(address,), tls=tls, config=config)
 
 
 def _token() -> str:

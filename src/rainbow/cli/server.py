@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rainbow.cli.options import pairs
+from rainbow.cli.server_init import init
 
 if TYPE_CHECKING:
     from rainbow.client.config import Config
@@ -34,7 +35,7 @@ def _file(help: str, *names: str) -> Callable[[Command], Command]:
     return click.option(*names, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help=help)
 
 
-@click.command(epilog=EPILOG)
+@click.group(epilog=EPILOG, invoke_without_command=True)
 @click.option(
     "--listen", "--host", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT", help="Where to listen."
 )
@@ -72,7 +73,9 @@ def _file(help: str, *names: str) -> Callable[[Command], Command]:
     show_default=True,
     help="How much to log to stderr.",
 )
+@click.pass_context
 def server(
+    ctx: click.Context,
     listen: str,
     db: str,
     config_path: str | None,
@@ -88,6 +91,8 @@ def server(
     log_level: str,
 ) -> None:
     """Run the scheduler until SIGTERM or ^C. Its port opens when it can serve; beyond this machine only with TLS."""
+    if ctx.invoked_subcommand is not None:
+        return
     from rainbow.client.config import Config, load
     from rainbow.server.main import serve
     from rainbow.server.options import ServerOptions
@@ -97,7 +102,7 @@ def server(
         ServerOptions(
             listen=listen,
             db=db,
-            data_dir=data_dir or _data_dir(),
+            data_dir=data_dir or default_data_dir(),
             policy=policy or _configured_policy(config),
             policy_options=pairs(options, "--policy-option") or _texts(config, "scheduler", "algorithms", "selection"),
             graph_backend=graph or "memory",
@@ -113,7 +118,11 @@ def server(
     )
 
 
-def _data_dir() -> Path:
+server.add_command(init)
+
+
+def default_data_dir() -> Path:
+    """Where the database and the secrets lie unless --data-dir says otherwise."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("rainbow", appauthor=False))

@@ -7,15 +7,13 @@ import logging
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from rainbow.model.errors import Invalid, Unavailable
+from rainbow.model.errors import Unavailable
 from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
 from rainbow.pb.v2 import (
     access_pb2,
@@ -34,6 +32,7 @@ from rainbow.server.handlers_clusters import ClustersHandler
 from rainbow.server.handlers_jobs import JobsHandler
 from rainbow.server.handlers_prototype import GraphHandler, SchedulerHandler
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
+from rainbow.server.tls import Certificates
 from rainbow.server.wire import Specs
 from rainbow.service.accounts import ensure_administrator
 from rainbow.service.assembly import Service, assemble, first_administrator
@@ -165,28 +164,11 @@ def _bind(server: aio.Server, options: ServerOptions) -> str:
     host, _ = split_address(options.listen)
     target = options.listen if host else f"[::]{options.listen}"
     try:
-        if options.tls_cert is None or options.tls_key is None:
+        files = options.tls_files()
+        if files is None:
             port = server.add_insecure_port(target)
         else:
-            port = server.add_secure_port(target, _credentials(options))
+            port = server.add_secure_port(target, Certificates(files).credentials())
     except RuntimeError as error:
         raise Unavailable(f"cannot listen on {options.listen}; is another server running there? ({error})") from None
     return f"{host or '[::]'}:{port}"
-
-
-def _credentials(options: ServerOptions) -> grpc.ServerCredentials:
-    assert options.tls_cert is not None
-    assert options.tls_key is not None
-    pair = (_file(options.tls_key), _file(options.tls_cert))
-    ca = _file(options.tls_ca) if options.tls_ca else None
-    return grpc.ssl_server_credentials([pair], root_certificates=ca, require_client_auth=ca is not None)
-
-
-def _file(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise Invalid(f"cannot read {path}: {error.strerror}") from None
-    if b"-----BEGIN" not in data:
-        raise Invalid(f"{path} is not a PEM file")
-    return data

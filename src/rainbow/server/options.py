@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rainbow.model.errors import Invalid
 from rainbow.server.limits import Limits
+from rainbow.server.tls import TlsFiles, check_private
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
 TIMINGS = ("heartbeat", "silent_after", "lease", "long_poll", "bid_deadline", "stale_after")  # of service.Settings
@@ -41,17 +42,27 @@ class ServerOptions:
         """The URL of the store."""
         return self.db or f"sqlite:///{self.data_dir / 'rainbow.db'}"
 
+    def tls_files(self) -> TlsFiles | None:
+        """The files of an encrypted port: those given, else beyond this machine those of `rainbow server init`."""
+        if self.tls_cert and self.tls_key:
+            return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
+        made = self.data_dir / "tls"
+        if self.insecure or is_loopback(split_address(self.listen)[0]) or not (made / "server.pem").exists():
+            return None
+        return TlsFiles(made / "server.pem", made / "server.key", self.tls_ca)
+
     def check(self) -> None:
         """Refuse what would be unsafe or cannot work."""
         host, port = split_address(self.listen)
         if bool(self.tls_cert) != bool(self.tls_key):
             raise Invalid("TLS needs both --tls-cert and --tls-key")
-        if self.tls_ca and not self.tls_cert:
+        if self.tls_ca and not self.tls_files():
             raise Invalid("--tls-ca asks clients for certificates; it needs --tls-cert and --tls-key, too")
-        if not self.tls_cert and not self.insecure and not is_loopback(host):
+        if not self.tls_files() and not self.insecure and not is_loopback(host):
             raise Invalid(
                 f"{self.listen} can be reached from other machines, and without TLS every credential could be read on "
-                "the way; give --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure"
+                "the way; run rainbow server init, or give --tls-cert and --tls-key, or listen on 127.0.0.1, or say "
+                "--insecure"
             )
         if not 0 <= port <= 65535:
             raise Invalid(f"a port lies between 0 and 65535, not {port}")
@@ -94,6 +105,7 @@ def registration_secret(options: ServerOptions) -> tuple[str, Path | None]:
         return given, None
     path = options.data_dir / "registration.secret"
     if path.exists():
+        check_private(path)
         return path.read_text().strip(), path
     secret = secrets.token_urlsafe(32)
     write_secret(path, secret)

@@ -1,0 +1,154 @@
+"""TLS on a real port: one's own authority, client certificates, reload without a restart, the prototype's clients."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import ssl
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from rainbow.cli.pinning import authority_of, chain_of
+from rainbow.model.errors import Denied, Invalid
+from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow.server.tls import Certificates, TlsFiles, fingerprint, make_authority, renew
+from tests.support.calls import Calls
+from tests.support.house import RAINBOW, SECRET, House, a_house
+from tests.support.service import a_graph
+
+pytestmark = pytest.mark.timeout(120)
+NAMES = ("localhost", "127.0.0.1")
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """A folder with an authority and certificates."""
+    make_authority(tmp_path / "tls", NAMES, NOW)
+    return tmp_path / "tls"
+
+
+@pytest.fixture
+def house(tmp_path: Path, authority: Path) -> Iterator[House]:
+    """A server that speaks TLS."""
+    files = ("--tls-cert", str(authority / "server.pem"), "--tls-key", str(authority / "server.key"))
+    with a_house(tmp_path, arguments=files) as running:
+        yield running
+
+
+def channel(house: House, authority: Path, *, mutual: bool = False) -> grpc.Channel:
+    """A client's channel, with a certificate of its own if asked to."""
+    ca = (authority / "ca.pem").read_bytes()
+    key, chain = ((authority / f"agent.{end}").read_bytes() if mutual else None for end in ("key", "pem"))
+    return grpc.secure_channel(house.address, grpc.ssl_channel_credentials(ca, key, chain))
+
+
+def shown(house: House) -> str:
+    """The fingerprint of the certificate that a new connection is shown."""
+    return fingerprint(chain_of("127.0.0.1", house.port, 10)[0])
+
+
+def test_the_prototypes_calls_work_over_tls(house: House, authority: Path) -> None:
+    with channel(house, authority) as secure:
+        stub = rainbow_pb2_grpc.RainbowSchedulerStub(secure)
+        request = rainbow_pb2.RegisterRequest(name="east", secret=SECRET, nodes=a_graph().decode(), subsystem="cluster")
+        made = stub.Register(request, timeout=20)
+        assert made.token
+        found = memory_pb2_grpc.MemoryGraphStub(secure).Satisfy(
+            memory_pb2.SatisfyRequest(payload='{"version":1,"resources":{"n":{"type":"node","count":1}}}'), timeout=20
+        )
+        assert list(found.clusters) == ["east"]
+
+
+def test_plain_text_is_refused_on_a_tls_port(house: House) -> None:
+    with house.channel() as plain, pytest.raises(grpc.RpcError) as refused:
+        Calls(plain, house.admin_token).register("east", a_graph())
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_old_protocols_are_refused(house: House) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings(action="ignore"):
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with socket.create_connection(("127.0.0.1", house.port), 10) as raw, pytest.raises((ssl.SSLError, OSError)):
+        context.wrap_socket(raw)
+
+
+def test_new_certificates_are_taken_without_a_restart_and_broken_ones_are_not(house: House, authority: Path) -> None:
+    before = shown(house)
+    (authority / "server.pem").write_text("-----BEGIN nonsense")
+    assert shown(house) == before
+    renew(authority, NAMES, NOW)
+    assert shown(house) != before
+    with channel(house, authority) as secure:
+        assert Calls(secure, house.admin_token).register("east", a_graph()).token
+
+
+def test_with_a_client_authority_only_its_certificates_get_in(tmp_path: Path, authority: Path) -> None:
+    files = ("--tls-cert", str(authority / "server.pem"), "--tls-key", str(authority / "server.key"))
+    make_authority(tmp_path / "stranger", NAMES, NOW)
+    os.replace(tmp_path / "stranger/ca.pem", tmp_path / "stranger/their-ca.pem")
+    (tmp_path / "stranger/ca.pem").write_bytes((authority / "ca.pem").read_bytes())
+    with a_house(tmp_path, arguments=(*files, "--tls-ca", str(authority / "ca.pem"))) as house:
+        with channel(house, authority, mutual=True) as secure:
+            assert Calls(secure, house.admin_token).register("east", a_graph()).token
+        for folder, mutual in ((authority, False), (tmp_path / "stranger", True)):
+            with channel(house, folder, mutual=mutual) as secure, pytest.raises(grpc.RpcError):
+                Calls(secure, house.admin_token).register("west", a_graph())
+
+
+def test_an_authority_is_taken_by_its_fingerprint_alone(house: House, authority: Path) -> None:
+    der = ssl.PEM_cert_to_DER_cert((authority / "ca.pem").read_text())
+    assert authority_of("127.0.0.1", house.port, fingerprint(der)) == (authority / "ca.pem").read_text()
+    with pytest.raises(Denied, match="another authority"):
+        authority_of("127.0.0.1", house.port, "sha256:" + "0" * 64)
+
+
+def test_init_then_login_by_fingerprint_is_all_it_takes(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = subprocess.run(
+        [*RAINBOW, "server", "init", "--data-dir", str(data), "--name", "localhost"],
+        env=House(tmp_path).environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    print_of_authority = made.stdout.split()[-1]
+    files = ("--tls-cert", str(data / "tls/server.pem"), "--tls-key", str(data / "tls/server.key"))
+    with a_house(tmp_path, arguments=files) as house:
+        environment = house.environment() | {"XDG_CONFIG_HOME": str(tmp_path / "mine")}
+        address = f"localhost:{house.port}"
+        for command, text in (
+            (["login", address, "--fingerprint", print_of_authority], house.admin_token),
+            (["whoami"], ""),
+        ):
+            done = subprocess.run(
+                [*RAINBOW, *command],
+                env=environment,
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                cwd=tmp_path,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("admin")
+
+
+def test_a_key_that_others_can_read_or_of_another_certificate_is_refused(tmp_path: Path, authority: Path) -> None:
+    files = TlsFiles(authority / "server.pem", authority / "server.key")
+    os.chmod(files.key, 0o640)
+    with pytest.raises(Invalid, match="chmod 600"):
+        Certificates(files)
+    with pytest.raises(Invalid, match="together"):
+        Certificates(TlsFiles(authority / "server.pem", authority / "agent.key"))
