@@ -12,6 +12,8 @@ from typing import Any, ClassVar, TypeAlias
 
 from rainbow.model.quantities import factor, human_bytes
 
+MOST_NAMED = 4  # groups that a sentence names one by one
+
 
 class When(enum.StrEnum):
     """Does a reason hold for the whole graph, or only for what is free now?"""
@@ -176,7 +178,9 @@ class Competing(_Tagged):
 
     def sentence(self) -> str:
         """One plain sentence."""
-        parts = " and ".join(str(group + 1) for group in self.groups)
+        parts = " and ".join(str(group + 1) for group in self.groups[:MOST_NAMED])
+        if len(self.groups) > MOST_NAMED:
+            parts = f"1 to {len(self.groups)}"
         over = f" over {', '.join(self.types)}" if self.types else ""
         if len(self.groups) < 2:
             return f"each part of group {parts} fits alone, but not all together: they compete{over}"

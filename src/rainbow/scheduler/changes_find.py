@@ -22,24 +22,27 @@ from rainbow.scheduler.fold_shapes import Shape
 MOST_CHANGES = 4
 MOST_VALUES = 6  # other values tried for one requirement
 MOST_FIRST = 3  # changes that are tried as the first of two
+MOST_TRIED = 60  # questions asked for one cluster; a request of a thousand levels has more ideas than that
 
 
 def find_changes(variants: Variants, scene: Scene, root: Shape) -> tuple[Change, ...]:
     """At most a few changes, each of which alone (or with its `then`) makes the request fit."""
     found: list[Change] = []
-    for change in _Finder(variants, scene, root, ()).helping():
+    finder = _Finder(variants, scene, root, (), MOST_TRIED)
+    for change in finder.helping():
         found.append(change)
         if len(found) == MOST_CHANGES:
             break
-    return tuple(found) or _in_two_steps(variants, scene, root)
+    return tuple(found) or _in_two_steps(finder)
 
 
-def _in_two_steps(variants: Variants, scene: Scene, root: Shape) -> tuple[Change, ...]:
+def _in_two_steps(finder: _Finder) -> tuple[Change, ...]:
     """One pair of changes that makes it fit, if there is one among the likely ones."""
-    finder = _Finder(variants, scene, root, ())
     firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
     for first in firsts[:MOST_FIRST]:
-        second = next(_Finder(variants, scene, root, (first,)).helping(), None)
+        after = _Finder(finder.variants, finder.scene, finder.root, (first,), finder.left)
+        second = next(after.helping(), None)
+        finder.left = after.left
         if second is not None:
             return (replace(first, then=second),)
     return ()
@@ -48,17 +51,20 @@ def _in_two_steps(variants: Variants, scene: Scene, root: Shape) -> tuple[Change
 class _Finder:
     """Finds what helps a request to which some changes were already made."""
 
-    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes) -> None:
+    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes, left: int) -> None:
+        """`left` is how many questions may be asked."""
         self.variants = variants
         self.scene = scene
         self.root = root
         self.before = before
+        self.left = left
         self.request = variants.request(before)
         self.plan = variants.fitter(before).plan(scene.fold)
         self.unmet = frozenset(self._unmet())
 
     def fits(self, change: Change) -> bool:
-        return self.variants.fits((*self.before, change), self.scene, self.root)
+        self.left -= 1
+        return self.left >= 0 and self.variants.fits((*self.before, change), self.scene, self.root)
 
     def helping(self) -> Iterator[Change]:
         """Changes that make it fit, the most welcome first."""

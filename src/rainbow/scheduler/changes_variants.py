@@ -6,6 +6,7 @@ from rainbow.model.changes import Change
 from rainbow.model.request import Request
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
+from rainbow.scheduler.fit_search import STEPS, Purse
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -19,6 +20,7 @@ class Variants:
         self._facts = facts
         self._requests: dict[Changes, Request] = {(): request}
         self._fitters: dict[Changes, Fitter] = {}
+        self._purse = Purse()
 
     def request(self, changes: Changes) -> Request:
         """The request with these changes made."""
@@ -31,7 +33,8 @@ class Variants:
         """The matcher of the request with these changes made."""
         known = self._fitters.get(changes)
         if known is None:
-            known = self._fitters[changes] = Fitter(self.request(changes), self._facts)
+            steps = STEPS if not changes else STEPS // 8  # a change that is hard to prove is not offered
+            known = self._fitters[changes] = Fitter(self.request(changes), self._facts, steps, self._purse)
         return known
 
     def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:

@@ -119,15 +119,15 @@ class Reasons:
             when=When.NEVER,
         )
 
-    def _short(self, counter: Counter, part: Part, step: Step, inside: str) -> Iterator[Reason]:
-        """Why there is too little of `step` inside `part`."""
+    def _short(self, counter: Counter, part: Part, step: Step, inside: str, times: int = 1) -> Iterator[Reason]:
+        """Why there is too little of `step` inside `part`, which has to hold it so many times."""
         if step.leaf:
-            yield self._too_few(step, counter.units(part, step), inside)
+            yield self._too_few(step, counter.units(part, step), inside, times=times)
             return
         if step.virtual:
             for inner in step.inside:
-                if not counter.enough(part, inner, step.need):
-                    yield from self._short(counter, part, inner, inside)
+                if not counter.enough(part, inner, times * step.need):
+                    yield from self._short(counter, part, inner, inside, times * step.need)
             return
         hosts = [shape for shape in self.counts if shape.type == step.level.type]
         if not step.level.shared and sum(self.counts[shape] for shape in hosts) < step.need:
@@ -140,7 +140,7 @@ class Reasons:
                 group=step.path[0],
                 level=self._path(step),
                 type=step.level.type,
-                asked=step.need,
+                asked=step.need * times,
                 best=counter.total(part, step),
                 inside=inside,
                 exclusive=step.level.exclusive,
@@ -161,12 +161,14 @@ class Reasons:
                 holders = [shape for shape in hosts if units[shape] == best] if best else []
                 yield self._too_few(inner, best, step.level.type, holders)
 
-    def _too_few(self, step: Step, best: int, inside: str, holders: list[Shape] | None = None) -> Reason:
+    def _too_few(
+        self, step: Step, best: int, inside: str, holders: list[Shape] | None = None, times: int = 1
+    ) -> Reason:
         return TooFew(
             group=step.path[0],
             level=self._path(step),
             type=step.level.type,
-            asked=step.need,
+            asked=step.need * times,
             best=best,
             unit="B" if step.mode == BYTES else step.level.unit,
             inside=inside,

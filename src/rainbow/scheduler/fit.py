@@ -8,7 +8,7 @@ from rainbow.model.request import Group, Request
 from rainbow.scheduler.fit_count import Counter, competes, hopeless
 from rainbow.scheduler.fit_parts import Part, Parts
 from rainbow.scheduler.fit_plan import Plan, Planner
-from rainbow.scheduler.fit_search import STEPS, Search
+from rainbow.scheduler.fit_search import STEPS, Purse, Search
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
@@ -26,10 +26,11 @@ class Answer:
 class Fitter:
     """Answers one request for many clusters; equal clusters are answered once."""
 
-    def __init__(self, request: Request, facts: Facts, steps: int = STEPS) -> None:
+    def __init__(self, request: Request, facts: Facts, steps: int = STEPS, purse: Purse | None = None) -> None:
         self.request = request
         self.facts = facts
         self._steps = steps
+        self._purse = purse or Purse()
         self._planner = Planner(request)
         self._plans: dict[Structure, Plan] = {}
         self._parts: dict[int, tuple[Parts, Counter]] = {}
@@ -84,7 +85,7 @@ class Fitter:
         if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
             return Answer(False), True
         alone = Parts(counter.parts.plan, self.facts)  # so that its steps do not depend on clusters seen before
-        found = Search(alone, self._steps).fits(alone.root(root))
+        found = Search(alone, self._steps, self._purse).fits(alone.root(root))
         return Answer(found, competing=found is False), True
 
     def _each_alone(self) -> list[Fitter]:
@@ -94,7 +95,7 @@ class Fitter:
             self._alone = []
             if len(levels) > 1:
                 requests = (replace(self.request, groups=(Group(levels=(level,)),)) for level in levels)
-                self._alone = [Fitter(request, self.facts, self._steps) for request in requests]
+                self._alone = [Fitter(request, self.facts, self._steps, self._purse) for request in requests]
         return self._alone
 
     def _possible(self, plan: Plan, root: Shape) -> bool:
@@ -112,5 +113,6 @@ class Fitter:
         top = plan.tops[0]
         if competing:
             alone = Parts(plan, self.facts)
-            return Search(alone, self._steps).most(alone.root(root), top, top.need if answer.fits else 0)
+            search = Search(alone, self._steps // 4, self._purse)
+            return search.most(alone.root(root), top, top.need if answer.fits else 0)
         return counter.total(part, top)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from rainbow.scheduler.fit_parts import Content, Part, Parts, in_order
 from rainbow.scheduler.fit_plan import Step
 
-STEPS = 40_000
+STEPS = 40_000  # of one walk over one cluster
+PURSE = 1_000_000  # of all walks for one request, over all clusters: some seconds
 WIDTHS = (1, 12)
 
 
@@ -21,12 +22,22 @@ class OutOfSteps(Exception):
     """The search used up its steps."""
 
 
+class Purse:
+    """The steps that all searches for one request may take together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = PURSE) -> None:
+        self.left = left
+
+
 class Search:
     """One search over the parts of one request."""
 
-    def __init__(self, parts: Parts, steps: int = STEPS) -> None:
+    def __init__(self, parts: Parts, steps: int, purse: Purse) -> None:
         self.parts = parts
         self.left = steps
+        self.purse = purse
         self.width: int | None = None
         self._once: dict[tuple[int, int], tuple[Part, ...]] = {}
 
@@ -59,7 +70,8 @@ class Search:
 
     def _spend(self, steps: int = 1) -> None:
         self.left -= steps
-        if self.left < 0:
+        self.purse.left -= steps
+        if self.left < 0 or self.purse.left < 0:
             raise OutOfSteps
 
     def _keep(self, states: Iterable[Part]) -> list[Part]:
