@@ -11,7 +11,7 @@ from rainbow.scheduler.record import read_candidates
 from rainbow.scheduler.scoring import after_start
 from rainbow.service import lifecycle
 from rainbow.service.effects import Effects
-from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncOut
+from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut, journal_of
 from rainbow.store.base import Tx
 
 STREAMS = ("stdout", "stderr")
@@ -38,14 +38,21 @@ def accept(tx: Tx, fx: Effects, out: SyncOut, cluster: str, ref: Ref, now: float
     out.confirms.append(ref)
 
 
-def reject(tx: Tx, fx: Effects, out: SyncOut, cluster: str, ref: Ref, reason: str, now: float) -> None:
-    """An agent hands an offer back: the job goes to the next best cluster."""
-    found = find(tx, cluster, ref)
+def reject(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, reason: str, now: float) -> None:
+    """An agent hands an attempt back: the job goes to the next best cluster, if it is certain that it never ran."""
+    found = find(tx, told.cluster, ref)
     if found is not None and found[1].state.live:
-        how = lifecycle.Ending(state=AttemptState.RETURNED, reason=reason[:1024])
-        lifecycle.end_attempt(tx, fx, *found, how, now)
-        fx.fortunes.append((cluster, False))
+        lifecycle.end_attempt(tx, fx, *found, _handed_back(found[1], told.epoch, reason), now)
+        fx.fortunes.append((told.cluster, False))
     out.acked.append(ref)
+
+
+def _handed_back(attempt: Attempt, epoch: str, reason: str) -> lifecycle.Ending:
+    """An agent can say "it was never here" of what it was offered itself; with another journal it cannot know."""
+    if attempt.state in BEFORE_CONFIRM or journal_of(attempt.holder) == journal_of(epoch):
+        return lifecycle.Ending(state=AttemptState.RETURNED, reason=reason[:1024])
+    lost = "the agent that took it is gone with its journal, so how it ended is unknown; it was not started again"
+    return lifecycle.Ending(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
 
 
 def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: float) -> None:

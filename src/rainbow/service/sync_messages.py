@@ -101,3 +101,8 @@ class SyncOut:
             or self.expected
             or self.resync
         )
+
+
+def journal_of(epoch: str) -> str:
+    """The journal that an agent's epoch names: it stays the same when the agent is started again."""
+    return epoch.partition(".")[0]

@@ -22,7 +22,7 @@ from rainbow.service.effects import Effects
 from rainbow.service.hub import cluster_bell
 from rainbow.service.receiving import Wanted, filter_of, lease_offers
 from rainbow.service.registering import set_standing
-from rainbow.service.sync_messages import Ref, SyncIn, SyncOut
+from rainbow.service.sync_messages import Ref, SyncIn, SyncOut, journal_of
 from rainbow.service.waiting import bid_of
 from rainbow.store.base import Tx
 
@@ -133,7 +133,7 @@ class Agents:
         for report in told.reports:
             reported.report(tx, fx, out, name, report, now)
         for ref, reason in told.rejects:
-            reported.reject(tx, fx, out, name, ref, reason, now)
+            reported.reject(tx, fx, out, told, ref, reason, now)
         for ref in told.accepts:
             reported.accept(tx, fx, out, name, ref, now)
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
@@ -210,8 +210,3 @@ class Agents:
             await set_standing(self.core, name, Standing.DEGRADED, why)
         elif standing is Standing.DEGRADED and member.bad_streak == 0:
             await set_standing(self.core, name, Standing.ACTIVE, "")
-
-
-def journal_of(epoch: str) -> str:
-    """The journal that an agent's epoch names: it stays the same when the agent is started again."""
-    return epoch.partition(".")[0]

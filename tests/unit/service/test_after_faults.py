@@ -131,3 +131,18 @@ async def test_an_older_row_of_a_cluster_does_not_replace_a_newer_one_in_memory(
         await registering.set_standing(service.core, "east", Standing.ACTIVE, "")
         service.core.fleet.update(older)
         assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
+
+
+async def test_an_agent_with_another_journal_cannot_say_that_an_attempt_never_ran(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission())
+        await says(service, 1, want=1)
+        [(attempt, _)] = (await says(service, 2, want=1)).offers
+        ref = Ref(attempt.job, attempt.n, attempt.token)
+        await says(service, 3, accepts=(ref,))
+        stranger = SyncIn(cluster="east", epoch="e2", seq=1, rejects=((ref, "absent: this agent never took it"),))
+        clock.advance(1_000.0)  # so long that the first agent is missed
+        await service.agents.sync(stranger, lambda out: b"stored")
+        assert await state(service, job.id) is JobState.FAILED
