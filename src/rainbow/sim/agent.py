@@ -72,6 +72,7 @@ class SimAgent:
     drift: float = 1.0
     up_since: float | None = None  # None: it is down
     starts: int = 0
+    journals: int = 1
     disk: bytes = b""
     fresh: bool = True
     contact_file: float | None = None
@@ -130,6 +131,7 @@ class SimAgent:
             self._boot, self.contact_file = self.loop.time(), None
         if journal_lost:
             self.disk, self.fresh = b"", True
+            self.journals += 1
 
     def _later(self, delay: float, do: Callable[[], None]) -> asyncio.TimerHandle:
         """Do something later, unless the process has died by then."""
@@ -169,17 +171,16 @@ class SimAgent:
         self.note("sync", self.cluster, message.seq, len(message.accepts), len(message.reports), len(message.rejects))
         call = self._calls[message.seq] = Call(message=message)
         self._sent.setdefault(message.seq, self.clock())
-        epoch = f"{self.cluster}-{self.starts}"
+        generation = self.starts
+        epoch = f"{self.cluster}-{self.journals}.{generation}"
         call.deadline = self._later(message.wait + RPC_MARGIN, lambda: self._failed(call, None))
 
         def arrives() -> None:
             call.hang_up = self.server.sync(self.cluster, epoch, message, answer)
 
         def answer(said: e.SyncAnswer | RainbowError) -> None:
-            generation = self.starts
-
             def back() -> None:
-                if self.up_since is not None and self.starts == generation and epoch.endswith(f"-{generation}"):
+                if self.up_since is not None and self.starts == generation:
                     self._answered(call, said)
 
             self.wire.answer(back)
