@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rainbow.graphs.backend import GraphBackend
 from rainbow.model.bid import Bid, TrackRecord
-from rainbow.model.candidate import Candidate, Demand, Limits
+from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits
 from rainbow.model.job import Terms
 from rainbow.model.match import Fit, Matches, Verdict
 from rainbow.model.request import Request
@@ -23,6 +24,8 @@ from rainbow.service.settings import Settings
 
 # Policies that do not look at how many slots would fit; counting them costs more than the rest of a decision.
 WITHOUT_SLOTS = frozenset({"random", "first", "least", "constraint", "start", "cost", "weighted"})
+
+SHOWN_FOR = 1.0  # seconds for which a cluster is shown to decisions as it was; only the age of its report goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +52,12 @@ def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question
     matches = _matches(fleet.graphs, fleet, ask.request, hidden | closed.keys())
     policy, options = policy_of(settings, ask.terms)
     count = ask.show_slots or policy not in WITHOUT_SLOTS
-    candidates = [
-        _candidate(name, matches, fleet.member(name), ask, now, count) for name in matches.ever if name not in closed
-    ]
+    ever, asked = matches.ever, matches.names
+    candidates = [_candidate(name, matches, fleet.member(name), ask, now, count) for name in ever]
     misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}
-    fitting = set(matches.ever)
-    for name in matches.names:
-        if name not in fitting and name not in closed:
-            misfits[name] = (matches.fit(name), "")
+    if len(ever) < len(asked):
+        fitting = set(ever)
+        misfits.update((name, (matches.fit(name), "")) for name in asked if name not in fitting)
     return Question(
         candidates=candidates,
         demand=Demand.of(ask.request),
@@ -89,19 +90,25 @@ def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Colle
 
 def _candidate(name: str, matches: Matches, member: Member, ask: Ask, now: float, count: bool) -> Candidate:
     cluster = member.cluster
-    verdict = matches.verdict(name) if count else Verdict(name, matches.fit(name))
-    return Candidate(
+    plain = not (count or ask.bids or ask.silent)
+    verdict = Verdict(name, matches.fit(name)) if plain else matches.verdict(name)
+    if plain and member.shown is not None and member.shown.fit is verdict.fit and member.shown_until > now:
+        return member.shown
+    candidate = Candidate(
         name=name,
         fit=verdict.fit,
         slots_now=verdict.slots_now,
         slots_ever=verdict.slots_ever,
         state=cluster.state,
         state_age=None if cluster.state_at is None else round(max(0.0, now - cluster.state_at), 3),
-        placed=member.placed_since,
+        placed=member.placed_since if cluster.state else NOTHING_PLACED,
         bid=ask.bids.get(name),
         no_bid=ask.silent.get(name, ""),
         record=TrackRecord.from_mapping(cluster.record),
     )
+    if plain:
+        member.shown, member.shown_until = candidate, now + (SHOWN_FOR if cluster.state_at is not None else math.inf)
+    return candidate
 
 
 def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:

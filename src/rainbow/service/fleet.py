@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rainbow.graphs.backend import GraphBackend
-from rainbow.model.candidate import Placed
+from rainbow.model.candidate import NOTHING_PLACED, Candidate, Placed
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
@@ -21,9 +21,11 @@ class Member:
 
     cluster: Cluster
     subsystems: list[str] = field(default_factory=list)
-    placed_since: Placed = field(default_factory=Placed)
+    placed_since: Placed = NOTHING_PLACED
     broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
+    shown: Candidate | None = None  # as decisions saw it last, until it changes or `shown_until`
+    shown_until: float = 0.0
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
@@ -34,6 +36,7 @@ class Fleet:
         self.graphs = graphs
         self.version = 0  # grows with every change; decisions name it
         self._members: dict[str, Member] = {}
+        self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
 
     def __len__(self) -> int:
         return len(self._members)
@@ -55,7 +58,9 @@ class Fleet:
 
     def closed(self) -> Mapping[str, str]:
         """Clusters that take no work now, with the reason."""
-        reasons = {}
+        if self._closed is not None:
+            return self._closed
+        reasons: dict[str, str] = {}
         for name, member in self._members.items():
             if member.broken:
                 reasons[name] = f"its stored graph is damaged: {member.broken}"
@@ -64,6 +69,7 @@ class Fleet:
                 reasons[name] = f"is {member.cluster.standing.value}{why}"
             elif member.cluster.standing is Standing.DEGRADED and member.placements:
                 reasons[name] = f"is degraded ({member.cluster.drain_reason})"
+        self._closed = reasons
         return reasons
 
     def add(self, cluster: Cluster, graph: Graph, subsystems: Iterable[Subsystem]) -> None:
@@ -80,12 +86,12 @@ class Fleet:
         self._load_marks(cluster)
         for fence, request in member.placements.items():
             self.graphs.place(cluster.name, fence, request)
-        self.version += 1
+        self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
         """Take a cluster in whose graph cannot be used: it is listed, but takes no work."""
-        self._members[cluster.name] = Member(cluster, broken=reason)
-        self.version += 1
+        member = self._members[cluster.name] = Member(cluster, broken=reason)
+        self._standing_changed(member)
 
     def put_subsystem(self, name: str, subsystem: Subsystem) -> None:
         """Add or replace one subsystem."""
@@ -109,18 +115,19 @@ class Fleet:
             return
         before, member.cluster = member.cluster, cluster
         if cluster.state_at != before.state_at:
-            member.placed_since = Placed()
+            member.placed_since = NOTHING_PLACED
         if not member.broken and (cluster.marks != before.marks or cluster.used != before.used):
             gone = {vertex: Mark.UP for vertex in before.marks if vertex not in cluster.marks}
             self.graphs.mark(cluster.name, gone | {v: Mark(m) for v, m in cluster.marks.items()})
             self.graphs.use(cluster.name, cluster.used)
-        self.version += 1
+        self._standing_changed(member)
 
     def remove(self, name: str) -> None:
         """Forget a cluster."""
-        if self._members.pop(name, None) is not None:
+        member = self._members.pop(name, None)
+        if member is not None:
             self.graphs.remove(name)
-            self.version += 1
+            self._standing_changed(member)
 
     def place(self, name: str, fence: str, request: Request, size: Placed) -> None:
         """Count an attempt that was given to a cluster against what is free there."""
@@ -131,7 +138,7 @@ class Fleet:
         member.placements[fence] = request
         since = member.placed_since
         member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
-        self.version += 1
+        self._load_changed(member)
 
     def release(self, name: str, fence: str) -> None:
         """An attempt has left a cluster: what it took is free again."""
@@ -140,13 +147,23 @@ class Fleet:
             return
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
-        self.version += 1
+        self._load_changed(member)
 
     def note(self, name: str, good: bool) -> None:
         """Remember whether a cluster's last attempt went well, for its breaker."""
         member = self._members.get(name)
         if member is not None:
             member.bad_streak = 0 if good else member.bad_streak + 1
+
+    def _standing_changed(self, member: Member) -> None:
+        member.shown, self._closed = None, None
+        self.version += 1
+
+    def _load_changed(self, member: Member) -> None:
+        member.shown = None
+        if member.cluster.standing is Standing.DEGRADED:
+            self._closed = None  # one job at a time
+        self.version += 1
 
     def _load_marks(self, cluster: Cluster) -> None:
         if cluster.marks:
