@@ -29,7 +29,7 @@ class Explainer:
 
     def explain_fit(self, cluster: str, fit: Fit, scene: Scene) -> Explanation:
         """The whole answer for one cluster; clusters that are alike are explained once."""
-        key = self._alike.key(scene)
+        key = self._alike.key(scene, fits=fit is Fit.NOW)
         known = self._known.get((key, fit)) if key is not None else None
         if known is None:
             fitter = self._variants.fitter(())

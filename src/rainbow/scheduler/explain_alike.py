@@ -15,11 +15,12 @@ class Alike:
     def __init__(self, request: Request, facts: Facts) -> None:
         self._facts = facts
         self._named = bool(request.hosts or request.not_hosts)
-        asked = [*request.requires, *(each for level in request.walk() for each in level.requires)]
+        self._asked = [*request.requires, *(each for level in request.walk() for each in level.requires)]
         self._fields: dict[str, set[str] | None] = {}  # by subsystem; None: all of a fact matters
-        for requirement in asked:
+        for requirement in self._asked:
             self._note(requirement)
         self._said: dict[int, Hashable] = {}
+        self._met: dict[int, Hashable] = {}
 
     def _note(self, requirement: Requirement) -> None:
         known = self._fields.setdefault(requirement.subsystem, set())
@@ -28,14 +29,26 @@ class Alike:
         else:
             known.update(term.field for term in requirement.terms)
 
-    def key(self, scene: Scene) -> Hashable | None:
-        """Equal for clusters with equal explanations; None if the cluster is a case of its own."""
+    def key(self, scene: Scene, *, fits: bool) -> Hashable | None:
+        """Equal for clusters with equal explanations; None if the cluster is a case of its own.
+
+        Where the request fits, it matters what is met; where it does not, which values are there.
+        """
         if self._named or scene.now is not scene.ever:
             return None
         fold = scene.fold
         present = tuple(known.name for known in fold.subsystems if known.name in self._fields)
-        said = tuple((vertex, self._says(cls)) for vertex, cls in fold.hung_classes()) if self._fields else ()
-        return fold.structure, present, said
+        if not self._fields:
+            return fold.structure, (), ()
+        says = self._meets if fits else self._says
+        return fold.structure, present, tuple((vertex, says(cls)) for vertex, cls in fold.hung_classes())
+
+    def _meets(self, cls: int) -> Hashable:
+        """Which requirements a class of facts meets."""
+        known = self._met.get(cls)
+        if known is None:
+            known = self._met[cls] = tuple(self._facts.holds(asked, cls) for asked in self._asked)
+        return known
 
     def _says(self, cls: int) -> Hashable:
         """What a class of facts says to the request."""

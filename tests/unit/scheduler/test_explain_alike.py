@@ -1,0 +1,30 @@
+"""Explaining a fleet at once gives each cluster what it gets when it is explained alone."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.graphs.memory import MemoryBackend
+from tests.support import fleets
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 2**40))
+def test_clusters_that_are_alike_are_explained_as_each_one_alone(seed):
+    rng = Random(seed)
+    graphs = [fleets.random_graph(rng) for _ in range(2)]
+    backend = MemoryBackend()
+    for i in range(8):
+        graph = graphs[i % 2]
+        backend.put(f"c{i}", graph)
+        if rng.random() < 0.8:
+            backend.put_subsystem(f"c{i}", fleets.random_subsystem(rng, graph))
+        if rng.random() < 0.2:
+            backend.use(f"c{i}", fleets.random_use(rng, graph))
+    request = fleets.random_request(rng, graphs[0])
+    together = backend.explain(request)
+    alone = [backend.explain(request, [name])[0] for name in backend.clusters()]
+    assert together == alone
