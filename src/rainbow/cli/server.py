@@ -95,7 +95,7 @@ def server(
         return
     from rainbow.client.config import Config, load
     from rainbow.server.main import serve
-    from rainbow.server.options import ServerOptions
+    from rainbow.server.options import ServerOptions, limits_from, oidc_from
 
     config = load(Path(config_path)) if config_path else Config()
     serve(
@@ -113,6 +113,8 @@ def server(
             insecure=insecure,
             anonymous_satisfy=anonymous,
             log_level=log_level,
+            limits=limits_from(config.section("limits")),
+            oidc=oidc_from(config.section("oidc")),
             timing=config.section("scheduler", "timing"),
         )
     )

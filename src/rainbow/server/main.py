@@ -31,6 +31,7 @@ from rainbow.server.handlers_agents import AgentsHandler
 from rainbow.server.handlers_clusters import ClustersHandler
 from rainbow.server.handlers_jobs import JobsHandler
 from rainbow.server.handlers_prototype import GraphHandler, SchedulerHandler
+from rainbow.server.oidc import Oidc
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow.server.tls import Certificates
 from rainbow.server.wire import Specs
@@ -105,6 +106,8 @@ class Running:
         service = await assemble(store, _settings(options), clock, ids, secret)
         if admin is not None:
             await ensure_administrator(service.core)
+        if options.oidc is not None:
+            service.core.recogniser.voucher = Oidc(options.oidc)
         gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
         server, alive = _listen(service, gate)
         address = _bind(server, options)

@@ -6,11 +6,13 @@ import ipaddress
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from rainbow.model.errors import Invalid
 from rainbow.server.limits import Limits
+from rainbow.server.oidc import OidcOptions
 from rainbow.server.tls import TlsFiles, check_private
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
@@ -37,6 +39,7 @@ class ServerOptions:
     log_level: str = "info"
     timing: Mapping[str, object] = field(default_factory=dict)  # seconds, by a name of TIMINGS
     limits: Limits = field(default_factory=Limits)
+    oidc: OidcOptions | None = None
 
     def database(self) -> str:
         """The URL of the store."""
@@ -121,3 +124,30 @@ def write_secret(path: Path, secret: str) -> None:
         file.write(secret + "\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def limits_from(section: Mapping[str, object]) -> Limits:
+    """The limits of a configuration file: `limits: {rate: 100, burst: 200}`; what is not there is the default."""
+    return Limits(**_known(section, "limits", {one.name: float for one in fields(Limits)}))
+
+
+def oidc_from(section: Mapping[str, object]) -> OidcOptions | None:
+    """The issuer of a configuration file: `oidc: {issuer: ..., audience: ...}`; None if there is none."""
+    if not section:
+        return None
+    kinds: dict[str, type] = {one.name: dict if one.name == "groups" else str for one in fields(OidcOptions)}
+    return OidcOptions(**_known(section, "oidc", kinds))
+
+
+def _known(section: Mapping[str, object], where: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The values of a section; a key or a type that does not belong there is refused by name."""
+    found: dict[str, Any] = {}
+    for key, value in section.items():
+        if key not in kinds:
+            raise Invalid(f"there is no {key!r}; there are {', '.join(kinds)}", where=where)
+        kind = kinds[key]
+        number = kind is float and isinstance(value, int | float) and not isinstance(value, bool)
+        if not number and not isinstance(value, kind):
+            raise Invalid(f"{key} cannot be {value!r}", where=where)
+        found[key] = value
+    return found
