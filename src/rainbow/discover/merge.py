@@ -80,7 +80,10 @@ def _slurm(cluster: str, environment: Mapping[str, str], options: Mapping[str, s
     if not nodes:
         raise Unavailable("Slurm knows no nodes")
     partitions = parse_partitions(output(SHOW_PARTITIONS, environment))
-    racks = parse_topology(output(SHOW_TOPOLOGY, environment))
+    try:
+        racks = parse_topology(output(SHOW_TOPOLOGY, environment))
+    except Unavailable:  # some versions call it an error to have none
+        racks = {}
     graph = slurm_graph(cluster, nodes, racks)
     return Found(manager="slurm", version=version, graph=graph, subsystems=slurm_subsystems(nodes, partitions))
 

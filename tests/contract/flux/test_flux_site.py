@@ -12,6 +12,7 @@ from rainbow.agent.backends import BackendSettings
 from rainbow.agent.backends.flux import FluxBackend, make
 from rainbow.agent.backends.flux_files import FluxFiles
 from rainbow.agent.values import Absent, Found, Phase, Unknown
+from rainbow.discover.merge import find
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState
 from rainbow.model.errors import Unavailable
@@ -42,6 +43,7 @@ async def a_flux(tmp_path: Path, **scheduler: object) -> Flux:
     settings = BackendSettings(
         cluster="here",
         directory=tmp_path / "state",
+        graph=find("here", "flux", {"uri": instance.uri, "flux": instance.program}).graph,
         options={
             "uri": instance.uri,
             "flux": instance.program,
@@ -162,7 +164,7 @@ async def test_what_others_use_is_told_and_what_we_use_is_not(flux: Flux):
 )
 async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Path, scheduler: dict, expected: int):
     flux = await a_flux(tmp_path, **scheduler)
-    everything = replace(sh("sleep 60", tasks=16), duration=300.0)
+    everything = replace(sh("sleep 60", tasks=4, cores_per_task=4), duration=300.0)
     first = await flux.submit(everything, job=1)
     await flux.until(first, Phase.RUNNING)
     second = await flux.submit(everything, job=2)

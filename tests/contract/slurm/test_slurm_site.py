@@ -13,6 +13,7 @@ from rainbow.agent.backends import BackendSettings
 from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.slurm import make
 from rainbow.agent.values import Phase
+from rainbow.discover.merge import find
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.request import Equals, Request, Requirement, Task
 from tests.contract.backends.conftest import Desk
@@ -24,6 +25,7 @@ async def desk(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
     settings = BackendSettings(
         cluster=tmp_path.name.replace("_", "-"),
         directory=tmp_path / "state",
+        graph=find("rich", "slurm", {"conf": str(rich.conf)}).graph,
         prices=Prices(core_hour=0.1, gpu_hour=2.0),
         options={
             "conf": str(rich.conf),
@@ -110,6 +112,13 @@ async def test_a_drained_node_is_marked_and_comes_back(desk: Desk, rich: SlurmCl
     async with asyncio.timeout(20):
         while (await desk.backend.facts()).marks != {"a2": "up"}:  # for a moment it does not answer its controller
             await asyncio.sleep(0.1)
+
+
+async def test_without_the_registered_graph_nothing_is_said_of_its_vertices(desk: Desk, rich: SlurmCluster):
+    blind = make(replace(desk.backend.settings, graph=None))
+    await blind.start()
+    facts = await blind.facts()
+    assert (facts.marks, facts.used, facts.state["nodes_free"]) == ({}, None, 5)
 
 
 async def test_what_others_use_is_told_and_what_we_use_is_not(desk: Desk, rich: SlurmCluster):

@@ -274,6 +274,8 @@ class FluxBackend:
         free = parse_r(await self._free())
         own = {FluxFiles(self.root, path.name).begun() for path in self.root.iterdir()}
         found = make_facts(site, status, free, self._jobs, {id for id in own if id is not None}, self.settings.prices)
+        if self.settings.graph is None:
+            found = replace(found, marks={}, used=None)  # the server's graph may have other names
         self._facts = (now, found)
         return found
 

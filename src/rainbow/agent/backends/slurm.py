@@ -79,12 +79,16 @@ class SlurmBackend:
         if self._site is None:
             nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
             partitions = parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))
-            graph = self.settings.graph
-            if graph is None:
-                racks = parse_topology(await self.commands.ask(*SHOW_TOPOLOGY))
-                graph = slurm_graph(self.settings.cluster, nodes, racks)
+            graph = self.settings.graph or slurm_graph(self.settings.cluster, nodes, await self._racks())
             self._nodes, self._site = nodes, make_site(graph, nodes, partitions)
         return self._site
+
+    async def _racks(self) -> dict[str, str]:
+        """Nodes by leaf switch; none where Slurm has no topology to show."""
+        try:
+            return parse_topology(await self.commands.ask(*SHOW_TOPOLOGY))
+        except Invalid:
+            return {}
 
     # --- jobs ---
 
@@ -129,10 +133,11 @@ class SlurmBackend:
     async def _sbatch(self, files: SlurmFiles, record: Record, words: tuple[str, ...]) -> str:
         await self.commands.awake()
         comment = Comment(self.settings.cluster, files.tag, record.key)
+        place = str(files.path).replace("%", "%%")  # Slurm has meanings of its own for %
         done = await self.commands.run(
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"),
             *(f"--job-name={files.tag}", f"--comment={comment}", f"--chdir={files.path}"),
-            *(f"--output={files.path}/stdout", f"--error={files.path}/stderr"),
+            *(f"--output={place}/stdout", f"--error={place}/stderr"),
             *(*words, str(files.script)),
         )
         if done.code:
@@ -256,6 +261,8 @@ class SlurmBackend:
         found = await asyncio.to_thread(
             make_facts, site.graph, self._nodes, self._holdings(self.queue.ours(snapshot)), self._marked, state
         )
+        if self.settings.graph is None:
+            found = replace(found, marks={}, used=None)  # the server's graph may have other names
         self._facts = (now, found)
         return found
 
