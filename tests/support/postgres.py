@@ -19,6 +19,7 @@ import pytest
 START_SECONDS = 30.0
 # Ends the server, as in a crash, when its input is closed: by `crash`, or by the end of the tests, however they end.
 _SUPERVISE = 'exec 3<&0; "$@" </dev/null 3<&- & read _ <&3; kill -QUIT $!; wait'
+_AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
 _SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "200", "shared_buffers": "64MB"}
 
 
@@ -45,7 +46,8 @@ class Postgres:
         self._folder = Path(tempfile.mkdtemp(prefix="rainbow-pg-"))
         self._folder.chmod(0o755)  # the server may run as another user
         self._data = self._folder / "data"
-        self._user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
+        # By a program and not by Popen(user=...), which forks: that is not safe beside gRPC's threads.
+        self._as_user = _AS_POSTGRES if os.getuid() == 0 else ()
         self._names = (f"t{n}" for n in itertools.count())
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
@@ -59,11 +61,23 @@ class Postgres:
             shutil.chown(self._data, "postgres", "postgres")
             shutil.chown(self._folder, "postgres", "postgres")
         subprocess.run(
-            [self._bin / "initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N"],
+            [
+                *self._as_user,
+                self._bin / "initdb",
+                "-D",
+                self._data,
+                "-A",
+                "trust",
+                "-U",
+                "postgres",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "-N",
+            ],
             check=True,
             stdout=subprocess.DEVNULL,
             cwd="/",
-            **self._user,
         )
 
     def start(self) -> None:
@@ -73,6 +87,7 @@ class Postgres:
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [
+                    *self._as_user,
                     "/bin/sh",
                     "-c",
                     _SUPERVISE,
@@ -88,7 +103,6 @@ class Postgres:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                **self._user,
             )
         deadline = time.monotonic() + START_SECONDS
         while True:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -25,6 +26,7 @@ from rainbow.service.settings import Settings
 from rainbow.service.shelf import Shelf
 from rainbow.store.base import Store, Tx
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 REQUESTS_KEPT = 4_096
 
@@ -51,7 +53,12 @@ class Core:
 
         A caller that goes away does not stop it half way: the write and its effects belong together.
         """
-        return await asyncio.shield(self._write(work))
+        writing = asyncio.ensure_future(self._write(work))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            writing.add_done_callback(_log_failure)
+            raise
 
     async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
         def once(tx: Tx) -> tuple[T, Effects]:
@@ -91,3 +98,9 @@ class Core:
                 self._requests.clear()
             request = self._requests[spec] = from_json(spec)
         return request
+
+
+def _log_failure(writing: asyncio.Future[T]) -> None:
+    """Say how a write failed that nobody waits for any more."""
+    if not writing.cancelled() and (error := writing.exception()) is not None:
+        log.warning("a write whose caller has gone away failed: %s", error)
