@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -35,3 +36,37 @@ def test_jobs_outlive_agents_that_are_killed_at_any_moment(fleet: Fleet) -> None
     counts = fleet.counts(codes)
     print(f"{sum(agent.kills for agent in agents)} kills of agents: {counts}")
     counts.check()
+
+
+def test_an_agent_that_stood_still_for_longer_than_its_heartbeat_goes_on_where_it_was(tmp_path: Path) -> None:
+    quick = "scheduler: {timing: {heartbeat: 1, silent_after: 1, long_poll: 1, lease: 3}}"
+    with a_fleet(tmp_path, config=quick) as fleet:
+        gate = tmp_path / "gate"
+        east, west = fleet.add("east", "--max-jobs", "8"), fleet.add("west", "--max-jobs", "8")
+        held = [fleet.submit("east", gate=gate, code=i) for i in range(3)]
+        fleet.until_running(*held)
+        with east.paused():
+            # Work that the silent cluster was offered and never took goes to the other one.
+            codes = {fleet.submit(code=i % 3): i % 3 for i in range(12)}
+            _until_standing(fleet, "east", "unreachable")
+            gate.touch()  # the jobs go on, though nobody watches them
+            fleet.ended(*codes)
+            assert {job.cluster for job in fleet.ended(*codes)} == {"west"}
+            assert [fleet.client.job(id).state for id in held] == ["bound"] * 3
+        codes |= {id: i for i, id in enumerate(held)}
+        counts = fleet.counts(codes)
+        _until_standing(fleet, "east", "active")
+        after = fleet.submit("east")
+        assert fleet.ended(after)[0].state == "succeeded"
+        for agent in (east, west):
+            agent.lives(0.01)
+        print(f"an agent paused past its heartbeat: {counts}")
+        counts.check()
+
+
+def _until_standing(fleet: Fleet, cluster: str, standing: str) -> None:
+    """Return when the server counts the cluster so; there is no stream of clusters to wait on."""
+    until = time.monotonic() + 30
+    while (now := fleet.client.cluster(cluster).standing) != standing:
+        assert time.monotonic() < until, f"{cluster} is {now}, not {standing}"
+        fleet.agents[cluster].lives(0.1)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from rainbow.client.connection import Backoff, Patience
 from rainbow.client.submission import Submission, command
 from rainbow.client.views import EventView, JobView
 from rainbow.client.wire import JobFilter
+from rainbow.model.errors import RainbowError
 from rainbow.model.job import Terms
 from tests.support.calls import Calls
 from tests.support.house import RAINBOW, House, a_house
@@ -93,13 +95,17 @@ class Agent:
         finally:
             self.send(signal.SIGCONT)
 
+    def ask_to_stop(self) -> None:
+        """As an operator would."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+
     def stop(self) -> int:
         """End it as an operator would; its exit code."""
         if self.process is None:
             return 0
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.terminate()
+        self.ask_to_stop()
         try:
             return self.process.wait(20)
         except subprocess.TimeoutExpired:
@@ -192,6 +198,13 @@ class Fleet:
             agent.start()
         return agent
 
+    def server_lives(self, seconds: float) -> None:
+        """Let so much time pass in the server's life; fail if it ends by itself."""
+        assert self.house.process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.house.process.wait(seconds)
+            raise AssertionError(f"the server ended with {code}:\n{self.house.log[-4000:]}")
+
     # --- submitting ---
 
     def submission(
@@ -271,8 +284,48 @@ class Fleet:
     def stop(self) -> None:
         """End the agents; the house ends by itself."""
         for agent in self.agents.values():
+            agent.ask_to_stop()
+        for agent in self.agents.values():
             agent.stop()
         self.client.close()
+
+
+class Submitters:
+    """Clients that submit one job after another; each job's token makes trying again safe."""
+
+    def __init__(self, fleet: Fleet, count: int) -> None:
+        self.fleet = fleet
+        self.codes: dict[int, int] = {}
+        self.refused: list[str] = []
+        self._enough = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+
+    def __enter__(self) -> Submitters:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number: int) -> None:
+        client = self.fleet.a_client()
+        try:
+            for i in range(100_000):
+                if self._enough.is_set():
+                    return
+                code = i % 3
+                asked = self.fleet.submission(seconds=0.02, code=code, client_token=f"{number}-{i}")
+                id = client.submit_one(asked).id
+                assert client.submit_one(asked).id == id  # the same token is the same job
+                self.codes[id] = code
+                self._enough.wait(0.15)  # jobs are real processes on this machine: no flood
+        except RainbowError as error:
+            self.refused.append(str(error))
+        finally:
+            client.close()
 
 
 @contextlib.contextmanager
