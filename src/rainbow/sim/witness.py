@@ -74,7 +74,6 @@ class Witness:
     capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
     cores_of: Callable[[Job], int] = lambda job: 1
     guarded: Callable[[str], bool] = lambda cluster: False  # its agent is out of touch for as long as the guard allows
-    stored: Callable[[int, int], Attempt | None] = lambda job, n: None  # an attempt as the database has it now
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
@@ -90,6 +89,10 @@ class Witness:
 
     def committed(self, tx: Tx) -> None:
         """Look at what a commit changed."""
+        for token in list(self.leases):  # one may be renewed without an event
+            leased = tx.attempt(*self.fences[token])
+            if leased is not None and leased.state is AttemptState.LEASED:
+                self._time(leased)
         events = tx.events(self.seq, EVENTS_AT_ONCE)
         if not events:
             return
@@ -137,15 +140,6 @@ class Witness:
     def attempt(self, job: int, n: int) -> Attempt | None:
         """An attempt as committed."""
         return next((attempt for attempt in self.attempts.get(job, ()) if attempt.n == n), None)
-
-    def leased_again(self, token: str) -> bool:
-        """True if a lease was renewed without an event since it was noted; the new one counts from now."""
-        stored = self.stored(*self.fences[token])
-        known = self.leases[token]
-        if stored is None or (stored.state is AttemptState.LEASED and stored.lease_until == known.until):
-            return False
-        self._time(stored)
-        return True
 
     def launches(self, job: int, n: int, cluster: str) -> None:
         """A manager is about to start a job."""

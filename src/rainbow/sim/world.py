@@ -82,7 +82,6 @@ class World:
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
             guarded=self._guarded,
             overdue=self._overdue,
-            stored=lambda job, n: self.disk.look(lambda tx: tx.attempt(job, n)),
         )
         self.disk = Disk(self.witness.committed)
         self.server = SimServer(

@@ -1,0 +1,310 @@
+"""The rules of the protocol, each switched off: a simulation that does not notice would prove nothing.
+
+Every mutant is a small change of the real code for the time of one test. Its name says
+which promise of `docs/protocol.md` is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rainbow.agent import events as e
+from rainbow.agent import mailbox, manager, reactor
+from rainbow.agent.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
+from rainbow.model.attempt import AttemptState
+from rainbow.model.job import JobState
+from rainbow.service import lifecycle, reported, submitting, syncing
+from rainbow.service.assembly import Timers
+from rainbow.service.fleet import Fleet
+from rainbow.service.syncing import Agents
+from rainbow.sim.disk import SimStore
+from rainbow.store.tx import SqlTx
+
+Patch = pytest.MonkeyPatch
+MUTANTS: dict[str, Callable[[Patch], None]] = {}
+
+
+def mutant(change: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    MUTANTS[change.__name__] = change
+    return change
+
+
+# --- R1, R10: the store and submitting ---
+
+
+@mutant
+def acknowledges_before_the_commit(patch: Patch) -> None:
+    async def write(self: SimStore, work: Callable[..., Any]) -> Any:
+        async def later() -> None:
+            await asyncio.sleep(0.5)
+            self._check()
+            self._disk.commit(self._writer, work)
+
+        self._writer.begin()
+        try:
+            answer = work(SqlTx(self._writer))
+        finally:
+            self._writer.rollback()
+        asyncio.get_running_loop().create_task(later())
+        return answer
+
+    patch.setattr(SimStore, "write", write)
+
+
+@mutant
+def forgets_client_tokens(patch: Patch) -> None:
+    patch.setattr(submitting, "_known", lambda tx, drafts: {})
+
+
+@mutant
+def leaves_dependents_waiting(patch: Patch) -> None:
+    patch.setattr(lifecycle, "settle_dependents", lambda tx, fx, job, now: None)
+
+
+# --- R2: fencing ---
+
+
+@mutant
+def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
+    def find(tx: Any, cluster: str, ref: Any) -> Any:
+        job = tx.job(ref.job)
+        attempt = None if job is None else tx.attempt(ref.job, job.attempt)
+        return None if attempt is None else (job, attempt)
+
+    patch.setattr(reported, "find", find)
+
+
+@mutant
+def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
+    def accept(tx: Any, fx: Any, out: Any, cluster: str, ref: Any, now: float) -> None:
+        found = reported.find(tx, cluster, ref)
+        if found is not None and found[1].state in (AttemptState.OFFERED, AttemptState.LEASED):
+            lifecycle.progress(tx, fx, *found, AttemptState.ACCEPTED, now)
+        out.confirms.append(ref)
+
+    patch.setattr(reported, "accept", accept)
+
+
+@mutant
+def believes_reports_after_the_end(patch: Patch) -> None:
+    def report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
+        found = reported.find(tx, cluster, told.ref)
+        if found is not None and told.state not in reported.LIVE:
+            job = found[0]
+            how = lifecycle.Ending(state=told.state, failure=told.failure, exit_code=told.exit_code)
+            if job.state in (JobState.BOUND, JobState.CANCELLING):
+                lifecycle.end_attempt(tx, fx, job, lifecycle.live_attempt(tx, job), how, now)
+            out.acked.append(told.ref)
+            return
+        original(tx, fx, out, cluster, told, now)
+
+    original = reported.report
+    patch.setattr(reported, "report", report)
+
+
+# --- R4, R5, R6: confirm, intent, tags, unknown ---
+
+
+@mutant
+def submits_before_the_confirm(patch: Patch) -> None:
+    def stored(d: Any, event: e.Stored) -> None:
+        original(d, event)
+        if event.kind == "offer" and event.ref in d.held:
+            mailbox._confirm(d, event.ref)
+
+    original = reactor._stored
+    patch.setitem(reactor._HANDLERS, e.Stored, stored)
+
+
+@mutant
+def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
+    def confirm(d: Any, ref: Any) -> None:
+        held = d.held.get(ref)
+        if held is not None and d.step(held, Step.CONFIRM) is not None:
+            intent = d.step(d.held[ref], Step.INTENT_STORED)
+            manager.submit(d, intent)
+
+    patch.setattr(mailbox, "_confirm", confirm)
+
+
+@mutant
+def submits_again_when_a_confirm_comes_again(patch: Patch) -> None:
+    for phase in (Phase.INTENT, Phase.SUBMITTED, Phase.RUNNING):
+        patch.setitem(STEPS, (phase, Step.CONFIRM), Phase.CONFIRMED)  # type: ignore[arg-type]  # a dict underneath
+
+
+@mutant
+def submits_again_without_looking_for_the_tag(patch: Patch) -> None:
+    def look_up(d: Any, held: Held) -> None:
+        if held.phase is Phase.INTENT and not held.busy:
+            manager.submit(d, held)
+        else:
+            original(d, held)
+
+    original = manager.look_up
+    patch.setattr(manager, "look_up", look_up)
+
+
+@mutant
+def takes_no_answer_for_no_job(patch: Patch) -> None:
+    def looked_up(d: Any, event: e.LookedUp) -> None:
+        answer = Absent() if isinstance(event.answer, Unknown) else event.answer
+        original(d, replace(event, answer=answer))
+
+    original = manager.looked_up
+    patch.setitem(reactor._HANDLERS, e.LookedUp, looked_up)
+
+
+@mutant
+def starts_forgotten_jobs_again(patch: Patch) -> None:
+    def looked_up(d: Any, event: e.LookedUp) -> None:
+        held = d.held.get(event.ref)
+        if held is not None and held.busy == "lookup" and isinstance(event.answer, Absent):
+            manager.submit(d, replace(held, phase=Phase.INTENT, busy=""))
+        else:
+            original(d, event)
+
+    original = manager.looked_up
+    patch.setitem(reactor._HANDLERS, e.LookedUp, looked_up)
+
+
+@mutant
+def tells_an_end_only_once(patch: Patch) -> None:
+    def let_go(d: Any) -> None:
+        for ref, held in list(d.held.items()):
+            if held.phase is Phase.FINISHED and d.flight is not None:
+                d.forget(ref, Past(result=held.result))
+
+    patch.setattr(reactor, "_let_go", let_go)
+
+
+# --- R6a, R6b: reconciling and guards ---
+
+
+@mutant
+def never_asks_what_a_new_agent_should_hold(patch: Patch) -> None:
+    patch.setattr(mailbox, "_account_for", lambda d, ref: None)
+
+
+@mutant
+def believes_a_strangers_absent(patch: Patch) -> None:
+    patch.setattr(reported, "journal_of", lambda epoch: "the same")
+    patch.setattr(syncing, "journal_of", lambda epoch: "the same")
+
+    def found_expected(d: Any, event: e.LookedUp) -> None:
+        d.before = replace(d.before, fresh=False)
+        original(d, event)
+
+    original = manager._found_expected
+    patch.setattr(manager, "_found_expected", found_expected)
+
+
+@mutant
+def runs_on_without_contact(patch: Patch) -> None:
+    def tick(d: Any, event: e.Tick) -> None:
+        contact, d.contact_at = d.contact_at, None
+        original(d, event)
+        d.contact_at = contact
+
+    original = reactor._tick
+    patch.setitem(reactor._HANDLERS, e.Tick, tick)
+
+
+# --- R7, R8: leases ---
+
+
+@mutant
+def never_lets_a_lease_lapse(patch: Patch) -> None:
+    async def lapse(self: Timers, now: float) -> None:
+        return None
+
+    patch.setattr(Timers, "_lapse", lapse)
+
+
+@mutant
+def counts_its_own_downtime(patch: Patch) -> None:
+    async def tick(self: Timers) -> None:
+        self.core.started_at = 0.0
+        await original(self)
+
+    original = Timers.tick
+    patch.setattr(Timers, "tick", tick)
+
+
+# --- R9: cancelling ---
+
+
+@mutant
+def tells_a_command_only_once(patch: Patch) -> None:
+    def outbox(self: Agents, tx: Any, fx: Any, told: Any, out: Any, wanted: Any) -> None:
+        original(self, tx, fx, told, out, wanted)
+        for command in out.commands:
+            tx.ack_command(command.id)
+
+    original = Agents._outbox
+    patch.setattr(Agents, "_outbox", outbox)
+
+
+@mutant
+def acknowledges_a_cancel_before_it_is_on_disk(patch: Patch) -> None:
+    def obey(d: Any, command: Any) -> None:
+        original(d, command)
+        mailbox._acknowledge(d, command)
+
+    original = mailbox._obey
+    patch.setattr(mailbox, "_obey", obey)
+
+
+@mutant
+def calls_it_cancelled_while_it_runs(patch: Patch) -> None:
+    def cancel(tx: Any, fx: Any, job: Any, reason: str, now: float, *, expired: bool = False) -> Any:
+        asked = original(tx, fx, job, reason, now, expired=expired)
+        if asked.state is JobState.CANCELLING:
+            how = lifecycle.Ending(state=AttemptState.CANCELLED, reason=reason)
+            return lifecycle.end_attempt(tx, fx, asked, lifecycle.live_attempt(tx, asked), how, now)
+        return asked
+
+    original = lifecycle.cancel
+    patch.setattr(lifecycle, "cancel", cancel)
+
+
+# --- R11, R12: budgets, books ---
+
+
+@mutant
+def reruns_without_the_owners_word(patch: Patch) -> None:
+    patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.failures < job.terms.retries)
+
+
+@mutant
+def reruns_without_a_budget(patch: Patch) -> None:
+    patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.terms.delivery.value == "at-least-once")
+
+
+@mutant
+def reruns_what_was_preempted(patch: Patch) -> None:
+    def finished(tx: Any, fx: Any, job: Any, event: Any, how: Any, now: float) -> Any:
+        if how.state is AttemptState.PREEMPTED:
+            return lifecycle._again(tx, fx, job, how, now, failures=job.failures)
+        return original(tx, fx, job, event, how, now)
+
+    original = lifecycle._finished
+    patch.setattr(lifecycle, "_finished", finished)
+
+
+@mutant
+def never_frees_what_was_taken(patch: Patch) -> None:
+    patch.setattr(Fleet, "release", lambda self, name, fence: None)
+
+
+@mutant
+def gives_away_what_is_taken(patch: Patch) -> None:
+    def place(self: Fleet, name: str, fence: str, request: Any, size: Any) -> None:
+        self.version += 1
+
+    patch.setattr(Fleet, "place", place)
