@@ -188,6 +188,7 @@ class SlurmBackend:
         jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
         alive = [job.id for job in jobs if job.phase is not Phase.ENDED]
         if alive:
+            SlurmFiles(self.root, tag).ask_to_end()
             done = await self.commands.run("scancel", *alive)
             self._pace.hurry()
             if done.code and isinstance(problem := self.commands.problem(done), Unavailable):

@@ -22,7 +22,7 @@ from rainbow.agent.backends.slurm_jobs import Exit
 from rainbow.agent.values import STREAMS
 from rainbow.agent.wrapper import write_whole
 
-STARTED, EXIT, RECORD = "started", "exit", "record.json"
+STARTED, EXIT, CANCEL, RECORD = "started", "exit", "cancel", "record.json"
 ALREADY_RAN = 113  # what the batch script of a doubled submission ends with
 
 # `set -C` makes the shell open the marker with O_EXCL. `trap :` keeps this script alive while the job tidies up after
@@ -149,6 +149,15 @@ class SlurmFiles:
                 if line.startswith("command -v "):
                     return shlex.split(line)[2]
         return ""
+
+    def ask_to_end(self) -> None:
+        """Note that it was Rainbow who ended it."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / CANCEL).touch(mode=0o600)
+
+    def asked_to_end(self) -> bool:
+        """True if Rainbow ended it."""
+        return (self.path / CANCEL).exists()
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of stdout and stderr."""

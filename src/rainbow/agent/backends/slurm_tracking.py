@@ -71,6 +71,8 @@ def _explained(ended: Result, files: SlurmFiles) -> Result:
         return replace(ended, reason=f"cannot start {files.command()!r}: not found")
     if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
         return replace(ended, reason=f"ran longer than its limit of {record.duration:g} s")
+    if ended.state is AttemptState.CANCELLED and not files.asked_to_end():
+        return replace(ended, reason="ended in Slurm, not by Rainbow: by scancel, or by its controller")
     return ended
 
 
