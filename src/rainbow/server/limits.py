@@ -25,7 +25,7 @@ class Limits:
     refused_burst: float = 40.0
     in_flight: int = 10_000  # calls under way, all together, without those that wait for news
     submitting: int = 5_000  # of these, submissions
-    lag: float = 1.0  # seconds the event loop may be late before submissions are turned away
+    lag: float = 5.0  # seconds the event loop may be late before submissions are turned away
     deadline: float = 60.0  # seconds for one call with one answer
     upload_deadline: float = 600.0  # seconds for one that carries a graph
     streams: int = 100  # followed streams of one principal

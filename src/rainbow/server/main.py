@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -76,6 +77,7 @@ async def _serve(options: ServerOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     running = await Running.start(options)
+    gc.freeze()  # the fleet stays: collections need not walk it again and again
     log.info("listening on %s", running.address)
     await stop.wait()
     log.info("stopping: calls under way may finish")

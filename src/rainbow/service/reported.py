@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, allowed
-from rainbow.model.bid import TrackRecord
-from rainbow.model.decision import Decision
 from rainbow.model.errors import Invalid
 from rainbow.model.job import Job, JobState
-from rainbow.scheduler.record import read_candidates
-from rainbow.scheduler.scoring import after_start
 from rainbow.service import lifecycle
 from rainbow.service.effects import Effects
+from rainbow.service.keeping_score import score_end, score_start
 from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut, journal_of
 from rainbow.store.base import Tx
 
@@ -77,7 +74,7 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
         changes = {} if told.started_at is None else {"started_at": min(told.started_at, now)}
         moved = lifecycle.progress(tx, fx, job, attempt, told.state, now, **changes)
         if told.state is AttemptState.RUNNING:
-            _score_start(tx, fx, moved, now)
+            score_start(tx, fx, moved, now)
             fx.fortunes.append((cluster, True))
 
 
@@ -91,7 +88,9 @@ def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: flo
         started_at=None if told.started_at is None else min(told.started_at, now),
     )
     if attempt.started_at is None and how.started_at is not None:
-        _score_start(tx, fx, attempt, how.started_at)
+        score_start(tx, fx, attempt, how.started_at)
+    if told.state is AttemptState.SUCCEEDED:
+        score_end(tx, fx, job, attempt, how.started_at or attempt.started_at, how.ended_at or now)
     lifecycle.end_attempt(tx, fx, job, attempt, how, now)
     fx.fortunes.append((attempt.cluster, told.failure not in _BLAMES_CLUSTER))
 
@@ -102,21 +101,6 @@ def _plain(told: Report) -> str:
     if told.exit_code is not None:
         return f"ended with exit code {told.exit_code}"
     return told.failure.value if told.failure else told.state.value
-
-
-def _score_start(tx: Tx, fx: Effects, attempt: Attempt, started: float) -> None:
-    """The job runs: hold the bid that won it against the wait that came."""
-    record = tx.decision(attempt.job, attempt.n)
-    cluster = tx.cluster(attempt.cluster)
-    if record is None or cluster is None:
-        return
-    decided = Decision.from_json(record).record
-    bid = None
-    if attempt.cluster in decided["bids"]:
-        bid = next(c.bid for c in read_candidates(decided) if c.name == attempt.cluster)
-    asked_at = attempt.created_at if bid is None else bid.asked_at
-    after = after_start(TrackRecord.from_mapping(cluster.record), bid, started - asked_at)
-    fx.changed(tx.update_cluster(cluster.id, record=after.to_mapping()))
 
 
 def take_inventory(

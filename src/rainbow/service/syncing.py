@@ -195,9 +195,13 @@ class Agents:
         now = self.core.clock.now()
         for answer in told.bids:
             asked_at = self.bidding.asked_at(told.cluster, answer.id)
-            if asked_at is not None:
+            if asked_at is None:
+                continue
+            try:
                 bid = bid_of(told.cluster, asked_at, now, answer.values, answer.yes, answer.reason)
-                self.bidding.answer(told.cluster, answer.id, bid)
+            except Invalid as error:
+                bid = bid_of(told.cluster, asked_at, now, {}, False, f"its bid makes no sense: {error}")
+            self.bidding.answer(told.cluster, answer.id, bid)
 
     async def _fortunes(self, name: str) -> None:
         """Trip the breaker of a cluster after failures in a row; one good start closes it."""
