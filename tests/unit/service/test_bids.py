@@ -60,10 +60,10 @@ class Bidder:
 
 @contextlib.asynccontextmanager
 async def a_fleet(
-    folder: Path, clock: ManualClock, /, **scripts: Callable[[], Values | str | None]
+    folder: Path, clock: ManualClock, /, deadline: float = 20.0, **scripts: Callable[[], Values | str | None]
 ) -> AsyncIterator[tuple[Service, dict[str, Bidder]]]:
     """A service with the policy `start` and an agent for each script."""
-    settings = Settings(policy="start", bid_deadline=0.3)
+    settings = Settings(policy="start", bid_deadline=deadline)
     async with a_service(folder, settings=settings, clock=clock) as service:
         bidders = {}
         tasks = []
@@ -104,7 +104,7 @@ async def test_the_earliest_bid_wins_and_the_record_replays(tmp_path: Path) -> N
 
 
 async def test_a_silent_cluster_is_judged_on_its_state_and_the_decision_says_so(tmp_path: Path) -> None:
-    async with a_fleet(tmp_path, ManualClock(), quiet=lambda: None, soon=lambda: starts_in(5)) as (service, _):
+    async with a_fleet(tmp_path, ManualClock(), 0.3, quiet=lambda: None, soon=lambda: starts_in(5)) as (service, _):
         _, decision = await decided(service)
         notes = {row.name: " ".join(row.notes) for row in decision.rows()}
         assert "silent" in notes["quiet"]
