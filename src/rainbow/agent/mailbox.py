@@ -241,6 +241,8 @@ def _obey(d: Draft, command: ServerCommand) -> None:
     """Cancel or kill. Whatever is held reports an end in answer, so that the server never waits in vain."""
     ref, held = command.ref, d.held.get(command.ref)
     wish = Wish.KILL if command.kind == "kill" else Wish.CANCEL
+    if held is None and ref in d.expected and wish is Wish.CANCEL:
+        return  # the manager is being asked for it; the command comes again when it is held
     if held is None:
         _acknowledge(d, command)
         if d.judging.pop(ref, None) is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rainbow.agent import events as e
 from rainbow.agent.reactor import due, react
 from rainbow.agent.state import Limits, State
-from rainbow.agent.values import Absent, BidAnswer, Facts, Held, Offer, Past, Phase, Ref, Result, Unknown, Update
+from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Held, Offer, Past, Phase, Ref, Result, Unknown, Update
 from rainbow.model.attempt import AttemptState
 
 REF = Ref(7, 1, "token")
@@ -204,6 +204,16 @@ def test_a_cancel_before_the_submission_is_acknowledged_when_the_end_is_on_disk(
     assert story.state.acks == (), "a crash now would leave the intent alone on disk, and it would be submitted"
     story.tell(e.Stored(REF, "end"))
     assert story.state.acks == (5,)
+
+
+def test_a_cancel_of_what_is_being_looked_for_is_not_acknowledged_before_it_is_found():
+    story = Story()
+    story.tell(e.Started())
+    story.answer(resync=True, expected=(REF,), commands=(e.ServerCommand(5, "cancel", REF),))
+    assert story.state.acks == ()
+    story.tell(e.LookedUp(REF, Found(Update(tag=REF.tag, phase=Phase.RUNNING, native="n1"))))
+    story.answer(after=2.0, commands=(e.ServerCommand(5, "cancel", REF),))
+    assert e.Cancel(REF, "n1") in story.commands
 
 
 def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_there():
