@@ -80,6 +80,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     await _load_fleet(core)
     await _load_jobs(core)
     await _shorten_leases(core)
+    core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
     bidding = Bidding(core.hub, clock, settings.bid_deadline, settings.bidders)
     decider = Decider(core, bidding)
     return Service(core, Intake(core), decider, Agents(core, bidding, {}), Timers(core))
