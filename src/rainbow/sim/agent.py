@@ -27,7 +27,7 @@ from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import Manager
 from rainbow.sim.network import Wire
 
-LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=25.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
+LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=10.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 RPC_MARGIN = 3.0  # seconds that a call may take beyond the wait it asked for
 CONTACT_EVERY = 5.0
 POLL_EVERY = 1.5
@@ -292,6 +292,9 @@ class SimAgent:
         self._soon(asks)
 
     def _cancel(self, command: e.Cancel) -> None:
+        known = self.state.contact_at
+        if known is not None and self.clock() > known + LIMITS.run_guard:
+            self.manager.witness.excused.add((command.ref.job, command.ref.n))
         self._soon(lambda: self.manager.cancel(command.ref.tag))
 
     def _read(self, command: e.ReadOutput) -> None:

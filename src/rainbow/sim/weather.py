@@ -26,6 +26,20 @@ class Weather:
 
 
 CALM = Weather()
+STORM = Weather(
+    loss=0.1,
+    doubling=0.2,
+    slow=0.1,
+    partition=2.0,
+    server_crash=2.0,
+    agent_crash=5.0,
+    journal_lost=0.1,
+    reboot=0.1,
+    manager_error=0.2,
+    manager_forgets=0.6,
+    refusal=0.1,
+    clock_jump=1.0,
+)
 
 
 def drawn(rng: Random) -> Weather:

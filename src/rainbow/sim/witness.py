@@ -73,13 +73,13 @@ class Witness:
     lease: float
     capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
     cores_of: Callable[[Job], int] = lambda job: 1
-    guarded: Callable[[str], bool] = lambda cluster: False  # its agent is out of touch for as long as the guard allows
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
     fences: dict[str, tuple[int, int]] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = field(default_factory=dict)  # cluster -> fence -> cores
+    excused: set[tuple[int, int]] = field(default_factory=set)  # attempts whose guard gave the order to end them
     acknowledged: dict[int, str] = field(default_factory=dict)  # job -> request
     by_token: dict[tuple[str, str], int] = field(default_factory=dict)
     server_since: float | None = None  # when the server that runs now was ready; None: it is down
