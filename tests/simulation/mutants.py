@@ -133,7 +133,16 @@ def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
 
 
 @mutant
-def submits_again_when_a_confirm_comes_again(patch: Patch) -> None:
+def obeys_answers_that_come_again(patch: Patch) -> None:
+    def take_answer(d: Any, answer: e.SyncAnswer) -> None:
+        waited_for = {d.listening, d.flight.seq if d.flight is not None else None}
+        if answer.ack in waited_for:
+            original(d, answer)
+        else:
+            mailbox._act_upon(d, answer)
+
+    original = mailbox.take_answer
+    patch.setattr(reactor, "take_answer", take_answer)
     for phase in (Phase.INTENT, Phase.SUBMITTED, Phase.RUNNING):
         patch.setitem(STEPS, (phase, Step.CONFIRM), Phase.CONFIRMED)  # type: ignore[arg-type]  # a dict underneath
 

@@ -1,0 +1,27 @@
+"""Each rule of the protocol, switched off, is noticed within 500 worlds; so green worlds mean something."""
+
+from __future__ import annotations
+
+import pytest
+
+from rainbow.sim.weather import STORM
+from rainbow.sim.world import run
+from tests.simulation.mutants import MUTANTS
+
+ENOUGH = 500
+
+
+def test_there_are_enough_mutants() -> None:
+    assert len(MUTANTS) >= 15
+
+
+@pytest.mark.timeout(105)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_rule_that_is_switched_off_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    for seed in range(ENOUGH):
+        violation = run(seed, STORM).violation
+        if violation is not None:
+            print(f"{name}: seed {seed}: {violation}")
+            return
+    pytest.fail(f"{ENOUGH} worlds did not notice that the server or the agent {name.replace('_', ' ')}")
