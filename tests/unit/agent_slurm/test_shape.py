@@ -159,6 +159,8 @@ def test_what_slurm_cannot_be_told_is_refused_by_name(request_: Request, reason:
         (Shape(nodes=4, cores=1, features=frozenset({"ib"})), False),
         (Shape(nodes=3, cores=1, features=frozenset({"ib"})), True),
         (Shape(nodes=2, cores=1, partition="gpu"), False),
+        (Shape(slots=9, cores=1, partition="gpu"), False),
+        (Shape(slots=8, cores=1, partition="gpu"), True),
         (Shape(nodes=1, cores=1, gres=(("fpga", 3),)), False),
         (Shape(slots=1, cores=1, gpus=1, gpu_kind="h100"), False),
     ],

@@ -25,6 +25,7 @@ from rainbow.agent.backends.flux_files import FluxFiles, Record
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs
 from rainbow.agent.backends.flux_jobspec import cores_and_gpus, jobspec, lacks, plain, with_tag
 from rainbow.agent.backends.flux_tracking import choose, update_of
+from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.local_files import TAG, clean_environment, copies
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.tombstones import Tombstones
@@ -46,13 +47,13 @@ class FluxBackend:
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
         self._pace = Pace(cap=_seconds(options.get("interval"), 5.0))
-        self._facts_interval = _seconds(options.get("facts_interval"), 60.0)
         self._settle = _seconds(options.get("settle"), SETTLE)
         self._submitting = asyncio.Lock()
         self._site: FluxSite | None = None
         self._jobs: tuple[FluxJob, ...] = ()
         self._ended: dict[str, Update] = {}
-        self._facts: tuple[float, Facts] | None = None
+        self._seen: dict[str, tuple[object, ...]] = {}
+        self._facts = KeptFacts("flux", _seconds(options.get("facts_interval"), 60.0), time.monotonic)
         self._gone = Tombstones(settings.directory / "forgotten")
 
     async def start(self) -> None:
@@ -194,6 +195,8 @@ class FluxBackend:
                 self._ended[tag] = update
             elif update is not None:
                 found.append(update)
+        running = [update.tag for update in found if update.phase is Phase.RUNNING]
+        self._seen = {tag: FluxFiles(self.root, tag).signs() for tag in running}
         return (*found, *self._ended.values())
 
     def _update(self, files: FluxFiles, record: Record, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
@@ -205,8 +208,10 @@ class FluxBackend:
         return update_of(files, job)
 
     async def changed(self) -> None:
-        """Soon after something was done, then ever more seldom up to the interval."""
-        await self._pace.wait()
+        """Soon after something was done or a running job wrote something, then ever more seldom up to the interval."""
+        await self._pace.wait(
+            lambda: any(FluxFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
+        )
 
     async def cancel(self, tag: str, native: str) -> None:
         """End a job, found by its tag."""
@@ -266,17 +271,16 @@ class FluxBackend:
 
     async def facts(self) -> Facts:
         """What is free and what others use, asked for at most once per interval."""
-        now = time.monotonic()
-        if self._facts is not None and now - self._facts[0] < self._facts_interval:
-            return self._facts[1]
+        return await self._facts.get(self._look)
+
+    async def _look(self) -> Facts:
         site = await self.site()
         status = await self.commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
         free = parse_r(await self._free())
         own = {FluxFiles(self.root, path.name).begun() for path in self.root.iterdir()}
         found = make_facts(site, status, free, self._jobs, {id for id in own if id is not None}, self.settings.prices)
         if self.settings.graph is None:
-            found = replace(found, marks={}, used=None)  # the server's graph may have other names
-        self._facts = (now, found)
+            return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
 
     async def forget(self, tag: str) -> None:

@@ -125,6 +125,10 @@ class FluxFiles:
                 return None
         return max(codes)
 
+    def signs(self) -> tuple[object, ...]:
+        """What changes when a running job writes output or ends, without asking Flux."""
+        return (*self.sizes(self.begun() or 0), self.exit_code())
+
     def sizes(self, id: int) -> tuple[int, int]:
         """Bytes of stdout and stderr of job `id`."""
         return self._size("stdout", id), self._size("stderr", id)

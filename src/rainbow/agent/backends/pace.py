@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 FIRST = 0.2  # seconds
 GROWTH = 1.5
+LOOK = 2.0  # seconds between two looks at the files of running jobs
 
 
 class Pace:
@@ -22,12 +24,19 @@ class Pace:
         self._next = min(FIRST, self._cap)
         self._woken.set()
 
-    async def wait(self) -> None:
-        """Return after the present pause, or the shortest one after `hurry`."""
-        if self._woken.is_set():
-            self._woken.clear()
-            await asyncio.sleep(self._next)
-        else:
+    async def wait(self, news: Callable[[], bool]) -> None:
+        """Return after the present pause; sooner after `hurry`, or when `news` says that files show something new."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._next
+        while (left := until - loop.time()) > 0:
+            if self._woken.is_set():
+                self._woken.clear()
+                await asyncio.sleep(self._next)
+                break
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), self._next)
+                await asyncio.wait_for(self._woken.wait(), min(left, LOOK))
+                continue
+            if left > LOOK and await asyncio.to_thread(news):
+                self._next = min(FIRST, self._cap)
+                return
         self._next = min(self._cap, self._next * GROWTH)

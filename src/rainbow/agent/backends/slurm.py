@@ -16,13 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.backends.base import BackendSettings, Launch
+from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.local_files import TAG
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts, price_state
 from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
-from rainbow.agent.backends.slurm_jobs import Comment, SlurmJob
+from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
 from rainbow.agent.backends.slurm_options import option_words
 from rainbow.agent.backends.slurm_queue import SlurmQueue
 from rainbow.agent.backends.slurm_room import lacks
@@ -57,12 +58,13 @@ class SlurmBackend:
         self.commands = SlurmCommands(os.environ, conf=options.get("conf", ""))
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
         self._pace = Pace(cap=_seconds(options.get("interval"), 10.0))
-        self._facts_interval = _seconds(options.get("facts_interval"), 30.0)
         self._estimates = Estimates(time.monotonic, kept=_seconds(options.get("bid_kept"), 15.0))
         self._submitting = asyncio.Lock()
         self._site: Site | None = None
         self._nodes: tuple[SlurmNode, ...] = ()
-        self._facts: tuple[float, Facts] | None = None
+        self._seen: dict[str, tuple[object, ...]] = {}
+        interval = _seconds(options.get("facts_interval"), 30.0)
+        self._facts = KeptFacts("slurm", interval, time.monotonic)
         self._marked = MarkedNodes(settings.directory / "marked.json")
         self._gone = Tombstones(settings.directory / "forgotten")
 
@@ -177,11 +179,15 @@ class SlurmBackend:
             update = update_of(files, choose(jobs.get(tag, []), files), time.time())
             if update is not None:
                 found.append(update)
+        running = [update.tag for update in found if update.phase is Phase.RUNNING]
+        self._seen = {tag: SlurmFiles(self.root, tag).signs() for tag in running}
         return tuple(found)
 
     async def changed(self) -> None:
-        """Soon after something was done, then ever more seldom up to the interval."""
-        await self._pace.wait()
+        """Soon after something was done or a running job wrote something, then ever more seldom up to the interval."""
+        await self._pace.wait(
+            lambda: any(SlurmFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
+        )
 
     async def cancel(self, tag: str, native: str) -> None:
         """End a job, found by its tag: the id that we are given may be another's by now."""
@@ -252,19 +258,17 @@ class SlurmBackend:
 
     async def facts(self) -> Facts:
         """What is free and what others use, asked for at most once per interval."""
-        now = time.monotonic()
-        if self._facts is not None and now - self._facts[0] < self._facts_interval:
-            return self._facts[1]
+        return await self._facts.get(self._look)
+
+    async def _look(self) -> Facts:
         site = await self.site()
         self._nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
-        snapshot = self.queue.last if self.queue.last.jobs else await self.queue.fresh()
-        state = {"queue_depth": snapshot.waiting, **price_state(self.settings.prices)}
-        found = await asyncio.to_thread(
-            make_facts, site.graph, self._nodes, self._holdings(self.queue.ours(snapshot)), self._marked, state
-        )
+        waiting = await self.commands.ask(*SHOW_WAITING)
+        own = self._holdings(self.queue.ours(self.queue.last))
+        state = {"queue_depth": len(waiting.split()), **price_state(self.settings.prices)}
+        found = await asyncio.to_thread(make_facts, site.graph, self._nodes, own, self._marked, state)
         if self.settings.graph is None:
-            found = replace(found, marks={}, used=None)  # the server's graph may have other names
-        self._facts = (now, found)
+            return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
 
     def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, int]]:

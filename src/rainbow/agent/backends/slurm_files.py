@@ -159,6 +159,10 @@ class SlurmFiles:
         """True if Rainbow ended it."""
         return (self.path / CANCEL).exists()
 
+    def signs(self) -> tuple[object, ...]:
+        """What changes when a running job writes output or ends, without asking Slurm."""
+        return (*self.sizes(), (self.path / EXIT).exists())
+
     def sizes(self) -> tuple[int, int]:
         """Bytes of stdout and stderr."""
         return self._size(STREAMS[0]), self._size(STREAMS[1])

@@ -26,7 +26,9 @@ _FIELDS: Mapping[str, int] = {  # squeue's name of a field and the width it is g
     "Reason": 40,
     "NodeList": 512,
 }
-SQUEUE = ("squeue", "--noheader", "--states=all", "-O", ",".join(f"{name}:{width}" for name, width in _FIELDS.items()))
+_FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS.items())
+SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "-O", _FORMAT)
+SHOW_WAITING = ("squeue", "--noheader", "--states=PENDING", "--format=%i")  # everybody's
 _MEMORY = re.compile(r"mem=(\d+(?:\.\d+)?)([KMGTP]?)", re.ASCII)
 _IN_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 

@@ -12,15 +12,10 @@ from rainbow.agent.backends.slurm_jobs import SQUEUE, SlurmJob, ours, parse_jobs
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every job that Slurm knew at a moment."""
+    """Every job of our user that Slurm knew at a moment."""
 
     begun: float  # the clock before the question was sent
     jobs: tuple[SlurmJob, ...] = ()
-
-    @property
-    def waiting(self) -> int:
-        """Jobs that wait, everybody's."""
-        return sum(job.state == "PENDING" for job in self.jobs)
 
 
 class SlurmQueue:

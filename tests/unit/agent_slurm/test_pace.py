@@ -1,0 +1,52 @@
+"""How often a manager is asked, and what is said when it cannot be."""
+
+import asyncio
+
+import pytest
+
+from rainbow.agent.backends import pace as paces
+from rainbow.agent.backends.kept_facts import KeptFacts
+from rainbow.agent.backends.pace import Pace
+from rainbow.agent.values import Facts
+from rainbow.model.errors import Unavailable
+
+
+async def waited(pace: Pace, news=lambda: False) -> float:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await pace.wait(news)
+    return loop.time() - begun
+
+
+async def test_pauses_grow_to_the_cap_and_shrink_when_something_was_done(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(paces, "FIRST", 0.02)
+    pace = Pace(cap=0.05)
+    pauses = [await waited(pace) for _ in range(4)]
+    assert pauses[0] < 0.045 <= pauses[3]
+    pace.hurry()
+    assert await waited(pace) < 0.045
+
+
+async def test_a_running_job_that_writes_something_ends_the_pause(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(paces, "LOOK", 0.01)
+    pace = Pace(cap=30.0)
+    pace._next = 30.0
+    async with asyncio.timeout(10):
+        await pace.wait(lambda: True)
+
+
+async def test_facts_are_looked_for_once_per_interval_and_old_ones_stand_when_that_fails():
+    now, looks = [0.0], []
+
+    async def look() -> Facts:
+        looks.append(now[0])
+        if now[0] == 20.0:
+            raise Unavailable("no")
+        return Facts(manager="m", state={"at": now[0]})
+
+    kept = KeptFacts("m", 10.0, lambda: now[0])
+    seen = []
+    for at in (0.0, 5.0, 10.0, 20.0, 21.0, 30.0):
+        now[0] = at
+        seen.append((await kept.get(look)).state["at"])
+    assert (seen, looks) == ([0.0, 0.0, 10.0, 10.0, 10.0, 30.0], [0.0, 10.0, 20.0, 30.0])
