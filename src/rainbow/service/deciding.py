@@ -10,7 +10,7 @@ import fnmatch
 import hashlib
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rainbow.graphs.backend import GraphBackend
 from rainbow.model.bid import Bid, TrackRecord
@@ -75,10 +75,27 @@ def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question
 
 def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
     """Clusters that the job's credential does not open: for its owner they do not exist."""
+    return frozenset(name for name in fleet.names() if not opens(fleet, terms, name)) if terms.opened else frozenset()
+
+
+def opens(fleet: Fleet, terms: Terms, name: str) -> bool:
+    """True if the credential behind these terms opens the cluster that has this name now."""
+    if not terms.opened or any(fnmatch.fnmatchcase(name, pattern) for pattern in terms.opened):
+        return True
+    member = fleet.get(name)
+    return member is not None and f"{name}@{member.cluster.id}" in terms.opened
+
+
+def pinned(fleet: Fleet, terms: Terms) -> Terms:
+    """The terms of a job with `NAME@ID` for each cluster opened by its name.
+
+    Whoever registers a name after its cluster was deleted must not get the jobs that waited for the old one.
+    """
     if not terms.opened:
-        return frozenset()
-    return frozenset(
-        name for name in fleet.names() if not any(fnmatch.fnmatchcase(name, pattern) for pattern in terms.opened)
+        return terms
+    members = {name: fleet.get(name) for name in terms.opened}
+    return replace(
+        terms, opened=tuple(f"{name}@{member.cluster.id}" if member else name for name, member in members.items())
     )
 
 

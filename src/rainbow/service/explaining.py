@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from rainbow.model.credential import Principal
 from rainbow.model.decision import Decision
 from rainbow.model.job import Event, Job
 from rainbow.scheduler.decide import decide
 from rainbow.service.access import reach
-from rainbow.service.deciding import Ask
+from rainbow.service.deciding import Ask, opens
 from rainbow.service.jobs import JobView, visible
 from rainbow.service.waiting import Decider
 from rainbow.store.base import Tx
@@ -38,14 +37,10 @@ async def plan(decider: Decider, ask: Ask, *, reasons: bool) -> Plan:
 def explanations(decider: Decider, ask: Ask) -> str:
     """Every cluster's reasons at this moment, as JSON; clusters that take no work say why instead."""
     fleet = decider.core.fleet
-    closed = {name: why for name, why in fleet.closed().items() if not ask.terms.opened or _opened(name, ask)}
-    names = [name for name in fleet.names() if name not in closed and _opened(name, ask)]
+    closed = {name: why for name, why in fleet.closed().items() if opens(fleet, ask.terms, name)}
+    names = [name for name in fleet.names() if name not in closed and opens(fleet, ask.terms, name)]
     found = [explanation.to_json() for explanation in fleet.graphs.explain(ask.request, names)]
     return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
-
-
-def _opened(name: str, ask: Ask) -> bool:
-    return not ask.terms.opened or any(fnmatchcase(name, pattern) for pattern in ask.terms.opened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

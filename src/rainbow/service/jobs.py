@@ -31,9 +31,20 @@ class JobView:
 def visible(tx: Tx, id: int, who: Reach) -> Job:
     """A job within reach; one that is not is answered like one that does not exist."""
     job = tx.job(id)
-    if job is None or not who.covers(job.owner, job.cluster):
+    if job is None or not reaches(tx, who, job):
         raise NotFound(f"there is no job {id}")
     return job
+
+
+def reaches(tx: Tx, who: Reach, job: Job) -> bool:
+    """True if a job is within reach. An agent reaches what was given to its own cluster, not to one of the same name
+    that was deleted before it came."""
+    if not who.covers(job.owner, job.cluster):
+        return False
+    if who.everything or job.owner in who.owners:
+        return True
+    cluster, attempt = tx.cluster(job.cluster), tx.attempt(job.id, job.attempt)
+    return cluster is not None and attempt is not None and attempt.created_at >= cluster.registered_at
 
 
 async def get(core: Core, id: int, by: Principal) -> JobView:
@@ -56,6 +67,8 @@ async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, li
 
     def work(tx: Tx) -> list[JobView]:
         jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
+        if who.clusters:
+            jobs = [job for job in jobs if reaches(tx, who, job)]
         return [JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None) for job in jobs]
 
     return await core.store.read(work)

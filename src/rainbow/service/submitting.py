@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rainbow.model.candidate import Demand, Placed
 from rainbow.model.decision import Chosen, Decision, Refuse, Wait
@@ -20,7 +20,7 @@ from rainbow.scheduler.decide import decide, wants_bids
 from rainbow.service import lifecycle
 from rainbow.service.auditing import Actor, acting, note_submitted
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, question, shape_of
+from rainbow.service.deciding import Ask, pinned, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.store.base import Dependency, Draft, JobFilter, Tx
@@ -230,6 +230,8 @@ def _check_quota(tx: Tx, core: Core, fresh: list[Draft]) -> None:
 def _draft(core: Core, submission: Submission) -> Draft:
     """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
     now = core.clock.now()
+    if submission.terms.opened:
+        submission = replace(submission, terms=pinned(core.fleet, submission.terms))
     held = _held(submission, now)
     if held is not None:
         return _make(submission, now, state=JobState.HELD, hold=held[0], reason=held[1])

@@ -10,7 +10,7 @@ from rainbow.model.job import Event, Job, JobState
 from rainbow.service.access import reach
 from rainbow.service.core import Core
 from rainbow.service.hub import EVENTS, OUTPUT
-from rainbow.service.jobs import visible
+from rainbow.service.jobs import reaches, visible
 from rainbow.service.reported import STREAMS
 from rainbow.store.base import JobFilter, Tx
 
@@ -34,7 +34,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int, *, from
             for event in found:
                 if event.job not in seen:
                     job = tx.job(event.job)
-                    seen[event.job] = job is not None and who.covers(job.owner, job.cluster) and _passes(which, job)
+                    seen[event.job] = job is not None and reaches(tx, who, job) and _passes(which, job)
             return [(event, seen[event.job] and _state_passes(which, event)) for event in found]
 
         events = await core.store.read(page)

@@ -187,7 +187,8 @@ def _io(world: World, case: str, who: str) -> Any:
 
 
 def _sync(world: World, case: str, who: str) -> Any:
-    return agents_pb2.SyncRequest(cluster=CLUSTER_OF[case], epoch=f"of {who}", seq=1)
+    seq = list(SPEAKS_FOR | SUBMITS).index(who) + 1 if who in SPEAKS_FOR or who in SUBMITS else 1
+    return agents_pb2.SyncRequest(cluster=CLUSTER_OF[case], epoch="one agent", seq=seq)
 
 
 def _submit_job(world: World, case: str, who: str) -> Any:
