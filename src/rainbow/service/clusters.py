@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rainbow.graphs.backend import Summary
 from rainbow.graphs.packed import unpack
 from rainbow.graphs.tree import draw
-from rainbow.model.attempt import LIVE, AttemptState
+from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Cluster, checked_state
 from rainbow.model.errors import Corrupt, Invalid, NotFound
 from rainbow.model.graph import Graph, Mark
@@ -144,15 +144,15 @@ async def dominant(core: Core, name: str) -> Graph:
 async def view(core: Core, name: str) -> ClusterView:
     """One cluster for people."""
     member = core.fleet.member(name)
-    attempts = await core.store.read(lambda tx: tx.live_attempts(name))
-    running = sum(attempt.state in _RUNNING for attempt in attempts)
+    counts = await core.store.read(lambda tx: tx.count_live(name))
+    running = sum(count for state, count in counts.items() if state in _RUNNING)
     spoke = core.presence.spoke_at(name)
     seen = max(filter(None, (member.cluster.seen_at, spoke)), default=None)
     return ClusterView(
         cluster=replace(member.cluster, seen_at=seen),
         summary=None if member.broken else core.fleet.graphs.summary(name),
         subsystems=tuple(sorted(member.subsystems)),
-        queued=sum(attempt.state in LIVE for attempt in attempts) - running,
+        queued=sum(counts.values()) - running,
         running=running,
         broken=member.broken,
     )

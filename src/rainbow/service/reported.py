@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, allowed
 from rainbow.model.errors import Invalid
 from rainbow.model.job import Job, JobState
@@ -103,19 +105,14 @@ def _plain(told: Report) -> str:
     return told.failure.value if told.failure else told.state.value
 
 
-def take_inventory(
-    tx: Tx, fx: Effects, out: SyncOut, cluster: str, held: dict[tuple[int, int], Ref], now: float
-) -> None:
+def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref], now: float) -> None:
     """Kill what the agent should not hold, and lift suspicion from what it does hold."""
-    live = {(attempt.job, attempt.n): attempt for attempt in tx.live_attempts(cluster)}
-    for key, ref in held.items():
-        attempt = live.get(key)
-        if attempt is None or attempt.token != ref.token:
-            known = find(tx, cluster, ref)
-            if known is None or known[1].state is not AttemptState.LOST:
-                out.kills.append(ref)
-        elif attempt.suspect:
-            tx.update_attempt(attempt, attempt.state, now, suspect=False)
+    for ref in held:
+        found = find(tx, cluster, ref)
+        if found is None or not (found[1].state.live or found[1].state is AttemptState.LOST):
+            out.kills.append(ref)
+        elif found[1].state.live and found[1].suspect:
+            tx.update_attempt(found[1], found[1].state, now, suspect=False)
 
 
 def store_output(tx: Tx, fx: Effects, out: SyncOut, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
+from rainbow.model.attempt import LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Standing, checked_state
 from rainbow.model.errors import Conflict, Invalid
 from rainbow.model.graph import Mark
@@ -124,7 +124,8 @@ class Agents:
         known = tx.agent_epoch(name)
         if known != told.epoch:
             out.resync = True
-            out.expected = [Ref(a.job, a.n, a.token) for a in tx.live_attempts(name) if a.state not in BEFORE_CONFIRM]
+            accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(name, state)]
+            out.expected = [Ref(attempt.job, attempt.n, attempt.token) for attempt in accepted]
             self._arrived(tx, fx, told, now)
         for id in told.command_acks:
             tx.ack_command(id)
@@ -137,9 +138,9 @@ class Agents:
         for ref in told.accepts:
             reported.accept(tx, fx, out, name, ref, now)
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
-        held = {(ref.job, ref.n): ref for ref, _ in told.held if (ref.job, ref.n) not in ended}
-        held = {key: ref for key, ref in held.items() if ref not in told.accepts}
-        reported.take_inventory(tx, fx, out, name, held, now)
+        answered = set(told.accepts)
+        held = [ref for ref, _ in told.held if (ref.job, ref.n) not in ended and ref not in answered]
+        reported.take_inventory(tx, out, name, held, now)
         if state is not None:
             merge_state(tx, fx, name, state, now)
         if marks or used is not None:
@@ -172,8 +173,8 @@ class Agents:
         held = {(ref.job, ref.n) for ref, _ in told.held} | {(ref.job, ref.n) for ref in told.accepts}
         now = self.core.clock.now()
         found = []
-        for attempt in tx.live_attempts(told.cluster):
-            if attempt.state is not AttemptState.LEASED or (attempt.job, attempt.n) in held:
+        for attempt in tx.attempts_in(told.cluster, AttemptState.LEASED):
+            if (attempt.job, attempt.n) in held:
                 continue
             job = tx.job(attempt.job)
             if job is None or job.state is not JobState.BOUND:

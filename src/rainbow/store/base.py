@@ -134,8 +134,11 @@ class AttemptVerbs(Protocol):
     def live_attempts(self, cluster: str) -> list[Attempt]:
         """The attempts of a cluster that may still run, by job."""
 
-    def count_live(self, cluster: str) -> int:
-        """How many `live_attempts` would give."""
+    def attempts_in(self, cluster: str, state: AttemptState) -> list[Attempt]:
+        """The live attempts of a cluster that are in one state, by job; few even when many wait to be leased."""
+
+    def count_live(self, cluster: str) -> dict[AttemptState, int]:
+        """How many `live_attempts` would give, by state; states without any are left out."""
 
     def update_attempt(self, attempt: Attempt, state: AttemptState, at: float, **changes: object) -> Attempt:
         """Move an attempt along `model.attempt.allowed`, or change fields in its state; Conflict if it moved since.

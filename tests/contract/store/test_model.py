@@ -170,7 +170,9 @@ class Player:
         assert {a.tag: a for id in model.jobs for a in tx.attempts(id)} == {a.tag: a for a in model.attempts.values()}
         for cluster in CLUSTERS:
             assert tx.live_attempts(cluster) == model.live(cluster)
-            assert tx.count_live(cluster) == len(model.live(cluster))
+            assert sum(tx.count_live(cluster).values()) == len(model.live(cluster))
+            by_state = [a for state in tx.count_live(cluster) for a in tx.attempts_in(cluster, state)]
+            assert sorted((a.job, a.n) for a in by_state) == sorted((a.job, a.n) for a in tx.live_attempts(cluster))
         events = tx.events(0, 1000)
         assert [e.seq for e in events] == list(range(1, len(events) + 1))
         assert [(e.job, e.kind, e.state) for e in events] == model.events

@@ -15,8 +15,11 @@ SELECT {attempt_columns} FROM attempts WHERE job = :job ORDER BY n;
 -- name: live_attempts
 SELECT {attempt_columns} FROM attempts WHERE cluster_id = :cluster_id AND live = 1 ORDER BY job, n;
 
+-- name: attempts_in
+SELECT {attempt_columns} FROM attempts WHERE cluster_id = :cluster_id AND live = 1 AND state = :state ORDER BY job, n;
+
 -- name: count_live
-SELECT count(*) FROM attempts WHERE cluster_id = :cluster_id AND live = 1;
+SELECT state, count(*) FROM attempts WHERE cluster_id = :cluster_id AND live = 1 GROUP BY state;
 
 -- name: update_attempt
 UPDATE attempts SET state = :state, live = :live, lease_until = :lease_until, accepted_at = :accepted_at,

@@ -61,9 +61,16 @@ class AttemptTable(JobTable):
         id = self.cluster_id(cluster)
         return [] if id is None else [attempt_of(row) for row in self.db.rows("live_attempts", cluster_id=id)]
 
-    def count_live(self, cluster: str) -> int:
+    def attempts_in(self, cluster: str, state: AttemptState) -> list[Attempt]:
         id = self.cluster_id(cluster)
-        return 0 if id is None else int(self.db.rows("count_live", cluster_id=id)[0][0])
+        if id is None:
+            return []
+        return [attempt_of(row) for row in self.db.rows("attempts_in", cluster_id=id, state=state.value)]
+
+    def count_live(self, cluster: str) -> dict[AttemptState, int]:
+        id = self.cluster_id(cluster)
+        rows = [] if id is None else self.db.rows("count_live", cluster_id=id)
+        return {AttemptState(state): int(count) for state, count in rows}
 
     def update_attempt(self, attempt: Attempt, state: AttemptState, at: float, **changes: object) -> Attempt:
         if unknown := changes.keys() - _CHANGEABLE:
