@@ -14,7 +14,7 @@ from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, Sync
 from rainbow.store.base import Tx
 
 STREAMS = ("stdout", "stderr")
-_BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
+BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
 
 
 def find(tx: Tx, cluster: str, ref: Ref) -> tuple[Job, Attempt] | None:
@@ -94,7 +94,7 @@ def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: flo
     if told.state is AttemptState.SUCCEEDED:
         score_end(tx, fx, job, attempt, how.started_at or attempt.started_at, how.ended_at or now)
     lifecycle.end_attempt(tx, fx, job, attempt, how, now)
-    fx.fortunes.append((attempt.cluster, told.failure not in _BLAMES_CLUSTER))
+    fx.fortunes.append((attempt.cluster, told.failure not in BLAMES_CLUSTER))
 
 
 def _plain(told: Report) -> str:

@@ -22,6 +22,7 @@ from rainbow.service.bidding import Bidding
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
+from rainbow.service.reported import BLAMES_CLUSTER
 from rainbow.service.submitting import size_of
 from rainbow.store.base import Tx
 
@@ -136,7 +137,7 @@ class Decider:
         return question(core.fleet, core.settings, with_answers, core.clock.now())
 
     async def _excluded(self, job: Job) -> Mapping[str, str]:
-        """Clusters that handed this job back a moment ago."""
+        """Clusters that handed this job back, or could not run it, a moment ago."""
         if not job.attempt:
             return {}
         attempts = await self.core.store.read(lambda tx: tx.attempts(job.id))
@@ -144,7 +145,7 @@ class Decider:
         return {
             a.cluster: f"handed it back: {a.reason}" if a.reason else "handed it back"
             for a in attempts
-            if a.state in (AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.FAILED)
+            if (a.state in (AttemptState.RETURNED, AttemptState.LAPSED) or a.failure in BLAMES_CLUSTER)
             and now - RETURNED_COUNTS < (a.ended_at or 0) <= now  # a clock that was set back excludes nobody for long
         }
 

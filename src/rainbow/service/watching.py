@@ -117,8 +117,9 @@ async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterat
             return far, tx.output(job.id, job.attempt, stream, far, BYTES_AT_ONCE), far - offset
 
         start, data, gap = await core.store.read(piece)
-        if gap:
-            yield Chunk(stream, start, f"\n[rainbow: {gap} bytes were cut here]\n".encode())
+        if gap:  # the mark takes the place of the last bytes that are gone: offsets stay true, readers can resume
+            mark = f"\n[rainbow: {gap} bytes were cut here]\n".encode()[:gap]
+            yield Chunk(stream, start - len(mark), mark)
         if not data:
             return
         yield Chunk(stream, start, data)
