@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rainbow.client import Client
 from rainbow.client.connection import Backoff, Patience
@@ -32,7 +33,7 @@ PATIENT = Patience(answer=90.0, unreachable=60.0, stream=90.0, backoff=Backoff(c
 _COUNTED = """
 echo "$RAINBOW_JOB_ID" >> "$1"
 echo "out $RAINBOW_JOB_ID"
-if [ -n "$4" ]; then while [ ! -e "$4" ]; do sleep 0.02; done; fi
+if [ -n "$4" ]; then while [ ! -e "$4" ] && [ -e "$1" ]; do sleep 0.02; done; fi
 sleep "$2"
 echo "err $RAINBOW_JOB_ID" >&2
 echo "$RAINBOW_JOB_ID" >> "$1.ends"
@@ -214,17 +215,18 @@ class Fleet:
         seconds: float = 0.1,
         code: int = 0,
         gate: Path | None = None,
-        terms: Terms | None = None,
-        **more: object,
+        nodes: int | None = None,
+        **more: Any,
     ) -> Submission:
-        """A job that counts itself, on `cluster` alone if one is named."""
-        chosen = terms or Terms(only_clusters=(cluster,) if cluster else ())
-        text = command(self.tally.argv(seconds=seconds, code=code, gate=gate), name="counted")
-        return Submission(text=text, dialect="flux", name="counted", terms=chosen, **more)  # type: ignore[arg-type]  # array, dependencies, client_token
+        """A job that counts itself, on `cluster` alone if one is named; `more` are fields of Submission or of Terms."""
+        text = command(self.tally.argv(seconds=seconds, code=code, gate=gate), nodes=nodes, tasks=nodes or 1)
+        own = {key: more.pop(key) for key in ("array", "dependencies", "client_token", "name") if key in more}
+        terms = Terms(**({"only_clusters": (cluster,)} if cluster else {}), **more)
+        return Submission(text=text, dialect="flux", terms=terms, **{"name": "counted", **own})
 
-    def submit(self, cluster: str = "", **asked: object) -> int:
+    def submit(self, cluster: str = "", **asked: Any) -> int:
         """Submit one such job; its id."""
-        return self.client.submit_one(self.submission(cluster, **asked)).id  # type: ignore[arg-type]  # as above
+        return self.client.submit_one(self.submission(cluster, **asked)).id
 
     def submit_many(self, count: int, *, seconds: Callable[[int], float] = lambda i: 0.1) -> dict[int, int]:
         """Submit `count` jobs in one call, with exit codes 0, 1, 2 in turn; the exit code by id."""
