@@ -1,9 +1,13 @@
-"""Where the client connects and with which credentials: flag before environment before config before default."""
+"""Where the client connects and with which credentials: flag before environment before config before default.
+
+The default token is the one that a server of this user, on this machine, left in the user's data folder.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +19,7 @@ from rainbow.model.errors import Invalid, NotFound
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 DEFAULT_PORT = 50051
-Origin: TypeAlias = Literal["flag", "environment", "config", "default"]
+Origin: TypeAlias = Literal["flag", "environment", "config", "local server", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Overrides:
 
 
 def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force: flag > environment > config file > default."""
+    """The settings in force: flag > environment > config file > the user's own server > default."""
     overrides = overrides or Overrides()
     environment = os.environ if environment is None else environment
     config = configs.load(configs.find(overrides.config_path, environment))
@@ -102,11 +106,16 @@ def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] |
         origins[name] = "default"
         return ""
 
-    servers = pick("server", overrides.server, "RAINBOW_SERVER", _configured_servers(config))
+    said = pick("server", overrides.server, "RAINBOW_SERVER", _configured_servers(config))
     ca = pick("ca", None, "RAINBOW_CA", config.text("tls", "ca"))
+    servers = addresses(said or DEFAULT_SERVER, encrypted=bool(ca))
+    token = pick("token", overrides.token, "RAINBOW_TOKEN", config.text("token"))
+    if not token:
+        token = own_server_token(servers, environment)
+        origins["token"] = "local server" if token else "default"
     return Settings(
-        servers=addresses(servers or DEFAULT_SERVER, encrypted=bool(ca)),
-        token=pick("token", overrides.token, "RAINBOW_TOKEN", config.text("token")),
+        servers=servers,
+        token=token,
         cluster_tokens=config.cluster_tokens(),
         cluster=config.text("cluster", "name"),
         cluster_secret=pick("cluster_secret", None, "RAINBOW_CLUSTER_SECRET", config.text("cluster", "secret")),
@@ -170,6 +179,24 @@ def _loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def own_server_token(servers: tuple[Address, ...], environment: Mapping[str, str]) -> str:
+    """The administrator's token that this user's own server wrote at its first start; empty when there is none.
+
+    It is for servers on this machine alone, and only if the file is this user's and closed to others.
+    """
+    if not all(_loopback(server.host) for server in servers):
+        return ""
+    home = environment.get("XDG_DATA_HOME") or os.path.join(environment.get("HOME") or "/nonexistent", ".local/share")
+    path = Path(home) / "rainbow" / "admin.token"
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            return ""
+        return read_secret(str(path), "a token")
+    except (OSError, NotFound, Invalid):
+        return ""
 
 
 def read_secret(path: str, what: str) -> str:

@@ -199,3 +199,33 @@ def test_a_secret_file_holds_one_line(tmp_path):
     path.write_text("a\nb\n")
     with pytest.raises(Invalid, match="on one line"):
         read_secret(str(path), "the secret")
+
+
+def _own_server(tmp_path, mode=0o600):
+    path = tmp_path / "rainbow" / "admin.token"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("rbu_own\n")
+    path.chmod(mode)
+    return {"XDG_DATA_HOME": str(tmp_path)}
+
+
+def test_the_token_of_the_users_own_server_is_used_when_no_other_is_given(tmp_path):
+    found = resolve(None, _own_server(tmp_path))
+    assert (found.token, found.origins["token"]) == ("rbu_own", "local server")
+    given = resolve(None, _own_server(tmp_path) | {"RAINBOW_TOKEN": "mine"})
+    assert (given.token, given.origins["token"]) == ("mine", "environment")
+
+
+@pytest.mark.parametrize("server", ["rainbow.lab.edu", "127.0.0.1,rainbow.lab.edu", "http://10.0.0.1:50051"])
+def test_the_token_of_the_users_own_server_goes_to_no_other_machine(tmp_path, server):
+    assert resolve(Overrides(server=server), _own_server(tmp_path)).token == ""
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_token_file_that_others_can_open_is_not_used(tmp_path, mode):
+    assert resolve(None, _own_server(tmp_path, mode)).token == ""
+
+
+def test_no_own_server_is_no_token(tmp_path):
+    assert resolve(None, {"XDG_DATA_HOME": str(tmp_path)}).token == ""
+    assert resolve(None, {}).token == ""
