@@ -26,6 +26,7 @@ class Member:
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
     shown: Candidate | None = None  # as decisions saw it last, until it changes or `shown_until`
     shown_until: float = 0.0
+    crowded: list[str] = field(default_factory=list)  # of those, what did not find all it needs when it was placed
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
@@ -84,8 +85,8 @@ class Fleet:
             member.subsystems.append(subsystem.name)
         self._members[cluster.name] = member
         self._load_marks(cluster)
-        for fence, request in member.placements.items():
-            self.graphs.place(cluster.name, fence, request)
+        placed = {f: self.graphs.place(cluster.name, f, request) for f, request in member.placements.items()}
+        member.crowded = [fence for fence, complete in placed.items() if not complete]
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
@@ -134,7 +135,8 @@ class Fleet:
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        self.graphs.place(name, fence, request)
+        if not self.graphs.place(name, fence, request):
+            member.crowded.append(fence)
         member.placements[fence] = request
         since = member.placed_since
         member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
@@ -147,7 +149,13 @@ class Fleet:
             return
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
+        member.crowded = [other for other in member.crowded if other != fence and not self._finds_room(name, other)]
         self._load_changed(member)
+
+    def _finds_room(self, name: str, fence: str) -> bool:
+        """Let an attempt that was given to a full cluster take what is free now; True if it has all it needs."""
+        self.graphs.release(name, fence)
+        return self.graphs.place(name, fence, self._members[name].placements[fence])
 
     def note(self, name: str, good: bool) -> None:
         """Remember whether a cluster's last attempt went well, for its breaker."""

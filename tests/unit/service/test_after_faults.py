@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from rainbow.model.attempt import AttemptState
+from rainbow.model.candidate import Placed
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.model.job import Delivery, JobState, Terms
@@ -18,7 +19,7 @@ from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.sync_messages import Ref, Report, SyncIn, SyncOut
 from rainbow.store.base import Dependency, Store, Tx
-from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
+from tests.support.service import ADMIN, a_request, a_service, a_submission, submit, with_cluster
 
 T = TypeVar("T")
 
@@ -146,3 +147,17 @@ async def test_an_agent_with_another_journal_cannot_say_that_an_attempt_never_ra
         clock.advance(1_000.0)  # so long that the first agent is missed
         await service.agents.sync(stranger, lambda out: b"stored")
         assert await state(service, job.id) is JobState.FAILED
+
+
+async def test_a_job_given_to_a_full_cluster_takes_what_becomes_free_there(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=1, cores=4)
+        fleet, request = service.core.fleet, a_request(cores=3)
+        fleet.place("east", "first", request, Placed())
+        fleet.place("east", "later", request, Placed())
+        fleet.release("east", "first")
+        [receipt] = await submit(service, a_submission(cores=2))
+        assert receipt.state is JobState.HELD
+        fleet.release("east", "later")
+        await service.decider.settle()
+        assert await state(service, receipt.id) is JobState.BOUND
