@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, seed: int, weather: Weather | None = None) -> None:
         self.seed, self.rng = seed, Random(seed)
-        self.weather = drawn(self.rng) if weather is None else weather
+        self.weather = self.trouble = drawn(self.rng) if weather is None else weather
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._unexpected)
         self.lines: list[tuple[object, ...]] = []
@@ -138,7 +138,7 @@ class World:
 
     def _guard_takes(self) -> float:
         """How long a guard may take from its decision to the end of a run: orders can be slow, and get lost."""
-        return 30.0 if self.weather.slow or self.weather.manager_error else 3.0
+        return 30.0 if self.trouble.slow or self.trouble.manager_error else 3.0
 
     def _overdue(self) -> str | None:
         now = self.loop.time()
