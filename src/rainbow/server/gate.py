@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -45,7 +44,6 @@ else:
     Handler = grpc.RpcMethodHandler
 
 log = logging.getLogger(__name__)
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _UNREADABLE = object()
 _CUT = "the credential of this call was revoked or opens less than before; connect again"
 
@@ -73,10 +71,9 @@ class Method:
         return Method(path, POLICY.get(path, Nobody()), path in SUBMISSIONS, stays, deadline)
 
     def object(self, message: Any) -> str:
-        """What the call is about, if that can be a name; anything else stays out of the audit log."""
+        """The name that the call is about, if it is about one."""
         if isinstance(self.row, Scoped | InMessage) and message not in (None, _UNREADABLE):
-            named = self.row.named(message)
-            return named if _NAME.fullmatch(named) and "rbw_" not in named else ""
+            return self.row.named(message)
         return ""
 
 
@@ -84,7 +81,7 @@ class Gate(Interceptor):
     """Wraps each method once; the wrapped handler is kept."""
 
     def __init__(self, core: Core, *, limits: Limits | None = None, anonymous_satisfy: bool = False) -> None:
-        self._clock = core.clock
+        self._clock, self._fleet = core.clock, core.fleet
         self.traffic = Traffic(limits or Limits())
         self._callers = Callers(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
         self._open, self._refusals = OpenCalls(), Refusals()
@@ -249,14 +246,16 @@ class Gate(Interceptor):
         actor = acting()
         if isinstance(error, Unauthenticated):
             self.traffic.refuse(actor.address, self._clock.now())
-        who = actor.principal
+        who, named = actor.principal, method.object(message)
+        if self._fleet.get(named) is None:
+            named = ""  # whatever it is, perhaps a secret in the wrong place, it stays out of the log
         self._refusals.add(
             Refusal(
                 actor.address,
                 who.name,
                 who.credential,
                 method.path,
-                method.object(message),
+                named,
                 type(error).__name__.lower(),
             )
         )

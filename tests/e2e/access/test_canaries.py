@@ -1,0 +1,122 @@
+"""One credential of every kind, used and misused, and then looked for wherever a thief would look."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+
+import grpc
+import pytest
+
+from rainbow.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
+from rainbow.pb.v2 import access_pb2, access_pb2_grpc, clusters_pb2, jobs_pb2
+from tests.support.calls import Calls, bearer
+from tests.support.house import SECRET, House, a_house
+from tests.support.service import a_graph
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Canaries:
+    """Secrets by kind, and everything that was said to those who did not have them."""
+
+    def __init__(self, house: House, channel: grpc.Channel) -> None:
+        self.house, self.channel = house, channel
+        self.access = access_pb2_grpc.AccessStub(channel)
+        self.calls = Calls(channel, house.admin_token)
+        self.said: list[str] = []
+        self.secrets = {"registration": SECRET, "admin": house.admin_token}
+
+    def plant(self) -> None:
+        """Make one of each kind."""
+        made = self.calls.register("alpha", a_graph())
+        self.secrets |= {"submit": made.token, "agent": made.secret}
+        self.access.PutUser(access_pb2.PutUserRequest(name="ana", create=True), metadata=self.calls.who)
+        for kind, fields in {
+            "user": {"owner": "ana", "scopes": ["submit:alpha", "job:read:own"]},
+            "join": {"join": True},
+            "revoked": {"owner": "ana", "scopes": ["job:read:own"]},
+        }.items():
+            answer = self.access.CreateToken(access_pb2.CreateTokenRequest(**fields), metadata=self.calls.who)
+            self.secrets[kind] = answer.text
+        self.access.RevokeToken(access_pb2.RevokeTokenRequest(id=answer.token.id), metadata=self.calls.who)
+        rotated = self.access.RotateToken(access_pb2.RotateTokenRequest(), metadata=bearer(made.secret))
+        self.secrets["rotated"] = rotated.text
+
+    def misuse(self, secret: str) -> None:
+        """Send it where it does not belong, and keep what the server says."""
+        scheduler = rainbow_pb2_grpc.RainbowSchedulerStub(self.channel)
+        tries = [
+            lambda: self.calls.jobs.List(jobs_pb2.ListJobsRequest(), metadata=bearer(secret), timeout=20),
+            lambda: self.calls.jobs.Submit(jobs_pb2.SubmitRequest(), metadata=bearer(secret), timeout=20),
+            lambda: self.access.ListUsers(access_pb2.ListUsersRequest(), metadata=bearer(secret), timeout=20),
+            lambda: self.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=bearer(secret + "x"), timeout=20),
+            lambda: self.access.RevokeToken(access_pb2.RevokeTokenRequest(id="x"), metadata=bearer(secret), timeout=20),
+            lambda: scheduler.ReceiveJobs(rainbow_pb2.ReceiveJobsRequest(cluster="beta", secret=secret), timeout=20),
+            lambda: scheduler.Delete(rainbow_pb2.DeleteRequest(name=secret, secret="x"), timeout=20),
+            lambda: scheduler.Delete(rainbow_pb2.DeleteRequest(name=secret, secret=self.secrets["user"]), timeout=20),
+            lambda: self.calls.clusters.UpdateState(
+                clusters_pb2.UpdateStateRequest(cluster="beta", values="{"), metadata=bearer(secret), timeout=20
+            ),
+        ]
+        for one in tries:
+            with contextlib.suppress(grpc.RpcError):
+                try:
+                    one()
+                except grpc.RpcError as error:
+                    self.said.append(f"{error.details()} {error.trailing_metadata()}")
+                    raise
+
+
+def places(house: House) -> dict[str, bytes]:
+    """Every file that the server left, and its command line."""
+    found = {
+        str(path.relative_to(house.folder)): path.read_bytes()
+        for path in house.folder.rglob("*")
+        if path.is_file() and path.name != "admin.token"
+    }
+    assert house.process is not None
+    found["command line"] = Path(f"/proc/{house.process.pid}/cmdline").read_bytes()
+    found["all command lines"] = subprocess.run(["ps", "axww"], capture_output=True, check=False).stdout
+    return found
+
+
+def test_no_secret_is_left_in_database_wal_log_audit_or_process_list(tmp_path: Path) -> None:
+    with a_house(tmp_path, arguments=("--log-level", "debug")) as house:
+        with house.channel() as channel:
+            canaries = Canaries(house, channel)
+            canaries.plant()
+            for secret in canaries.secrets.values():
+                canaries.misuse(secret)
+            log = json.loads(house.run("audit", "-n", "1000", "-o", "json").stdout)["lines"]
+            assert {line["outcome"] for line in log} >= {"done", "denied", "unauthenticated"}
+            found = places(house)
+            assert any(name.endswith("-wal") for name in found), sorted(found)
+        house.kill()  # what a crash leaves: the WAL, and whatever was half written
+        found |= places_after(house) | {"audit": json.dumps(log).encode()}
+    hits = [
+        (kind, where)
+        for kind, secret in canaries.secrets.items()
+        for where, data in found.items()
+        if secret.encode() in data or secret.rpartition("_")[2].encode() in data
+    ]
+    assert hits == []
+    told = [
+        (kind, said)
+        for kind, secret in canaries.secrets.items()
+        for said in canaries.said
+        if secret in said and "does not open agent on" not in said  # a caller's own words, told back to them
+    ]
+    assert told == []
+    print(f"{len(canaries.secrets)} kinds of secret looked for in {len(found)} places and {len(canaries.said)} answers")
+
+
+def places_after(house: House) -> dict[str, bytes]:
+    """The files once more, when the server is dead."""
+    return {
+        f"{path.relative_to(house.folder)} (dead)": path.read_bytes()
+        for path in house.folder.rglob("*")
+        if path.is_file() and path.name != "admin.token"
+    }
