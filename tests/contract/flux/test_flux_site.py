@@ -12,7 +12,7 @@ from rainbow.agent.backends import BackendSettings
 from rainbow.agent.backends.flux import FluxBackend, make
 from rainbow.agent.backends.flux_files import FluxFiles
 from rainbow.agent.values import Absent, Found, Phase, Unknown
-from rainbow.discover.merge import find
+from rainbow.discover.flux import flux_graph
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState
 from rainbow.model.errors import Unavailable
@@ -20,7 +20,7 @@ from rainbow.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_launch, a_request
 from tests.support.flux_stand_in import StandIn, an_r
 
-NODES = {"a1": "0-3", "a2": "0-3", "g1": "0-7"}
+R = an_r({"a1": "0-3", "a2": "0-3", "g1": "0-7"}, properties={"ib": "0-1"})
 
 
 class Flux(Desk):
@@ -39,11 +39,11 @@ async def flux(tmp_path: Path) -> Flux:
 
 
 async def a_flux(tmp_path: Path, **scheduler: object) -> Flux:
-    instance = StandIn(tmp_path / "instance", an_r(NODES, properties={"ib": "0-1"}), **scheduler)
+    instance = StandIn(tmp_path / "instance", R, **scheduler)
     settings = BackendSettings(
         cluster="here",
         directory=tmp_path / "state",
-        graph=find("here", "flux", {"uri": instance.uri, "flux": instance.program}).graph,
+        graph=flux_graph("here", R),
         options={
             "uri": instance.uri,
             "flux": instance.program,

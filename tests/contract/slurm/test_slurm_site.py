@@ -14,7 +14,10 @@ from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.slurm import make
 from rainbow.agent.values import Phase
 from rainbow.discover.merge import find
+from rainbow.discover.slurm import SHOW_NODES, parse_nodes
+from rainbow.discover.slurm_graph import slurm_graph
 from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.model.errors import NotFound
 from rainbow.model.request import Equals, Request, Requirement, Task
 from tests.contract.backends.conftest import Desk
 from tests.support.slurm import SlurmCluster
@@ -25,7 +28,7 @@ async def desk(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
     settings = BackendSettings(
         cluster=tmp_path.name.replace("_", "-"),
         directory=tmp_path / "state",
-        graph=find("rich", "slurm", {"conf": str(rich.conf)}).graph,
+        graph=slurm_graph("rich", parse_nodes(rich.call(*SHOW_NODES))),
         prices=Prices(core_hour=0.1, gpu_hour=2.0),
         options={
             "conf": str(rich.conf),
@@ -144,3 +147,13 @@ async def test_a_bid_counts_the_queue_and_costs_what_it_takes(desk: Desk):
     first = await desk.backend.bid(replace(request, groups=sh("true", nodes=5, exclusive=True).groups))
     assert first.yes
     assert 500 < first.start_p50 <= 660
+
+
+def test_the_machine_or_its_manager_is_found_and_software_is_added(rich: SlurmCluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SLURM_CONF", str(rich.conf))
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    found = find("rich", "auto")
+    assert (found.manager, found.graph.names[0]) == ("slurm", "rich")
+    assert {"features", "partitions", "gpus"} <= {one.name for one in found.subsystems}
+    with pytest.raises(NotFound, match="there are: auto, host, slurm, flux"):
+        find("rich", "pbs")
