@@ -37,6 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
         "agent": Lazy("rainbow.agent.main:agent", "Run the agent beside a cluster."),
         "discover": Lazy("rainbow.cli.discover:discover", "Say what this machine or cluster is; send nothing."),
         "demo": Lazy("rainbow.cli.demo:demo", "Show all of it on this machine, in two minutes."),
+        "torture": Lazy("rainbow.cli.torture:torture", "Check every promise under simulated faults."),
     },
     "Access": {
         "login": Lazy("rainbow.cli.login:login", "Check a token and keep it in the config file."),
