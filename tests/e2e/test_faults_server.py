@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def test_nothing_is_lost_when_the_server_is_killed_again_and_again_under_load(fl
     rng = Random(7)
     for name in ("east", "west"):
         fleet.add(name)
-    with Submitters(fleet, 4) as load:
+    with Submitters(fleet, 8) as load:
         for _ in range(KILLS):
             fleet.server_lives(0.3 + rng.random())
             fleet.house.kill()
@@ -57,6 +58,57 @@ def test_a_server_that_stood_still_loses_nothing_and_blames_nobody(fleet: Fleet)
     counts.check()
     assert load.refused == []
     assert {cluster.standing for cluster in fleet.client.clusters()} == {"active"}
+
+
+def test_who_follows_a_job_does_not_notice_that_the_server_was_killed(fleet: Fleet) -> None:
+    fleet.add("east")
+    gate = fleet.house.folder / "gate"
+    script = f"echo first; while [ ! -e {gate} ]; do sleep 0.02; done; echo last; exit 7"
+    with (
+        fleet.begin("run", "--", "/bin/sh", "-c", script) as attached,
+        fleet.begin("jobs", "-w", "-o", "jsonl") as watching,
+    ):
+        assert attached.stdout is not None
+        assert watching.stdout is not None
+        assert attached.stdout.readline() == "first\n"
+        [job] = fleet.client.jobs()
+        with fleet.begin("wait", str(job.id)) as waiting:
+            for _ in range(3):
+                fleet.house.kill()
+                fleet.house.start()
+            gate.touch()
+            assert (attached.communicate(timeout=60)[0], attached.returncode) == ("last\n", 7)
+            assert waiting.wait(60) == 7
+        seen = []
+        for line in watching.stdout:
+            seen.append(json.loads(line))
+            if seen[-1].get("state") == "failed":
+                break
+        watching.terminate()
+    counts = [event["seq"] for event in seen if "seq" in event]
+    assert counts == sorted(set(counts))
+    assert fleet.tally.starts() == {}
+    assert [event.state for event in fleet.until(job.id, lambda event: event.last)].count("failed") == 1
+
+
+def test_server_and_agents_killed_together_lose_nothing(fleet: Fleet) -> None:
+    """A power cut of everything but the jobs."""
+    rng = Random(13)
+    agents = [fleet.add(name) for name in ("east", "west")]
+    codes = fleet.submit_many(48, seconds=lambda i: 0.05 + rng.random())
+    fleet.until_running(min(codes))
+    cuts = max(2, KILLS // 2)
+    for _ in range(cuts):
+        fleet.server_lives(rng.random())
+        for agent in agents:
+            agent.kill()
+        fleet.house.kill()
+        for agent in agents:  # they find nobody, and try again
+            agent.start()
+        fleet.house.start()
+    counts = fleet.counts(codes)
+    print(f"{cuts} power cuts: {counts}")
+    counts.check()
 
 
 def test_a_client_without_patience_is_told_that_the_server_is_away(fleet: Fleet) -> None:

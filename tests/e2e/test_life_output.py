@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.fleet import Fleet, a_fleet
-from tests.support.house import RAINBOW
 
 pytestmark = pytest.mark.timeout(120)
 CAP = 16 * 1024 * 1024
@@ -22,25 +20,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield running
 
 
-def _command(fleet: Fleet, *arguments: str) -> subprocess.Popen[str]:
-    environment = fleet.house.environment() | {
-        "RAINBOW_SERVER": fleet.house.address,
-        "RAINBOW_TOKEN": fleet.house.admin_token,
-    }
-    return subprocess.Popen(
-        [*RAINBOW, *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
-
-
 def test_logs_follow_a_running_job_to_its_end(fleet: Fleet) -> None:
     gate = fleet.house.folder / "follow-gate"
     id = fleet.submit("east", gate=gate, seconds=0, code=3)
-    with _command(fleet, "logs", "-f", str(id)) as follower:
+    with fleet.begin("logs", "-f", str(id)) as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == f"out {id}\n"  # while it runs
         assert not fleet.client.job(id).ended
@@ -62,7 +45,7 @@ def test_logs_of_a_running_job_end_at_once_without_follow(fleet: Fleet) -> None:
 
 def test_a_follower_of_a_cancelled_job_gets_what_it_wrote_and_ends(fleet: Fleet) -> None:
     id = fleet.submit("east", gate=fleet.house.folder / "never")
-    with _command(fleet, "logs", "-f", str(id)) as follower:
+    with fleet.begin("logs", "-f", str(id)) as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == f"out {id}\n"
         fleet.client.cancel([id])

@@ -199,6 +199,18 @@ class Fleet:
             agent.start()
         return agent
 
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """A `rainbow` command that stays, as a user would start it."""
+        ours = {"RAINBOW_SERVER": self.house.address, "RAINBOW_TOKEN": self.house.admin_token}
+        return subprocess.Popen(
+            [*RAINBOW, *arguments],
+            env=self.house.environment() | ours,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
     def server_lives(self, seconds: float) -> None:
         """Let so much time pass in the server's life; fail if it ends by itself."""
         assert self.house.process is not None
