@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def small() -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="session")
 def rich() -> Iterator[SlurmCluster]:
     """Plain nodes with features, nodes with gpus and hardware threads, two partitions."""
+    if os.geteuid() != 0:
+        pytest.skip("optional: the gpus of a test cluster are device files, which need root")
     layout = "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2"
     yield from running(
         SlurmCluster(
