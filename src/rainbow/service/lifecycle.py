@@ -61,10 +61,23 @@ def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> J
 
 
 def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:
-    """What a held job waited for has come."""
+    """What a held job waited for has come; it may have to wait for something else still."""
     fx.events = True
+    queued = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": reason}, hold=None, reason=reason)
+    if job.hold is Hold.USER:
+        verdict, why = dependency_verdict(tx, job)
+        if verdict is False:
+            return give_up(tx, fx, queued, JobEvent.FAILED, why, now)
+        if verdict is None:
+            return _held_still(tx, queued, Hold.DEPENDENCY, "waits for other jobs", now)
+    if job.hold in (Hold.USER, Hold.DEPENDENCY) and (job.terms.start_after or 0.0) > now:
+        return _held_still(tx, queued, Hold.TIME, "waits for its start time", now)
     fx.queued.append(job.id)
-    return tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": reason}, hold=None, reason=reason)
+    return queued
+
+
+def _held_still(tx: Tx, job: Job, why: Hold, reason: str, now: float) -> Job:
+    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason)
 
 
 def give_up(tx: Tx, fx: Effects, job: Job, event: JobEvent, reason: str, now: float) -> Job:

@@ -13,7 +13,7 @@ from rainbow.model.attempt import AttemptState
 from rainbow.model.candidate import Placed
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Unavailable
-from rainbow.model.job import Delivery, JobState, Terms
+from rainbow.model.job import Delivery, Hold, JobState, Terms
 from rainbow.service import jobs, registering, waiting
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
@@ -161,3 +161,26 @@ async def test_a_job_given_to_a_full_cluster_takes_what_becomes_free_there(tmp_p
         fleet.release("east", "later")
         await service.decider.settle()
         assert await state(service, receipt.id) is JobState.BOUND
+
+
+async def test_a_released_job_still_waits_for_other_jobs_and_for_its_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east")
+        [first] = await submit(service, a_submission())
+        terms = Terms(hold=True, start_after=clock.now() + 100.0)
+        patient = replace(a_submission(terms=terms), waits_for=(Dependency("afterany", first.id),))
+        [job] = await submit(service, patient)
+        holds = []
+        for come in (
+            lambda: jobs.release(service.core, job.id, ADMIN),
+            lambda: jobs.cancel(service.core, [first.id], None, ADMIN, ""),
+        ):
+            await come()
+            await service.decider.settle()
+            holds.append((await jobs.get(service.core, job.id, ADMIN)).job.hold)
+        assert holds == [Hold.DEPENDENCY, Hold.TIME]
+        clock.advance(100.0)
+        await service.timers.tick()
+        await service.decider.settle()
+        assert await state(service, job.id) is JobState.BOUND
