@@ -9,7 +9,7 @@ import pytest
 from rainbow.sim.world import run
 
 SEEDS = int(os.environ.get("RAINBOW_SEEDS", "1000"))
-AT_ONCE = 50
+AT_ONCE = 25
 
 
 @pytest.mark.timeout(105)

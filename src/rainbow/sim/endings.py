@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Standing
 from rainbow.model.job import JobState
 from rainbow.store.base import JobFilter, Tx
@@ -32,7 +33,7 @@ async def settle(world: World, within: float) -> None:
         if world.loop.time() >= until:
             world.witness.broken("I7 when faults stop, every job ends or says why it waits", "; ".join(restless))
             return
-    for check in (i1_nothing_is_lost, i2_tokens_are_single, i9_cancelled_stays, i11_all_is_free, i16_all_are_back):
+    for check in ENDINGS:
         what = check(world)
         if what is not None:
             world.witness.broken((check.__doc__ or "").rstrip("."), what)
@@ -111,3 +112,31 @@ def i16_all_are_back(world: World) -> str | None:
             if attempt.suspect and attempt.state.live:
                 return f"attempt {attempt.n} of job {attempt.job} is still suspect"
     return None
+
+
+def output_is_whole(world: World) -> str | None:
+    """The output that came back is what the job wrote."""
+    trouble = world.trouble
+    whole = not (trouble.manager_forgets or trouble.journal_lost or trouble.partition or trouble.refusal)
+
+    def work(tx: Tx) -> str | None:
+        for run in (run for runs in world.truth.runs.values() for run in runs):
+            stored = tx.output(run.job, run.n, "stdout", 0, 10_000)
+            attempt = tx.attempt(run.job, run.n)
+            if not run.output.startswith(stored):
+                return f"attempt {run.n} of job {run.job} wrote {run.output!r}, and {stored!r} is stored"
+            if whole and attempt is not None and attempt.state is AttemptState.SUCCEEDED and stored != run.output:
+                return f"attempt {run.n} of job {run.job} wrote {len(run.output)} bytes, and {len(stored)} are stored"
+        return None
+
+    return world.disk.look(work)
+
+
+ENDINGS = (
+    i1_nothing_is_lost,
+    i2_tokens_are_single,
+    i9_cancelled_stays,
+    i11_all_is_free,
+    i16_all_are_back,
+    output_is_whole,
+)

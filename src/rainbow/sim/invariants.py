@@ -148,6 +148,27 @@ def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
     return None
 
 
+def waits_are_kept(world: Witness, change: Change) -> str | None:
+    """A job is given to a cluster only when what it waits for has come."""
+    if change.job.state is not JobState.BOUND or all(event.kind is not JobEvent.BOUND for event in change.events):
+        return None
+    for dependency in world.waits_for[change.job.id]:
+        on = world.jobs[dependency.job]
+        good = on.state in (JobState.SUCCEEDED, JobState.HANDED_OFF)
+        came = {
+            "after": on.state.terminal or on.started_at is not None,
+            "afterany": on.state.terminal,
+            "afterok": good,
+            "afternotok": on.state.terminal and not good,
+        }
+        if not came[dependency.kind]:
+            return f"job {change.job.id} waits for {dependency.kind}:{on.id}, which is {on.state}, and was given away"
+    at = change.job.terms.start_after
+    if at is not None and max(event.at for event in change.events) < at - 0.001:
+        return f"job {change.job.id} was to wait for its start time and was given away"
+    return None
+
+
 def i15_leases_last(world: Witness, change: Change) -> str | None:
     """I15 a lease lasts as long as it was given for, whatever the clock does and however often the server starts."""
     for attempt in change.ended():
@@ -236,6 +257,7 @@ RULES = Rules(
         i8_budgets_hold,
         i9_ended_jobs_do_not_run,
         i11_nothing_is_given_twice,
+        waits_are_kept,
         i15_leases_last,
     ),
     on_launch=(

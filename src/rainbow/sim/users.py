@@ -98,26 +98,27 @@ class Users:
             request=REQUESTS[cores],
             spec=SPECS[cores],
             name=FOR_EVER if self.rng.random() < 0.1 else "short",
-            terms=self._terms(),
+            terms=self._terms(patient=self.rng.random() < 0.1),
             client_token=f"t{self.tokens}" if named else "",
             waits_for=self._dependencies(),
         )
 
-    def _terms(self) -> Terms:
+    def _terms(self, *, patient: bool) -> Terms:
         rng = self.rng
+        later = 0.5 if patient else 0.02
         again = rng.random() < 0.4
         return Terms(
             priority=rng.choice((0, 0, 5)),
             delivery=Delivery.AT_LEAST_ONCE if again else Delivery.AT_MOST_ONCE,
             retries=rng.choice((0, 1, 2, 3)) if again or rng.random() < 0.3 else 0,
-            hold=rng.random() < 0.05,
-            start_after=self.now() + rng.uniform(1.0, 20.0) if rng.random() < 0.05 else None,
+            hold=rng.random() < later,
+            start_after=self.now() + rng.uniform(1.0, 20.0) if rng.random() < later else None,
             deadline=self.now() + rng.uniform(2.0, 60.0) if rng.random() < 0.05 else None,
             fail_fast=rng.random() < 0.1,
         )
 
     def _dependencies(self) -> tuple[Dependency, ...]:
-        if not self.known or self.rng.random() > 0.1:
+        if not self.known or self.rng.random() > 0.15:
             return ()
         kind = self.rng.choice(("after", "afterok", "afternotok", "afterany"))
         return (Dependency(kind, self.rng.choice(self.known)),)

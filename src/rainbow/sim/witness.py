@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.job import Event, Job
 from rainbow.sim.truth import Truth
-from rainbow.store.base import Tx
+from rainbow.store.base import Dependency, Tx
 
 EVENTS_AT_ONCE = 10_000
 
@@ -79,6 +79,7 @@ class Witness:
     fences: dict[str, tuple[int, int]] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = field(default_factory=dict)  # cluster -> fence -> cores
+    waits_for: dict[int, list[Dependency]] = field(default_factory=dict)
     excused: set[tuple[int, int]] = field(default_factory=set)  # attempts whose guard gave the order to end them
     acknowledged: dict[int, str] = field(default_factory=dict)  # job -> request
     by_token: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -106,6 +107,8 @@ class Witness:
         for id, of_job in by_job.items():
             job = tx.job(id)
             assert job is not None
+            if id not in self.waits_for:
+                self.waits_for[id] = tx.dependencies(id)
             change = Change(
                 before=self.jobs.get(id),
                 job=job,
