@@ -8,56 +8,53 @@ if a single slot, or no requirement at all, does not fit, nothing in between doe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import islice
 
 from rainbow.model.changes import Change, Kind, Path, at, say_count, say_requirement
-from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term
-from rainbow.model.versions import at_most
+from rainbow.model.request import Level, Request, Requirement
+from rainbow.scheduler.changes_values import Idea, Ideas
 from rainbow.scheduler.changes_variants import Changes, Variants
-from rainbow.scheduler.explain_reasons import values_found
 from rainbow.scheduler.explain_scene import Scene
+from rainbow.scheduler.explain_values import Classes
 from rainbow.scheduler.fit_plan import Step
 from rainbow.scheduler.fold_shapes import Shape
 
 MOST_CHANGES = 4
-MOST_VALUES = 6  # other values tried for one requirement
 MOST_FIRST = 3  # changes that are tried as the first of two
 MOST_TRIED = 60  # questions asked for one cluster; a request of a thousand levels has more ideas than that
 
 
-def find_changes(variants: Variants, scene: Scene, root: Shape) -> tuple[Change, ...]:
-    """At most a few changes, each of which alone (or with its `then`) makes the request fit."""
-    found: list[Change] = []
-    finder = _Finder(variants, scene, root, (), MOST_TRIED)
-    for change in finder.helping():
-        found.append(change)
-        if len(found) == MOST_CHANGES:
-            break
-    return tuple(found) or _in_two_steps(finder)
+def find_changes(variants: Variants, scene: Scene, root: Shape) -> Ideas:
+    """At most a few ideas, each of which alone (or after the one before it) makes the request fit."""
+    finder = _Finder(variants, scene, root)
+    finder.left = MOST_TRIED
+    found = tuple(Idea(change) for change in islice(finder.helping(), MOST_CHANGES))
+    return Ideas(found or _in_two_steps(finder), finder.left)
 
 
-def _in_two_steps(finder: _Finder) -> tuple[Change, ...]:
+def _in_two_steps(finder: _Finder) -> tuple[Idea, ...]:
     """One pair of changes that makes it fit, if there is one among the likely ones."""
     firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
     for first in firsts[:MOST_FIRST]:
-        after = _Finder(finder.variants, finder.scene, finder.root, (first,), finder.left)
+        after = _Finder(finder.variants, finder.scene, finder.root, (first,))
+        after.left = finder.left
         second = next(after.helping(), None)
         finder.left = after.left
         if second is not None:
-            return (replace(first, then=second),)
+            return (Idea(second, (first,)),)
     return ()
 
 
 class _Finder:
     """Finds what helps a request to which some changes were already made."""
 
-    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes, left: int) -> None:
-        """`left` is how many questions may be asked."""
+    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes = ()) -> None:
         self.variants = variants
         self.scene = scene
         self.root = root
+        self.classes = Classes(root)
         self.before = before
-        self.left = left
+        self.left = 0  # how many questions may be asked
         self.request = variants.request(before)
         self.plan = variants.fitter(before).plan(scene.fold)
         self.unmet = frozenset(self._unmet())
@@ -71,14 +68,7 @@ class _Finder:
         if not (self.plan.missing or self.plan.unclear or self.unmet):
             for step in self.plan.steps:
                 yield from self._fewer(step)
-        dropped = [change for change in self.drops() if self._may_help(change) and self.fits(change)]
-        for change in dropped:
-            if change.kind is Kind.DROP_REQUIREMENT:
-                other = next((each for each in self._values(change) if self.fits(each)), None)
-                if other is not None:
-                    yield other
-                    continue
-            yield change
+        yield from [change for change in self.drops() if self._may_help(change) and self.fits(change)]
 
     def drops(self) -> Iterator[Change]:
         """Wishes that can be dropped: requirements, exclusive, hosts and properties, levels."""
@@ -103,19 +93,12 @@ class _Finder:
 
     def _unmet(self) -> Iterator[tuple[Path, int]]:
         """Requirements that no vertex of their level meets: as long as one of them is there, nothing else helps."""
-        facts = self.variants.fitter(()).facts
+        facts = self.variants.facts
         for path, asked in self._asked():
-            classes = self._classes(path)
+            classes = self.classes.of(at(self.request, path).type if path else None)
             for number, requirement in enumerate(asked):
                 if not any(facts.holds(requirement, cls) for cls in classes):
                     yield path, number
-
-    def _classes(self, path: Path) -> frozenset[int]:
-        """The classes of the vertices at which the requirements of a level have to hold."""
-        if not path:
-            return frozenset({self.root.cls})
-        type = at(self.request, path).type
-        return frozenset(shape.cls for shape in _every(self.root) if shape.type == type)
 
     def is_unmet(self, change: Change) -> bool:
         """Would the change drop a requirement that nothing meets?"""
@@ -155,20 +138,6 @@ class _Finder:
                 most = middle - 1
         yield _count(step, least)
 
-    def _values(self, drop: Change) -> Iterator[Change]:
-        """Other values for a requirement whose dropping helps, from what is there."""
-        asked = at(self.request, drop.path).requires if drop.path else self.request.requires
-        requirement = asked[drop.requirement]
-        classes = self._classes(drop.path)
-        facts = self.variants.fitter(()).facts
-        for position, term in enumerate(requirement.terms):
-            one = Requirement(requirement.subsystem, (term,))
-            for value in values_found(facts, one, classes)[:MOST_VALUES]:
-                change = _other(term, value, requirement)
-                if change is not None:
-                    kind, text = change
-                    yield replace(drop, kind=kind, term=position, to=value, text=text)
-
 
 def _count(step: Step, to: int) -> Change:
     return Change(kind=Kind.COUNT, path=step.path, to=to, text=say_count(step.level, step.path, to))
@@ -176,28 +145,3 @@ def _count(step: Step, to: int) -> Change:
 
 def _siblings(request: Request, path: Path) -> tuple[Level, ...]:
     return request.groups[path[0]].levels if len(path) == 2 else at(request, path[:-1]).inside
-
-
-def _every(root: Shape) -> Iterator[Shape]:
-    seen = {root}
-    stack = [root]
-    while stack:
-        shape = stack.pop()
-        yield shape
-        for kid, _ in shape.kids:
-            if kid not in seen:
-                seen.add(kid)
-                stack.append(kid)
-
-
-def _other(term: Term, value: Scalar, requirement: Requirement) -> tuple[Kind, str] | None:
-    about = f"{requirement.subsystem} {term.field}"
-    if isinstance(term, Equals):
-        return Kind.VALUE, f"{about} {value} instead of {term.value}"
-    if isinstance(term, Runs):
-        return Kind.VALUE, f"{about} {value} instead of {term.target}"
-    if term.min is not None and not at_most(term.min, value):
-        return Kind.BOUND, f"{about} >= {value} instead of {term.min}"
-    if term.max is not None and not at_most(value, term.max):
-        return Kind.BOUND, f"{about} <= {value} instead of {term.max}"
-    return None

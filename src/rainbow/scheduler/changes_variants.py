@@ -17,7 +17,7 @@ class Variants:
     """The changed forms of one request, by the changes that lead to them."""
 
     def __init__(self, request: Request, facts: Facts) -> None:
-        self._facts = facts
+        self.facts = facts
         self._requests: dict[Changes, Request] = {(): request}
         self._fitters: dict[Changes, Fitter] = {}
         self._purse = Purse()
@@ -34,7 +34,7 @@ class Variants:
         known = self._fitters.get(changes)
         if known is None:
             steps = STEPS if not changes else STEPS // 8  # a change that is hard to prove is not offered
-            known = self._fitters[changes] = Fitter(self.request(changes), self._facts, steps, self._purse)
+            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._purse)
         return known
 
     def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:

@@ -1,58 +1,112 @@
-"""Explains one request on many clusters: reasons where it does not fit, changes that would help, what was met where."""
+"""Explains one request on many clusters: reasons where it does not fit, changes that would help, what was met where.
+
+The work is done once per *situation*: equal graphs whose subsystems meet the request at the same
+vertices. Only the values that a reason or a change names are looked up for each cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from rainbow.model.changes import say_requirement
+from rainbow.model.changes import Change, say_requirement
 from rainbow.model.match import Explanation, Fit, Verdict
-from rainbow.model.reasons import Met, When, Where
+from rainbow.model.reasons import Met, Reason, When, Where
 from rainbow.model.request import Request, Requirement
 from rainbow.scheduler.changes_find import find_changes
+from rainbow.scheduler.changes_values import Ideas, Swaps
 from rainbow.scheduler.changes_variants import Variants
-from rainbow.scheduler.explain_alike import Alike
-from rainbow.scheduler.explain_reasons import Reasons
+from rainbow.scheduler.explain_alike import Alike, Key
+from rainbow.scheduler.explain_reasons import Found, Reasons
 from rainbow.scheduler.explain_scene import Scene
+from rainbow.scheduler.explain_values import Classes, Values
 from rainbow.scheduler.fold_facts import Facts
-from rainbow.scheduler.fold_shapes import multiplicities
+from rainbow.scheduler.fold_shapes import Shape, multiplicities
+
+Why: TypeAlias = tuple[tuple[Reason, ...], tuple[Change, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What holds of a situation when all is free, whether the request fits or not."""
+
+    slots: int
+    met: tuple[Met, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Why a request does not fit in a situation, and what would help."""
+
+    reasons: tuple[Found, ...]
+    ideas: Ideas
+    completed: dict[Hashable, Why] = field(default_factory=dict)  # by the values that are there
 
 
 class Explainer:
-    """Keeps what it learned from one cluster for the next: equal clusters are explained by the same work."""
+    """Keeps what it learned from one cluster for the next: clusters in one situation are explained by the same work."""
 
     def __init__(self, request: Request, facts: Facts) -> None:
         self.request = request
         self.facts = facts
         self._variants = Variants(request, facts)
         self._alike = Alike(request, facts)
-        self._known: dict[Hashable, Explanation] = {}
+        self._values = Values(facts)
+        self._swaps = Swaps(self._variants, self._values)
+        self._free: dict[Hashable, Free] = {}
+        self._cases: dict[Hashable, Case] = {}
 
     def explain_fit(self, cluster: str, fit: Fit, scene: Scene) -> Explanation:
-        """The whole answer for one cluster; clusters that are alike are explained once."""
-        key = self._alike.key(scene, fits=fit is Fit.NOW)
-        known = self._known.get((key, fit)) if key is not None else None
-        if known is None:
-            fitter = self._variants.fitter(())
-            ever = fitter.slots(scene.fold, scene.ever)
-            now = ever if scene.now is scene.ever else fitter.slots(scene.fold, scene.now)
-            known = self.explain(Verdict(cluster, fit, now, ever), scene)
-            if key is not None:
-                self._known[key, fit] = known
-        verdict = known.verdict
-        return Explanation(
-            Verdict(cluster, fit, verdict.slots_now, verdict.slots_ever), known.reasons, known.changes, known.met
-        )
+        """The whole answer for one cluster."""
+        key = self._alike.key(scene.fold)
+        free = self._when_free(key, scene)
+        now = free.slots
+        if scene.now is not scene.ever:
+            now = self._variants.fitter(()).slots(scene.fold, scene.now)
+        return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met)
 
     def explain(self, verdict: Verdict, scene: Scene) -> Explanation:
         """The whole answer for one cluster whose verdict is known."""
-        if verdict.fit is Fit.NOW:
-            return Explanation(verdict, met=self._met(scene))
-        when = When.NOT_NOW if verdict.fit is Fit.LATER else When.NEVER
-        root = scene.now if verdict.fit is Fit.LATER else scene.ever
-        reasons = Reasons(self._variants.fitter(()), scene, root, when).find()
-        return Explanation(verdict, reasons, find_changes(self._variants, scene, root), self._met(scene))
+        key = self._alike.key(scene.fold)
+        return self._explained(verdict, scene, key, self._when_free(key, scene).met)
 
-    def _met(self, scene: Scene) -> tuple[Met, ...]:
+    def _explained(self, verdict: Verdict, scene: Scene, key: Key | None, met: tuple[Met, ...]) -> Explanation:
+        fit = verdict.fit
+        if fit is Fit.NOW:
+            return Explanation(verdict, met=met)
+        root = scene.now if fit is Fit.LATER else scene.ever
+        if key is None or root is not scene.ever:
+            why = self._complete(self._case(fit, scene, root), scene, root)
+        else:
+            case = self._cases.get((fit, key.situation))
+            if case is None:
+                case = self._cases[fit, key.situation] = self._case(fit, scene, root)
+            known = case.completed.get(key.said)
+            why = known or case.completed.setdefault(key.said, self._complete(case, scene, root))
+        return Explanation(verdict, *why, met)
+
+    def _complete(self, case: Case, scene: Scene, root: Shape) -> Why:
+        """Reasons and changes with the values that are in one cluster."""
+        classes = Classes(root)
+        reasons = dict.fromkeys([found.complete(self._values, classes) for found in case.reasons])
+        return tuple(reasons), self._swaps.settle(case.ideas, scene, root, classes)
+
+    def _case(self, fit: Fit, scene: Scene, root: Shape) -> Case:
+        when = When.NOT_NOW if fit is Fit.LATER else When.NEVER
+        reasons = Reasons(self._variants.fitter(()), scene, root, when).find()
+        return Case(reasons, find_changes(self._variants, scene, root))
+
+    def _when_free(self, key: Key | None, scene: Scene) -> Free:
+        known = self._free.get(key.situation) if key else None
+        if known is None:
+            slots = self._variants.fitter(()).slots(scene.fold, scene.ever)
+            known = Free(slots, tuple(dict.fromkeys(self._met(scene))))
+            if key:
+                self._free[key.situation] = known
+        return known
+
+    def _met(self, scene: Scene) -> list[Met]:
         """For each requirement the vertices of its level that meet it."""
         found: list[Met] = []
         for asked in self.request.requires:
@@ -63,7 +117,7 @@ class Explainer:
                 where = self._holding(scene, step.level.type, asked)
                 if where.names:
                     found.append(Met(step.level.type, say_requirement(asked), where))
-        return tuple(dict.fromkeys(found))
+        return found
 
     def _holding(self, scene: Scene, type: str, asked: Requirement) -> Where:
         """The vertices of a type at which a requirement is met."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from rainbow.model.changes import say_requirement
 from rainbow.model.reasons import (
@@ -16,31 +17,33 @@ from rainbow.model.reasons import (
     Undecided,
     When,
 )
-from rainbow.model.request import Requirement, Scalar
+from rainbow.model.request import Requirement
 from rainbow.scheduler.explain_scene import Scene, units_inside
+from rainbow.scheduler.explain_values import Classes, Values
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fit_count import Counter
 from rainbow.scheduler.fit_parts import Part
 from rainbow.scheduler.fit_plan import BYTES, Step
 from rainbow.scheduler.fit_search import STEPS
-from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape, multiplicities
 
 LISTED = 3  # values that a sentence lists before "and N more"
 
 
-def values_found(facts: Facts, requirement: Requirement, classes: frozenset[int]) -> tuple[Scalar, ...]:
-    """The values of the requirement's fields that speak for vertices of these classes, in a fixed order."""
-    found: dict[str, Scalar] = {}
-    wanted = {term.field for term in requirement.terms}
-    for cls in sorted(classes):
-        for number in sorted(facts.classes[cls]):
-            fact = facts.facts[number]
-            if fact.subsystem == requirement.subsystem:
-                for field in sorted(wanted & fact.fields.keys()):
-                    for value in fact.fields[field]:
-                        found.setdefault(str(value), value)
-    return tuple(found[text] for text in sorted(found))
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A reason as all clusters in the same situation have it; `asked`: the values that are there complete it."""
+
+    reason: Reason
+    asked: Requirement | None = None
+    type: str | None = None  # of the vertices at which `asked` has to hold; None: the cluster itself
+
+    def complete(self, values: Values, classes: Classes) -> Reason:
+        """The reason for one cluster."""
+        if self.asked is None or not isinstance(self.reason, RequirementUnmet):
+            return self.reason
+        there = [str(value) for value in values.found(self.asked, classes.of(self.type))]
+        return replace(self.reason, found=tuple(there[:LISTED]), more=max(0, len(there) - LISTED))
 
 
 class Reasons:
@@ -55,18 +58,16 @@ class Reasons:
         self.plan = fitter.plan(scene.fold)
         self.counts = multiplicities(root)
 
-    def find(self) -> tuple[Reason, ...]:
+    def find(self) -> tuple[Found, ...]:
         """All reasons, the most important first."""
-        found = [*self._missing(), *self._cluster(), *self._allowed(), *self._requirements()]
+        found = [*map(Found, self._missing()), *self._cluster(), *map(Found, self._allowed()), *self._requirements()]
         if self.plan.missing or self.plan.unclear:
-            return tuple(found) or (Undecided(steps=0, when=self.when),)
+            return tuple(found) or (Found(Undecided(steps=0, when=self.when)),)
         counter, part = self.fitter.view(self.scene.fold, self.root)
         for top in self.plan.tops:
             if not counter.enough(part, top, 1):
-                found.extend(self._short(counter, part, top, ""))
-        if not found:
-            found.append(self._together())
-        return tuple(dict.fromkeys(found))
+                found.extend(map(Found, self._short(counter, part, top, "")))
+        return tuple(found) or (Found(self._together()),)
 
     def _together(self) -> Reason:
         if self.fitter.answer(self.scene.fold, self.root).fits is None:
@@ -80,10 +81,10 @@ class Reasons:
             known = tuple(sorted(self.scene.fold.structure.types))
             yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=known)
 
-    def _cluster(self) -> Iterator[Reason]:
+    def _cluster(self) -> Iterator[Found]:
         for asked in self.fitter.request.requires:
             if not self.facts.holds(asked, self.root.cls):
-                yield self._unmet(asked, -1, "", "cluster", frozenset({self.root.cls}))
+                yield Found(self._unmet(asked, -1, "", "cluster"), asked)
 
     def _allowed(self) -> Iterator[Reason]:
         request, fold = self.fitter.request, self.scene.fold
@@ -97,24 +98,22 @@ class Reasons:
         if lacking:
             yield NotAllowed(what="properties", asked=request.properties, missing=lacking, when=When.NEVER)
 
-    def _requirements(self) -> Iterator[Reason]:
+    def _requirements(self) -> Iterator[Found]:
         for step in self.plan.steps:
             if not step.level.requires or step in self.plan.missing:
                 continue
             classes = frozenset(shape.cls for shape in self.counts if shape.type == step.level.type)
             for asked in step.level.requires:
                 if not any(self.facts.holds(asked, cls) for cls in classes):
-                    yield self._unmet(asked, step.path[0], self._path(step), step.level.type, classes)
+                    unmet = self._unmet(asked, step.path[0], self._path(step), step.level.type)
+                    yield Found(unmet, asked, step.level.type)
 
-    def _unmet(self, asked: Requirement, group: int, level: str, type: str, classes: frozenset[int]) -> Reason:
-        found = tuple(str(value) for value in values_found(self.facts, asked, classes))
+    def _unmet(self, asked: Requirement, group: int, level: str, type: str) -> Reason:
         return RequirementUnmet(
             group=group,
             level=level,
             type=type,
             requirement=say_requirement(asked),
-            found=found[:LISTED],
-            more=max(0, len(found) - LISTED),
             has_subsystem=any(known.name == asked.subsystem for known in self.scene.fold.subsystems),
             when=When.NEVER,
         )

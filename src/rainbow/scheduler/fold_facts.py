@@ -151,7 +151,7 @@ class Facts:
             values = self._values.get((requirement.subsystem, term.field))
             met &= values.meeting(term, self._runs) if values else 0
         if not requirement.terms:
-            met = bits_of(self._of_subsystem.get(requirement.subsystem, ()))
+            met = self.bits_of_subsystem(requirement.subsystem)
         if not requirement.below:
             return met
         inner = [self.meeting(each) for each in requirement.below]
@@ -166,6 +166,10 @@ class Facts:
     def bits_of_class(self, number: int) -> int:
         """The facts of a class, as bits of a number."""
         return self._class_facts[number]
+
+    def bits_of_subsystem(self, name: str) -> int:
+        """The facts of all subsystems of a name, as bits of a number."""
+        return bits_of(self._of_subsystem.get(name, ()))
 
     def class_bits(self, requirement: Requirement) -> int:
         """The classes at which the requirement is met, as the bits of one number."""

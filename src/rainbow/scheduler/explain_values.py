@@ -1,0 +1,67 @@
+"""What the subsystems of a cluster say about its vertices: which classes of facts are where, and with which values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rainbow.model.request import Requirement, Scalar
+from rainbow.scheduler.fold_facts import Facts
+from rainbow.scheduler.fold_shapes import Shape
+
+
+class Classes:
+    """The classes of facts that speak for the vertices of each type in one view of a cluster."""
+
+    __slots__ = ("_by_type", "_root")
+
+    def __init__(self, root: Shape) -> None:
+        self._root = root
+        self._by_type: dict[str, set[int]] | None = None
+
+    def of(self, type: str | None) -> Iterable[int]:
+        """The classes of the vertices of a type; None: of the cluster itself."""
+        if type is None:
+            return (self._root.cls,)
+        if self._by_type is None:
+            self._by_type = {}
+            seen = {self._root}
+            stack = [self._root]
+            while stack:
+                shape = stack.pop()
+                self._by_type.setdefault(shape.type, set()).add(shape.cls)
+                for kid, _ in shape.kids:
+                    if kid not in seen:
+                        seen.add(kid)
+                        stack.append(kid)
+        return self._by_type.get(type, ())
+
+
+class Values:
+    """The values of fields, each fact read once for all clusters that have it."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._read: dict[tuple[str, frozenset[str]], dict[int, tuple[tuple[str, Scalar], ...]]] = {}
+
+    def found(self, asked: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
+        """The values of the requirement's fields (or of one term's) that speak for these classes, in a fixed order."""
+        terms = asked.terms if term is None else asked.terms[term : term + 1]
+        fields = frozenset(each.field for each in terms)
+        read = self._read.setdefault((asked.subsystem, fields), {})
+        found: dict[str, Scalar] = {}
+        for cls in sorted(classes):
+            for number in sorted(self._facts.classes[cls]):
+                pairs = read.get(number)
+                if pairs is None:
+                    pairs = read[number] = self._pairs(number, asked.subsystem, fields)
+                for text, value in pairs:
+                    found.setdefault(text, value)
+        return tuple(found[text] for text in sorted(found))
+
+    def _pairs(self, number: int, subsystem: str, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
+        fact = self._facts.facts[number]
+        if fact.subsystem != subsystem:
+            return ()
+        return tuple(
+            (str(value), value) for field in sorted(fields & fact.fields.keys()) for value in fact.fields[field]
+        )
