@@ -11,6 +11,8 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rainbow.model.request import Request
+
 
 @dataclass(slots=True)
 class Pile:
@@ -20,6 +22,7 @@ class Pile:
     tried_at: int = -1  # the fleet's version when its first job was last tried
     tries: int = 0
     tried_time: float | None = None
+    needs_now: Request | None = None  # its jobs go only where this fits now; None: not known, or bids may say more
 
 
 class Shelf:

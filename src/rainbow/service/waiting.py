@@ -98,6 +98,8 @@ class Decider:
             pile.tried_at = self.core.fleet.version
             pile.tries += 1
             pile.tried_time = self.core.clock.now()
+            if pile.needs_now is not None and not self.core.fleet.graphs.match(pile.needs_now).now:
+                return
             await self._try(id)
 
     async def decide(self, id: int) -> bool:
@@ -115,15 +117,16 @@ class Decider:
             seed=self.core.ids.seed(),
         )
         try:
-            decision = await self._choose(ask)
+            asked = await self.asked(ask)
+            decision = decide(asked, self.core.policies)
         except RainbowError as error:
             reason = str(error)
             await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, reason))
             return True
+        pile = self.core.shelf.pile_of(id)
+        if pile is not None:
+            pile.needs_now = None if wants_bids(asked, self.core.policies) else ask.request
         return await self._store(job, ask, decision)
-
-    async def _choose(self, ask: Ask) -> Decision:
-        return decide(await self.asked(ask), self.core.policies)
 
     async def asked(self, ask: Ask) -> Question:
         """The question, with the bids of the clusters that match when they are wanted."""

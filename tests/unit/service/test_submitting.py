@@ -166,3 +166,17 @@ async def test_a_batch_with_a_bad_member_takes_nothing(tmp_path: Path) -> None:
             await submit(service, a_submission(cores=4), a_submission(terms=Terms(policy="no-such-policy")))
         [later] = await submit(service, a_submission(cores=4))
         assert later.state is JobState.BOUND
+
+
+async def test_waiting_jobs_of_one_shape_go_one_by_one_as_room_comes(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=1, cores=4)
+        first = await submit(service, *[a_submission(cores=4) for _ in range(4)])
+        for running in range(4):
+            states = [(await jobs.get(service.core, one.id, ADMIN)).job.state for one in first]
+            assert states.count(JobState.BOUND) == 1
+            assert states[running] is JobState.BOUND, "the oldest goes first"
+            service.core.shelf.changed()
+            await service.decider.settle()
+            await jobs.cancel(service.core, [first[running].id], None, ADMIN, "")
+            await service.decider.settle()
