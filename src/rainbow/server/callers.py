@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from dataclasses import replace
 from typing import Any
 
 from rainbow.model.credential import Kind, Principal
-from rainbow.model.errors import Denied, Unauthenticated
+from rainbow.model.errors import Denied, RainbowError, Unauthenticated
 from rainbow.server.limits import Traffic
 from rainbow.server.policy import (
     Administrator,
@@ -36,10 +37,13 @@ class Callers:
 
     async def admit(self, row: Row, message: Any, context: Any, address: str) -> Principal:
         """The caller, named for the rest of the call; raise if the row is closed to them."""
-        act_as(ANONYMOUS, address)
-        if isinstance(row, Nobody):
-            raise Unauthenticated("this call is not open to anyone; use rainbow.v2")
-        principal = await self._named(row, message, context, address)
+        try:
+            if isinstance(row, Nobody):
+                raise Unauthenticated("this call is not open to anyone; use rainbow.v2")
+            principal = await self._named(row, message, context, address)
+        except RainbowError:
+            act_as(ANONYMOUS, address)
+            raise
         act_as(principal, address)
         self._hold_against(row, principal, message, address)
         return principal
@@ -124,6 +128,7 @@ def _bearer(value: str | bytes) -> str:
     return token.strip() if kind.lower() == "bearer" else text
 
 
+@functools.lru_cache(maxsize=4096)
 def address_of(peer: str) -> str:
     """The host in what gRPC says of the other side: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711`, `unix:`."""
     if peer.startswith("unix:"):
