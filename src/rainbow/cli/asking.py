@@ -66,7 +66,14 @@ RESOURCES = (
     ),
     click.option("--gpus-per-node", type=click.IntRange(0), metavar="N", help="GPUs of each node; needs -N."),
     click.option("--mem", metavar="SIZE", help="Memory of each node (without -N: of the job): 4G, 512M."),
-    click.option("-t", "--time", "--time-limit", "time", metavar="DURATION", help="Time limit: 30m, 1.5h, 01:30:00."),
+    click.option(
+        "-t",
+        "--time",
+        "--time-limit",
+        "time",
+        metavar="DURATION",
+        help="Time limit: 30m, 1.5h, 01:30:00; a bare number is seconds.",
+    ),
     click.option("--exclusive", is_flag=True, help="Take the nodes for this job alone."),
     click.option(
         "--software", multiple=True, metavar="SPEC", help="Needed software: 'lammps@>=2024 +kokkos'; repeatable."
@@ -128,7 +135,15 @@ class WithCommand(click.Command):
             at = args.index("--")
             ctx.meta[COMMAND_KEY] = tuple(args[at + 1 :])
             args = args[:at]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message:
+                message = "one FILE is taken; to run a command, write -- before it, as in: -- echo hello"
+                raise click.UsageError(message, ctx) from None
+            raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show the `--` in the usage line."""

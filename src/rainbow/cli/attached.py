@@ -65,7 +65,8 @@ class Attached:
     def _ended(self, job: JobView) -> int:
         by_itself = job.exit_code is not None and 0 <= job.exit_code < 128
         if job.state != "succeeded" and not (job.state == "failed" and by_itself):
-            say(f"job {job.id} {job.state}" + (f": {job.reason}" if job.reason else ""))
+            why = f" (why: rainbow explain {job.id})" if job.state == "infeasible" else ""
+            say(f"job {job.id} {job.state}" + (f": {job.reason}" if job.reason else "") + why)
         if job.state == "cancelled" and self._interrupts.cancelling:
             return Exit.INTERRUPTED
         return of_job(job.as_dict())

@@ -38,6 +38,7 @@ def explain(link: Link, job: str, verbose: bool, again: bool, form: str) -> int:
     """Say why JOB (an id, a name, or last) is where it is: what each cluster lacks, and what would help."""
     from rainbow.cli import render_explain
     from rainbow.cli.output import MACHINE, document_text
+    from rainbow.cli.terminal import columns
 
     async def asking(client: AsyncClient) -> ExplanationView:
         from rainbow.cli.ids import only_one
@@ -50,7 +51,7 @@ def explain(link: Link, job: str, verbose: bool, again: bool, form: str) -> int:
         document = {"schema": "rainbow.explain/1", **view, **({} if outcome is None else {"replay": outcome})}
         click.echo(document_text(document, form), nl=False)
     elif outcome is None:
-        click.echo(render_explain.explain(view, now=time.time(), verbose=verbose), nl=False)
+        click.echo(render_explain.explain(view, now=time.time(), verbose=verbose, limit=columns()), nl=False)
     else:
         same = "the same" if outcome["same"] else "NOT the same"
         click.echo(f"replayed: {outcome['winner'] or 'wait'}; stored: {outcome['stored'] or 'wait'}; {same}")

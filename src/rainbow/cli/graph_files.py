@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,15 @@ def read_bytes(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise Invalid(f"cannot read {path}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def graph_errors(path: str) -> Iterator[None]:
+    """Say in which file a graph is wrong: the server, which reads it, does not know."""
+    try:
+        yield
+    except Invalid as error:
+        raise Invalid(str(error), where=path) from None
 
 
 def read_object(path: str) -> dict[str, Any]:

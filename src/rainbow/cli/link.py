@@ -25,16 +25,21 @@ class Link:
     config_path: str | None = None
     token_file: str | None = None
 
-    def settings(self) -> Settings:
-        """The settings in force. Warns when the config file, which holds secrets, is open to others."""
+    def settings(self, *, new_config: bool = False) -> Settings:
+        """The settings in force. Warns when the config file, which holds secrets, is open to others.
+
+        `new_config`: the command writes the config file, so it need not be there yet.
+        """
         from rainbow.cli.report import say
         from rainbow.client.config import open_to_others
         from rainbow.client.settings import Overrides, read_secret, resolve
 
         token = read_secret(self.token_file, "a token") if self.token_file else None
-        settings = resolve(Overrides(server=self.server, config_path=self.config_path, token=token))
+        settings = resolve(
+            Overrides(server=self.server, config_path=self.config_path, token=token, new_config=new_config)
+        )
         path = settings.config.path
-        if path is not None and open_to_others(path):
+        if path is not None and path.exists() and open_to_others(path):
             say(f"warning: {path} holds secrets and others on this machine can read it; run: chmod 600 {path}")
         return settings
 

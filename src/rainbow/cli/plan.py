@@ -37,13 +37,16 @@ def plan(link: Link, asked: Asked, form: str) -> int:
     Takes what rainbow submit takes, and submits nothing.
     """
     from rainbow.cli import render_plan
+    from rainbow.cli.known import need_clusters
     from rainbow.cli.output import MACHINE, document_text
     from rainbow.cli.preparing import prepare
+    from rainbow.cli.terminal import columns
     from rainbow.model.decision import Decision
 
     prepared = prepare(asked, time.time(), os.environ)
 
     async def asking(client: AsyncClient) -> tuple[PlanView, dict[str, str]]:
+        await need_clusters(client, prepared.submission.terms)
         return await client.plan(prepared.submission), await managers(client)
 
     view, known = link.ask(asking)
@@ -59,6 +62,7 @@ def plan(link: Link, asked: Asked, form: str) -> int:
             now=time.time(),
             managers=known,
             source=prepared.source,
+            limit=columns(),
         )
         click.echo(text, nl=False)
     return int(render_plan.exit_code(decision))

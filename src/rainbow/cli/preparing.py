@@ -47,7 +47,7 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
         raise Invalid(f"{path} and a command were both given; give a FILE, or -- COMMAND")
     if not path and not argv:
         raise Invalid("there is nothing to run; give a FILE (jobspec or script), or -- COMMAND, as in: -- hostname")
-    text = read_text(path) if path else ""
+    text = read_text(path, or_command=path == asked.file) if path else ""
     if text:
         request, changed = _from_file(text, asked)
     else:
@@ -86,8 +86,8 @@ def terms(asked: Asked, now: float) -> Terms:
     )
 
 
-def read_text(path: str) -> str:
-    """A file's text; `-` is stdin."""
+def read_text(path: str, *, or_command: bool = False) -> str:
+    """A file's text; `-` is stdin. `or_command`: whoever wrote the path may have meant a command."""
     if path == "-":
         text = sys.stdin.read(MAX_FILE + 1)
     else:
@@ -95,7 +95,8 @@ def read_text(path: str) -> str:
             with Path(path).open(encoding="utf-8") as file:
                 text = file.read(MAX_FILE + 1)
         except FileNotFoundError:
-            raise Invalid(f"there is no file {path}; to run a command, write -- before it: -- {path}") from None
+            hint = f"; to run a command, write -- before it: -- {path}" if or_command else ""
+            raise Invalid(f"there is no file {path}{hint}") from None
         except OSError as error:
             raise Invalid(f"cannot read {path}: {error.strerror}") from None
         except UnicodeError:

@@ -69,19 +69,23 @@ def cluster(
     """
     from dataclasses import replace
 
-    from rainbow.cli.graph_files import given_secret, read_bytes
+    from rainbow.cli.graph_files import given_secret, graph_errors, read_bytes
     from rainbow.cli.output import MACHINE, document_text
     from rainbow.cli.report import say
+    from rainbow.model.cluster import cluster_name
 
+    cluster_name(name)
     data = read_bytes(graph)
-    settings = link.settings()
+    settings = link.settings(new_config=save)
     if replacing:
-        vertices = link.ask(lambda client: client.replace_graph(name, data), settings)
+        with graph_errors(graph):
+            vertices = link.ask(lambda client: client.replace_graph(name, data), settings)
         click.echo(f"{name}: graph replaced, {vertices} vertices")
         return
     given = given_secret(secret, secret_file)
     settings = replace(settings, registration_secret=given or settings.registration_secret)
-    answer = link.ask(lambda client: client.register(name, data, manager=manager), settings)
+    with graph_errors(graph):
+        answer = link.ask(lambda client: client.register(name, data, manager=manager), settings)
     if answer.exists:
         say(f"{name} is registered already; nothing was changed (--replace gives it a new graph)")
     elif save:
@@ -96,12 +100,13 @@ def cluster(
 def _save(settings: object, name: str, token: str, secret: str) -> None:
     from rainbow.cli.graph_files import config_target
     from rainbow.cli.report import say
-    from rainbow.client.config import save
-    from rainbow.client.settings import Settings
+    from rainbow.client.config import Config, save
+    from rainbow.client.settings import Settings, started
 
     assert isinstance(settings, Settings)
     path = config_target(settings)
-    config = settings.config.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")
+    known = settings.config if settings.config.values else Config(started(settings), path)
+    config = known.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")
     save(config.with_cluster_token(name, token), path)
     say(f"registered {name}; its credentials are in {path}")
 
@@ -116,9 +121,10 @@ def _save(settings: object, name: str, token: str, secret: str) -> None:
 @connected
 def subsystem(link: Link, subsystem: str, graph: str, name: str | None, secret_file: str | None) -> None:
     """Add a subsystem to a cluster, or replace it."""
-    from rainbow.cli.graph_files import given_secret, read_bytes, with_cluster
+    from rainbow.cli.graph_files import given_secret, graph_errors, read_bytes, with_cluster
 
     settings, chosen = with_cluster(link.settings(), name, given_secret(None, secret_file))
     data = read_bytes(graph)
-    vertices = link.ask(lambda client: client.put_subsystem(chosen, subsystem, data), settings)
+    with graph_errors(graph):
+        vertices = link.ask(lambda client: client.put_subsystem(chosen, subsystem, data), settings)
     click.echo(f"{chosen}: subsystem {subsystem}, {vertices} vertices")

@@ -7,7 +7,7 @@ from typing import Any
 
 from rainbow.cli import render_plan
 from rainbow.cli.render_jobs import info, letter, seconds
-from rainbow.cli.terminal import one_line, width
+from rainbow.cli.terminal import COLUMNS, hung, one_line, width
 from rainbow.cli.times import ago, clock
 from rainbow.model.decision import Decision
 
@@ -44,7 +44,7 @@ def _hope(explanations: Sequence[Mapping[str, Any]]) -> str:
     return "No cluster could ever run it."
 
 
-def verdicts(explanations: Sequence[Mapping[str, Any]]) -> str:
+def verdicts(explanations: Sequence[Mapping[str, Any]], limit: int = COLUMNS) -> str:
     """One line for each cluster: ` corona  LATER  nodes: 2 free, 8 needed`."""
     if not explanations:
         return ""
@@ -53,7 +53,7 @@ def verdicts(explanations: Sequence[Mapping[str, Any]]) -> str:
     for entry in explanations:
         name = one_line(entry["cluster"])
         said = one_line(render_plan.sentences(entry, "reasons")) or f"{entry.get('slots_now', 0)} would fit"
-        lines.append(f" {name}{' ' * (size - width(name))}  {SAYS.get(entry['fit'], '?'):<7}  {said}\n")
+        lines.append(hung(f" {name}{' ' * (size - width(name))}  {SAYS.get(entry['fit'], '?'):<7}  ", said, limit))
     return "".join(lines)
 
 
@@ -64,8 +64,9 @@ def last_decision(decision: Decision | None, now: float) -> str:
     when = clock(decision.record["at"], now)
     if decision.winner is None:
         why = "; ".join(one_line(reason) for reason in decision.record["outcome"]["reasons"][:3])
+        what = "no cluster" if not decision.record["outcome"].get("ever", True) else "wait"
         return (
-            f"Last decision at {when}: wait" + (f" ({why})" if why else "") + f". {render_plan.policy_line(decision)}"
+            f"Last decision at {when}: {what}" + (f" ({why})" if why else "") + f". {render_plan.policy_line(decision)}"
         )
     return f"Last decision at {when}: {one_line(decision.winner)}. {render_plan.policy_line(decision)}"
 
@@ -80,7 +81,7 @@ def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
     return "Timeline:\n" + "".join(lines) if lines else ""
 
 
-def explain(view: Mapping[str, Any], *, now: float, verbose: bool) -> str:
+def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = COLUMNS) -> str:
     """Everything that `rainbow explain` prints."""
     job, explanations = view["job"], view.get("explanations", ())
     decision = Decision(view["decision"]) if view.get("decision") else None
@@ -88,12 +89,13 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool) -> str:
     parts = [headline(job, explanations, now), last_decision(decision, now)]
     if not ended or verbose:
         parts += [
-            verdicts(explanations),
-            render_plan.changes(e for e in explanations if e["fit"] not in ("now", "closed")),
+            verdicts(explanations, limit),
+            render_plan.changes((e for e in explanations if e["fit"] not in ("now", "closed")), limit),
         ]
     if verbose:
         if decision is not None:
-            parts += [render_plan.candidates(decision, wanted=None, now=now), render_plan.rejected(decision, (), {})]
+            parts.append(render_plan.candidates(decision, wanted=None, now=now))
+            parts.append(render_plan.rejected(decision, (), {}, limit))
         parts.append(timeline(view.get("events", ()), now))
     else:
         parts.append(f" Timeline, bids, scores: rainbow explain {job['id']} -v, or -o json\n")

@@ -7,7 +7,7 @@ from typing import Any
 
 from rainbow.cli.exits import Exit
 from rainbow.cli.output import Column, table
-from rainbow.cli.terminal import one_line, width
+from rainbow.cli.terminal import COLUMNS, hung, one_line, width
 from rainbow.cli.times import clock, short
 from rainbow.model.decision import Chosen, Decision, Row
 from rainbow.model.request import Request
@@ -69,16 +69,19 @@ def _candidate(
     }
 
 
-def rejected(decision: Decision, explanations: Sequence[Mapping[str, Any]], managers: Mapping[str, str]) -> str:
+def rejected(
+    decision: Decision, explanations: Sequence[Mapping[str, Any]], managers: Mapping[str, str], limit: int = COLUMNS
+) -> str:
     """One line for each cluster that is out, with the first reason there is."""
     by_name = {entry["cluster"]: entry for entry in explanations}
     out: dict[str, str] = {}
     for row in decision.rows():
         if row.rank is None:
-            out[row.name] = row.reason or sentences(by_name.get(row.name, {}), "reasons") or f"fits {row.fit}"
+            out[row.name] = row.reason or sentences(by_name.get(row.name, {}), "reasons")
     for name, entry in by_name.items():
         if entry["fit"] == "closed":
             out.setdefault(name, sentences(entry, "reasons"))
+    out = {name: why for name, why in out.items() if why}
     if not out:
         return ""
     size = max(width(one_line(name)) for name in out)
@@ -87,7 +90,8 @@ def rejected(decision: Decision, explanations: Sequence[Mapping[str, Any]], mana
     for name, why in out.items():
         shown, manager = one_line(name), one_line(managers.get(name, ""))
         gaps = " " * (size - width(shown)), " " * (kind - width(manager))
-        lines.append(f" {CROSS} {shown}{gaps[0]}  {manager}{gaps[1]}{'  ' if kind else ''}{one_line(why)}\n")
+        lead = f" {CROSS} {shown}{gaps[0]}  {manager}{gaps[1]}{'  ' if kind else ''}"
+        lines.append(hung(lead, one_line(why), limit))
     return "".join(lines)
 
 
@@ -96,7 +100,7 @@ def sentences(entry: Mapping[str, Any], key: str, most: int = 2) -> str:
     return "; ".join(str(item.get("sentence", "")) for item in entry.get(key, ())[:most])
 
 
-def changes(explanations: Iterable[Mapping[str, Any]]) -> str:
+def changes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> str:
     """`Would fit if: -N 2 → corona · gpu 2 instead of 4 → perl`."""
     by_sentence: dict[str, list[str]] = {}
     for entry in explanations:
@@ -105,7 +109,7 @@ def changes(explanations: Iterable[Mapping[str, Any]]) -> str:
     if not by_sentence:
         return ""
     said = [f"{what} → {', '.join(where[:3])}" for what, where in list(by_sentence.items())[: 2 * MAX_CHANGES]]
-    return f" Would fit if: {' · '.join(said)}\n"
+    return hung(" Would fit if: ", " · ".join(said), limit)
 
 
 def policy_line(decision: Decision) -> str:
@@ -136,13 +140,14 @@ def plan(
     now: float,
     managers: Mapping[str, str] | None = None,
     source: str = "",
+    limit: int = COLUMNS,
 ) -> str:
     """Everything that `rainbow plan` prints."""
     known = managers or {}
     parts = [
         candidates(decision, wanted=needed(request), now=now, managers=known),
-        rejected(decision, explanations, known),
-        changes(entry for entry in explanations if entry["fit"] not in ("now", "closed")),
+        rejected(decision, explanations, known, limit),
+        changes((entry for entry in explanations if entry["fit"] not in ("now", "closed")), limit),
         verdict(decision),
     ]
     if request.ignored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,13 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
 
     async def asking(client: AsyncClient) -> int:
         from rainbow.cli.attached import Attached
+        from rainbow.cli.known import need_clusters
+        from rainbow.cli.report import say
 
+        await need_clusters(client, prepared.submission.terms)
         answer = await client.submit_one(prepared.submission)
+        if answer.state == "held" and not sys.stderr.isatty():  # a terminal has a status line
+            say(f"job {answer.id} waits: {answer.reason} (why: rainbow explain {answer.id})")
         client.connection.stay()
         return await Attached(client, answer.id, raw=raw).follow()
 

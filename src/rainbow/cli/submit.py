@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from rainbow.cli.asking import Asked, WithCommand, asks
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+    from rainbow.client.submission import Submission
+    from rainbow.client.views import Submitted
 
 EPILOG = """\b
 Examples:
@@ -34,7 +41,8 @@ def submit(link: Link, form: str, asked: Asked) -> int:
     FILE is a jobspec (nextgen, Flux) or a script with #SBATCH, # flux: or #RAINBOW lines.
     COMMAND runs as it is, without a shell. Flags beat what stands in a script.
 
-    The id alone goes to stdout; what happened to the job goes to stderr.
+    The id alone goes to stdout (of an array: a range, as rainbow wait takes it); what
+    happened to the job goes to stderr.
     """
     from rainbow.cli.exits import Exit
     from rainbow.cli.output import MACHINE, document_text
@@ -42,15 +50,35 @@ def submit(link: Link, form: str, asked: Asked) -> int:
     from rainbow.cli.report import say
 
     prepared = prepare(asked, time.time(), os.environ)
-    answer = link.ask(lambda client: client.submit_one(prepared.submission))
+    answers = link.ask(lambda client: _submitted(client, prepared.submission))
+    answer = answers[0]
     code = int(Exit.UNSATISFIABLE if answer.state == "infeasible" else Exit.OK)
     for ignored in prepared.request.ignored:
         say(f"{prepared.source or 'flags'}: {ignored}")
     if form in MACHINE:
-        click.echo(document_text({"schema": "rainbow.submitted/1", **answer.as_dict()}, form), nl=False)
+        ids = {"ids": [one.id for one in answers]} if asked.array else {}
+        click.echo(document_text({"schema": "rainbow.submitted/1", **answer.as_dict(), **ids}, form), nl=False)
         return code
     said = answer.reason or (f"goes to {answer.cluster}" if answer.cluster else f"is {answer.state}")
     where = f" → {answer.cluster}" if answer.cluster and answer.cluster not in said else ""
-    say(f"{said}{where}")
-    click.echo(answer.id)
+    say(f"{said}{where}" + (f" (the first of {len(answers)} jobs)" if asked.array else ""))
+    click.echo(ranges([one.id for one in answers]))
     return code
+
+
+async def _submitted(client: AsyncClient, submission: Submission) -> tuple[Submitted, ...]:
+    from rainbow.cli.known import need_clusters
+
+    await need_clusters(client, submission.terms)
+    return await client.submit_batch([submission]) if submission.array else (await client.submit_one(submission),)
+
+
+def ranges(ids: Sequence[int]) -> str:
+    """`4-8 11`: ids as `wait`, `logs` and `cancel` take them."""
+    runs: list[list[int]] = []
+    for id in sorted(ids):
+        if runs and runs[-1][-1] == id - 1:
+            runs[-1].append(id)
+        else:
+            runs.append([id])
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

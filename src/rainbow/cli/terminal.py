@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import textwrap
 import unicodedata
 
+COLUMNS, MIN_COLUMNS = 120, 40
 MAX_SEQUENCE = 256  # a longer "escape sequence" is taken for text, so that nobody can hide a whole log in one
 
 # CSI ... final; OSC, DCS, SOS, PM, APC up to their terminator; two- and three-character escapes; each 7 or 8 bit.
@@ -41,6 +45,26 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """`clean`, and on one line: for names and reasons in tables and messages."""
     return " ".join(clean(text).split())
+
+
+def columns() -> int:
+    """How wide lines may be: as wide as the terminal; 120 where nobody looks."""
+    try:
+        return max(MIN_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):
+        return COLUMNS
+
+
+def hung(lead: str, text: str, limit: int) -> str:
+    """`lead` and `text` in lines of at most `limit` columns, the later ones under the beginning of `text`."""
+    indent = " " * (width(lead) if width(lead) <= limit // 2 else 4)
+    first = max(1, limit - width(lead))
+    words = textwrap.TextWrapper(first, break_long_words=False, break_on_hyphens=False).wrap(text)
+    if len(words) < 2:
+        return f"{lead}{text}\n"
+    rest = text[len(words[0]) :].strip()
+    after = textwrap.wrap(rest, limit - len(indent), break_long_words=False, break_on_hyphens=False)
+    return "".join(f"{line}\n" for line in (lead + words[0], *(indent + line for line in after)))
 
 
 class Cleaner:

@@ -94,15 +94,16 @@ def starting_values(name: str, secret: str) -> dict[str, Any]:
     }
 
 
-def find(explicit: str | None, environment: Mapping[str, str]) -> Path | None:
+def find(explicit: str | None, environment: Mapping[str, str], *, new: bool = False) -> Path | None:
     """The file to use: the flag's, RAINBOW_CONFIG's, the folder's, the user's; None when there is none.
 
-    A file that was named but is not there is an error, so that a typo never means "no config".
+    A file that was named but is not there is an error, so that a typo never means "no config"; not so for a
+    `new` one, which is about to be written.
     """
     for named, origin in ((explicit, "--config-path"), (environment.get("RAINBOW_CONFIG"), "RAINBOW_CONFIG")):
         if named:
             path = Path(named)
-            if not path.is_file():
+            if not path.is_file() and not (new and not path.exists()):
                 raise NotFound(f"there is no config file {named} ({origin}); write one with: rainbow config init")
             return path
     for path in (Path(FILE_NAME), user_path(environment)):

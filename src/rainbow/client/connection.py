@@ -13,7 +13,7 @@ import grpc
 from rainbow.client.rpcs import Answered, Asked, Purpose, Rpc
 from rainbow.client.settings import Address, Settings, Tls
 from rainbow.client.statuses import error_of_call
-from rainbow.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unavailable
+from rainbow.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable
 
 MAX_MESSAGE = 64 << 20  # what a server may answer at most
 OPTIONS = (
@@ -102,7 +102,13 @@ class Connection:
             answer: Answered = await method(request, timeout=seconds, metadata=metadata)
             return answer
 
-        return await self._trying(once, twice=rpc.twice, seconds=timeout or self.patience.answer)
+        try:
+            return await self._trying(once, twice=rpc.twice, seconds=timeout or self.patience.answer)
+        except Unauthenticated as error:
+            if bearer is not None or rpc.purpose not in (Purpose.USER, Purpose.SUBMIT):
+                raise
+            sent = self.settings.sent()
+            raise Unauthenticated(f"{error} ({f'sent: {sent}' if sent else 'rainbow login keeps one'})") from None
 
     async def upload(
         self, rpc: Rpc[Asked, Answered], pieces: Callable[[], Iterable[Asked]], *, bearer: str | None = None

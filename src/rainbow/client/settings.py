@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rainbow.client import config as configs
 from rainbow.client.config import Config
@@ -66,6 +66,20 @@ class Settings:
     config: Config = field(default_factory=Config, repr=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
 
+    def sent(self) -> str:
+        """Which credentials a user's call carries and where they come from, without any of them."""
+        origin = self.origins.get("token", "")
+        places: dict[str, str] = {
+            "environment": "RAINBOW_TOKEN",
+            "config": str(self.config.path),
+            "local server": "the data folder of this user's own server",
+        }
+        named = places.get(origin, "--token-file" if origin == "flag" else "the program")
+        words = [f"the token from {named}"] if self.token else []
+        if self.cluster_tokens:
+            words.append(f"the submission tokens of {', '.join(self.cluster_tokens)} from {self.config.path}")
+        return " and ".join(words)
+
     def secret_for(self, cluster: str) -> str:
         """The credential for a call that a cluster makes about itself.
 
@@ -84,13 +98,15 @@ class Overrides:
     server: str | None = None
     config_path: str | None = None
     token: str | None = field(default=None, repr=False)
+    new_config: bool = False  # a config file that was named need not be there yet
 
 
 def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> Settings:
     """The settings in force: flag > environment > config file > the user's own server > default."""
     overrides = overrides or Overrides()
     environment = os.environ if environment is None else environment
-    config = configs.load(configs.find(overrides.config_path, environment))
+    path = configs.find(overrides.config_path, environment, new=overrides.new_config)
+    config = Config(path=path) if path is not None and not path.exists() else configs.load(path)
     origins: dict[str, Origin] = {}
 
     def pick(name: str, flag: str | None, variable: str, *from_config: str) -> str:
@@ -138,6 +154,15 @@ def _configured_servers(config: Config) -> str:
     if isinstance(ours, list):
         return ",".join(str(item) for item in ours)
     return config.text("server") or config.text("graphdatabase", "options", "host")
+
+
+def started(settings: Settings) -> dict[str, Any]:
+    """What a new config file begins with, so that the prototype's clients can read it too and find the same server."""
+    values = configs.starting_values("rainbow", "")
+    if settings.origins.get("server") != "default":
+        values["server"] = ",".join(f"{'https://' if one.tls else ''}{one}" for one in settings.servers)
+        values["graphdatabase"]["host"] = values["graphdatabase"]["options"]["host"] = str(settings.servers[0])
+    return values
 
 
 def addresses(text: str, *, encrypted: bool = False) -> tuple[Address, ...]:

@@ -208,11 +208,60 @@ def test_register_saves_credentials_for_their_owner_alone(server, rainbow, tmp_p
     assert (done.code, done.out) == (0, "")
     assert server.only("Clusters/Register").bearer == "Bearer door"
     path = tmp_path / "config/rainbow/rainbow-config.yaml"
-    assert yaml.safe_load(path.read_text()) == {
-        "cluster": {"name": "perl", "secret": "sec"},
-        "clusters": [{"name": "perl", "token": "tok"}],
-    }
+    saved = yaml.safe_load(path.read_text())
+    assert saved["cluster"] == {"name": "perl", "secret": "sec"}
+    assert saved["clusters"] == [{"name": "perl", "token": "tok"}]
+    assert saved["server"] == saved["graphdatabase"]["options"]["host"] == server.address
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_register_saves_into_a_config_file_that_is_not_there_yet(server, rainbow, tmp_path):
+    (tmp_path / "g.json").write_text("{}")
+    server.answers["Clusters/Register"] = clusters_pb2.RegisterResponse(cluster="perl", token="tok", secret="sec")
+    command = ("register", "cluster", "--cluster-name", "perl", "--nodes-json", "g.json", "--config-path", "new/c.yaml")
+    assert "there is no config file new/c.yaml" in rainbow(*command).err
+    assert rainbow(*command, "--save").code == 0
+    path = tmp_path / "new/c.yaml"
+    assert yaml.safe_load(path.read_text())["cluster"] == {"name": "perl", "secret": "sec"}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_wrong_graph_is_named_by_its_file(server, rainbow, tmp_path):
+    (tmp_path / "g.json").write_text("{}")
+    server.answers["Clusters/Register"] = Refusal(grpc.StatusCode.INVALID_ARGUMENT, "vertex 'a': no type", "Invalid")
+    done = rainbow("register", "cluster", "--cluster-name", "perl", "--nodes-json", "g.json")
+    assert (done.code, done.err) == (2, "rainbow: g.json: vertex 'a': no type\n")
+
+
+@pytest.mark.parametrize("verb", ["submit", "run", "plan"])
+def test_a_cluster_that_does_not_exist_is_a_mistake(server, rainbow, verb):
+    server.answers["Clusters/List"] = clusters_pb2.ListClustersResponse(clusters=[clusters_pb2.Cluster(name="perl")])
+    done = rainbow(verb, "-M", "pearl", "--", "x")
+    assert done.err == "rainbow: there is no cluster 'pearl'; did you mean perl?\n"
+    assert done.code == (125 if verb == "run" else 4)
+    assert not server.calls("Jobs/Submit")
+
+
+def test_a_command_without_dashes_is_told_how_to_write_it(rainbow):
+    assert "write -- before it, as in: -- echo hello" in rainbow("submit", "echo", "hi").err
+    assert rainbow("submit", "hostname").err.endswith("write -- before it: -- hostname\n")
+    assert rainbow("submit", "--jobspec", "x.yaml").err == "rainbow: there is no file x.yaml\n"
+
+
+def test_an_array_prints_the_range_of_its_jobs(server, rainbow):
+    answers = [jobs_pb2.SubmitResponse(id=id, state="bound", cluster="perl") for id in (4, 5, 6, 9)]
+    server.answers["Jobs/SubmitBatch"] = jobs_pb2.SubmitBatchResponse(jobs=answers)
+    assert rainbow("submit", "--array", "1-4", "--", "x").out == "4-6 9\n"
+    assert json.loads(rainbow("submit", "--array", "1-4", "-o", "json", "--", "x").out)["ids"] == [4, 5, 6, 9]
+
+
+def test_a_refused_credential_says_where_it_came_from(server, rainbow, monkeypatch):
+    server.answers["Jobs/List"] = Refusal(
+        grpc.StatusCode.UNAUTHENTICATED, "the credential is unknown", "Unauthenticated"
+    )
+    assert rainbow("jobs").err == "rainbow: the credential is unknown (sent: the token from RAINBOW_TOKEN)\n"
+    monkeypatch.delenv("RAINBOW_TOKEN")
+    assert rainbow("jobs").err == "rainbow: the credential is unknown (rainbow login keeps one)\n"
 
 
 def test_registering_a_name_that_is_taken_keeps_the_saved_credentials(server, rainbow, tmp_path):
@@ -322,7 +371,8 @@ def test_config_show_never_prints_a_secret_and_warns_of_an_open_file(rainbow, tm
 def test_refusals_are_one_sentence_or_json_and_an_exit_code(server, rainbow, code, error, exit_code, name):
     server.answers["Jobs/Explain"] = Refusal(code, "what is\x1b[2J wrong; what to do", error)
     done = rainbow("explain", "5")
-    assert (done.code, done.out, done.err) == (exit_code, "", "rainbow: what is wrong; what to do\n")
+    said = "rainbow: what is wrong; what to do"
+    assert (done.code, done.out, done.err.removesuffix("\n").partition(" (sent: ")[0]) == (exit_code, "", said)
     done = rainbow("explain", "5", "-o", "json")
     assert json.loads(done.err)["error"]["code"] == name
 

@@ -7,6 +7,7 @@ from rainbow.cli.attached import status_line
 from rainbow.cli.cancel import sentence
 from rainbow.cli.exits import Exit
 from rainbow.cli.output import listing_text
+from rainbow.cli.terminal import hung
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.decision import Decision
 
@@ -257,3 +258,13 @@ def test_cancelling_is_told_job_by_job():
     assert sentence(rows[:1], dry_run=True) == "would cancel 1 job"
     assert sentence([], dry_run=False) == "cancelled 0 jobs"
     assert sentence([{"id": i, "state": "cancelled"} for i in range(12)], dry_run=False).endswith("; and 2 more)")
+
+
+def test_long_reasons_are_wrapped_under_their_beginning():
+    text = " ".join(f"word{at:02}" for at in range(40))
+    lines = hung(" ✗ perl  ", text, 60).splitlines()
+    assert all(len(line) <= 60 for line in lines)
+    assert lines[0].startswith(" ✗ perl  word00")
+    assert all(line.startswith("         word") for line in lines[1:])
+    assert " ".join(" ".join(lines).split()) == f"✗ perl {text}"
+    assert hung(" ✗ perl  ", "x" * 100, 60) == f" ✗ perl  {'x' * 100}\n"

@@ -1,0 +1,28 @@
+"""Names of clusters on the command line: one that does not exist is a mistake, not a job that waits for ever."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from rainbow.model.errors import Denied, NotFound, Unauthenticated
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+    from rainbow.model.job import Terms
+
+
+async def need_clusters(client: AsyncClient, terms: Terms) -> None:
+    """Refuse -M and --not with a name that the server does not know. Asks nothing when neither was given."""
+    named = (*terms.only_clusters, *terms.not_clusters)
+    if not named:
+        return
+    try:
+        known = {cluster.name for cluster in await client.clusters()}
+    except (Denied, Unauthenticated):
+        return  # who may not list clusters may still submit to them
+    for name in named:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`rainbow clusters` lists those you may see"
+            raise NotFound(f"there is no cluster {name!r}; {hint}")
