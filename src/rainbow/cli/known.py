@@ -23,6 +23,6 @@ async def need_clusters(client: AsyncClient, terms: Terms) -> None:
         return  # who may not list clusters may still submit to them
     for name in named:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
             hint = f"did you mean {near[0]}?" if near else "`rainbow clusters` lists those you may see"
             raise NotFound(f"there is no cluster {name!r}; {hint}")

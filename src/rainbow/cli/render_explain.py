@@ -52,7 +52,7 @@ def verdicts(explanations: Sequence[Mapping[str, Any]], limit: int = COLUMNS) ->
     lines = []
     for entry in explanations:
         name = one_line(entry["cluster"])
-        said = one_line(render_plan.sentences(entry, "reasons")) or f"{entry.get('slots_now', 0)} would fit"
+        said = render_plan.sentences(entry) or [f"{entry.get('slots_now', 0)} would fit"]
         lines.append(hung(f" {name}{' ' * (size - width(name))}  {SAYS.get(entry['fit'], '?'):<7}  ", said, limit))
     return "".join(lines)
 

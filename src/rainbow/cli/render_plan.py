@@ -72,15 +72,15 @@ def _candidate(
 def rejected(
     decision: Decision, explanations: Sequence[Mapping[str, Any]], managers: Mapping[str, str], limit: int = COLUMNS
 ) -> str:
-    """One line for each cluster that is out, with the first reason there is."""
+    """Each cluster that is out, with its first reasons below each other."""
     by_name = {entry["cluster"]: entry for entry in explanations}
-    out: dict[str, str] = {}
+    out: dict[str, list[str]] = {}
     for row in decision.rows():
         if row.rank is None:
-            out[row.name] = row.reason or sentences(by_name.get(row.name, {}), "reasons")
+            out[row.name] = [row.reason] if row.reason else sentences(by_name.get(row.name, {}))
     for name, entry in by_name.items():
         if entry["fit"] == "closed":
-            out.setdefault(name, sentences(entry, "reasons"))
+            out.setdefault(name, sentences(entry))
     out = {name: why for name, why in out.items() if why}
     if not out:
         return ""
@@ -91,13 +91,13 @@ def rejected(
         shown, manager = one_line(name), one_line(managers.get(name, ""))
         gaps = " " * (size - width(shown)), " " * (kind - width(manager))
         lead = f" {CROSS} {shown}{gaps[0]}  {manager}{gaps[1]}{'  ' if kind else ''}"
-        lines.append(hung(lead, one_line(why), limit))
+        lines.append(hung(lead, why, limit))
     return "".join(lines)
 
 
-def sentences(entry: Mapping[str, Any], key: str, most: int = 2) -> str:
-    """The first sentences of an explanation's reasons or changes."""
-    return "; ".join(str(item.get("sentence", "")) for item in entry.get(key, ())[:most])
+def sentences(entry: Mapping[str, Any], most: int = 2) -> list[str]:
+    """The first reasons of an explanation."""
+    return [one_line(str(item.get("sentence", ""))) for item in entry.get("reasons", ())[:most]]
 
 
 def changes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> str:
@@ -109,7 +109,7 @@ def changes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> 
     if not by_sentence:
         return ""
     said = [f"{what} → {', '.join(where[:3])}" for what, where in list(by_sentence.items())[: 2 * MAX_CHANGES]]
-    return hung(" Would fit if: ", " · ".join(said), limit)
+    return hung(" Would fit if: ", [" · ".join(said)], limit)
 
 
 def policy_line(decision: Decision) -> str:

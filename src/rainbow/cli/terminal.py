@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 import unicodedata
+from collections.abc import Sequence
 
 COLUMNS, MIN_COLUMNS = 120, 40
 MAX_SEQUENCE = 256  # a longer "escape sequence" is taken for text, so that nobody can hide a whole log in one
@@ -55,16 +56,12 @@ def columns() -> int:
         return COLUMNS
 
 
-def hung(lead: str, text: str, limit: int) -> str:
-    """`lead` and `text` in lines of at most `limit` columns, the later ones under the beginning of `text`."""
-    indent = " " * (width(lead) if width(lead) <= limit // 2 else 4)
-    first = max(1, limit - width(lead))
-    words = textwrap.TextWrapper(first, break_long_words=False, break_on_hyphens=False).wrap(text)
-    if len(words) < 2:
-        return f"{lead}{text}\n"
-    rest = text[len(words[0]) :].strip()
-    after = textwrap.wrap(rest, limit - len(indent), break_long_words=False, break_on_hyphens=False)
-    return "".join(f"{line}\n" for line in (lead + words[0], *(indent + line for line in after)))
+def hung(lead: str, sentences: Sequence[str], limit: int) -> str:
+    """`lead`, and beside it each sentence on lines of its own, within `limit` columns where words allow."""
+    words = textwrap.TextWrapper(max(20, limit - width(lead)), break_long_words=False, break_on_hyphens=False)
+    lines = [line for sentence in sentences for line in words.wrap(one_line(sentence))]
+    between = "\n" + " " * width(lead)
+    return f"{lead}{between.join(lines)}\n"
 
 
 class Cleaner:

@@ -105,10 +105,9 @@ class Connection:
         try:
             return await self._trying(once, twice=rpc.twice, seconds=timeout or self.patience.answer)
         except Unauthenticated as error:
-            if bearer is not None or rpc.purpose not in (Purpose.USER, Purpose.SUBMIT):
+            if bearer is not None:
                 raise
-            sent = self.settings.sent()
-            raise Unauthenticated(f"{error} ({f'sent: {sent}' if sent else 'rainbow login keeps one'})") from None
+            raise self._with_origin(error, rpc.purpose) from None
 
     async def upload(
         self, rpc: Rpc[Asked, Answered], pieces: Callable[[], Iterable[Asked]], *, bearer: str | None = None
@@ -141,7 +140,14 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 self._move_on(address)
-            raise error_of_call(error, server=str(address)) from None
+            raise self._with_origin(error_of_call(error, server=str(address)), rpc.purpose) from None
+
+    def _with_origin(self, error: RainbowError, purpose: Purpose) -> RainbowError:
+        """A refused credential of a user, with where it came from: a person has several places to look at."""
+        if not isinstance(error, Unauthenticated) or purpose not in (Purpose.USER, Purpose.SUBMIT):
+            return error
+        sent = self.settings.sent()
+        return Unauthenticated(f"{error} ({f'sent: {sent}' if sent else 'rainbow login keeps one'})")
 
     def metadata(
         self, purpose: Purpose, *, bearer: str | None = None, only: Iterable[str] = ()

@@ -262,9 +262,10 @@ def test_cancelling_is_told_job_by_job():
 
 def test_long_reasons_are_wrapped_under_their_beginning():
     text = " ".join(f"word{at:02}" for at in range(40))
-    lines = hung(" ✗ perl  ", text, 60).splitlines()
+    lines = hung(" ✗ perl  ", [text], 60).splitlines()
     assert all(len(line) <= 60 for line in lines)
     assert lines[0].startswith(" ✗ perl  word00")
     assert all(line.startswith("         word") for line in lines[1:])
     assert " ".join(" ".join(lines).split()) == f"✗ perl {text}"
-    assert hung(" ✗ perl  ", "x" * 100, 60) == f" ✗ perl  {'x' * 100}\n"
+    assert hung(" ✗ perl  ", ["one", "two"], 60) == " ✗ perl  one\n         two\n"
+    assert hung(" ✗ perl  ", ["x" * 100], 60) == f" ✗ perl  {'x' * 100}\n"
