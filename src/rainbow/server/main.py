@@ -148,6 +148,8 @@ def _listen(service: Service, gate: Gate) -> tuple[aio.Server, Any]:
             ("grpc.max_send_message_length", MAX_MESSAGE),
             ("grpc.so_reuseport", 0),
             ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.keepalive_time_ms", 60_000),  # a client that vanished without a word is let go
+            ("grpc.http2.ping_timeout_ms", 20_000),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ("grpc.max_metadata_size", 64 * 1024),
         ),
