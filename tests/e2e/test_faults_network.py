@@ -90,6 +90,27 @@ def test_jobs_run_once_through_partitions_of_every_kind(fleet: Fleet, proxy: Pro
     counts.check()
 
 
+def test_connections_that_died_without_a_word_are_noticed_by_agents_and_followers(fleet: Fleet, proxy: Proxy) -> None:
+    """A laptop that moved to another network, a firewall that forgot: no reset ever comes. Takes up to 30 s."""
+    fleet.add("east", server=proxy.address)
+    gate = fleet.house.folder / "gate"
+    id = fleet.submit("east", gate=gate)
+    fleet.until_running(id)
+    user = fleet.a_client(proxy.address)
+    followed = user.watch(JobFilter(ids=[id]), after=0)
+    next(followed)
+    assert proxy.forget() >= 2
+    gate.touch()
+    later = fleet.submit("east", code=2)
+    last = next(event for event in followed if event.last)
+    followed.close()  # type: ignore[attr-defined]  # it is a generator
+    user.close()
+    counts = fleet.counts({id: 0, later: 2})
+    print(f"connections that died without a word: {counts}")
+    counts.check()
+    assert last.state == "succeeded"
+
+
 def test_a_submit_whose_answer_was_lost_is_one_job(fleet: Fleet, proxy: Proxy) -> None:
     fleet.add("east")
     ids = []

@@ -35,6 +35,7 @@ class Proxy:
     target: tuple[str, int]
     cuts: int = 0
     _pairs: set[Pair] = field(default_factory=set)
+    _forgotten: set[Pair] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _open: dict[Way, threading.Event] = field(default_factory=lambda: {way: _opened() for way in Way})
     _moved: threading.Condition = field(default_factory=threading.Condition)
@@ -57,6 +58,13 @@ class Proxy:
                 _reset(side)
         self.cuts += len(pairs)
         return len(pairs)
+
+    def forget(self) -> int:
+        """Pass nothing more on the connections there are, and tell nobody; new ones work. How many there were."""
+        with self._lock:
+            self._forgotten |= self._pairs
+            self._pairs = set()
+        return len(self._forgotten)
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
@@ -155,6 +163,9 @@ class Proxy:
         for event in self._open.values():
             event.set()
         self.cut()
+        for pair in self._forgotten:
+            for side in pair:
+                _reset(side)
 
 
 def _opened() -> threading.Event:
