@@ -11,10 +11,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rainbow.model.errors import Conflict, Invalid
+from rainbow.model.errors import Conflict, Invalid, TooLarge
 
 MAX_NAME = 256
 MAX_LABELS = 64
+MAX_TERMS = 64 * 1024
 MAX_PRIORITY = 1_000_000
 
 
@@ -152,6 +153,10 @@ class Terms:
             raise Invalid(f"a job has at most {MAX_LABELS} labels")
         if self.max_cost is not None and not self.max_cost >= 0:
             raise Invalid("max_cost is a number from 0 up")
+        pairs = (*self.labels.items(), *self.policy_options.items())
+        names = (self.policy, *self.only_clusters, *self.not_clusters)
+        if sum(len(key) + len(value) for key, value in pairs) + sum(map(len, names)) > MAX_TERMS:
+            raise TooLarge(f"labels, options and cluster names of a job have at most {MAX_TERMS} characters together")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

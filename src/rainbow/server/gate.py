@@ -22,6 +22,7 @@ from rainbow.server.callers import Callers, address_of
 from rainbow.server.limits import Limits, Traffic
 from rainbow.server.open_calls import Keeper, OpenCall, OpenCalls
 from rainbow.server.policy import (
+    BULKY,
     POLICY,
     RENEWALS,
     SUBMISSIONS,
@@ -33,7 +34,7 @@ from rainbow.server.policy import (
     Scoped,
 )
 from rainbow.server.status import status_of
-from rainbow.service.auditing import Refusal, Refusals, acting
+from rainbow.service.auditing import ANONYMOUS, Refusal, Refusals, act_as, acting
 from rainbow.service.core import Core
 
 if TYPE_CHECKING:  # the stubs make these generic, the classes themselves are not
@@ -45,6 +46,8 @@ else:
 
 log = logging.getLogger(__name__)
 _UNREADABLE = object()
+LARGE = 4 * 1024 * 1024  # bytes of an ordinary message
+LARGEST = 64 * 1024 * 1024  # of one that carries a graph, a batch, or an agent's output
 _CUT = "the credential of this call was revoked or opens less than before; connect again"
 
 
@@ -126,7 +129,8 @@ class Gate(Interceptor):
             make, behaviour = grpc.unary_stream_rpc_method_handler, self._streams(handler.unary_stream, method, False)
         else:
             make, behaviour = grpc.unary_unary_rpc_method_handler, self._answers(handler.unary_unary, method, False)
-        return make(behaviour, _reader(handler.request_deserializer), handler.response_serializer)
+        largest = LARGEST if path in BULKY or handler.request_streaming else LARGE
+        return make(behaviour, _reader(handler.request_deserializer, largest), handler.response_serializer)
 
     def _answers(self, inner: Any, method: Method, incoming: bool) -> Any:
         """Around a method with one answer."""
@@ -135,6 +139,7 @@ class Gate(Interceptor):
             call: OpenCall | None = None
             try:
                 if incoming:
+                    act_as(ANONYMOUS, address_of(context.peer()))  # until the first message is there
                     return await inner(self._checked(request, method, context), context)
                 principal = await self._admit(method, request, context)
                 if not method.stays:
@@ -176,6 +181,7 @@ class Gate(Interceptor):
             try:
                 held: contextlib.AbstractContextManager[OpenCall | None] = contextlib.nullcontext()
                 if incoming:
+                    act_as(ANONYMOUS, address_of(context.peer()))  # as above
                     request = self._checked(request, method, context)
                 else:
                     principal = await self._admit(method, request, context)
@@ -215,7 +221,7 @@ class Gate(Interceptor):
     async def _admit(self, method: Method, message: Any, context: Any) -> Principal:
         """Name the caller for this call, or refuse it."""
         if message is _UNREADABLE:
-            raise Invalid("the message cannot be read; is the client of another version?")
+            raise Invalid(f"the message cannot be read: it is no message of this call, or has over {LARGE} bytes")
         address = address_of(context.peer())
         principal = await self._callers.admit(method.row, message, context, address)
         if not principal.admin:
@@ -272,13 +278,15 @@ def _open_to_all(handler: Any) -> Handler:
         return await inner(request, context)
 
     make = grpc.unary_stream_rpc_method_handler if streaming else grpc.unary_unary_rpc_method_handler
-    return make(answer, _reader(handler.request_deserializer), handler.response_serializer)
+    return make(answer, _reader(handler.request_deserializer, LARGE), handler.response_serializer)
 
 
-def _reader(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Reads a message; what is none becomes a refusal instead of a fault."""
+def _reader(read: Callable[[bytes], Any], largest: int) -> Callable[[bytes], Any]:
+    """Reads a message; what is none, or too large for its call, becomes a refusal instead of a fault."""
 
     def reading(data: bytes) -> Any:
+        if len(data) > largest:
+            return _UNREADABLE
         try:
             return read(data)
         except Exception:  # whatever protobuf raises on bytes that are no message

@@ -149,3 +149,5 @@ SUBMISSIONS = frozenset(
 RENEWALS = frozenset({f"{OURS}Agents/Sync"})
 # One message can carry a whole graph.
 UPLOADS = frozenset({f"{THEIRS}Register", f"{THEIRS}RegisterSubsystem"})
+# A message of these may be large.
+BULKY = UPLOADS | RENEWALS | {f"{OURS}Jobs/SubmitBatch"}

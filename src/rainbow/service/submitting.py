@@ -13,16 +13,18 @@ from dataclasses import dataclass, field, replace
 
 from rainbow.model.candidate import Demand, Placed
 from rainbow.model.decision import Chosen, Decision, Refuse, Wait
-from rainbow.model.errors import Conflict, Exhausted, Invalid, RainbowError
+from rainbow.model.errors import Conflict, Exhausted, Invalid, NotFound, RainbowError
 from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
 from rainbow.service import lifecycle
+from rainbow.service.access import reach
 from rainbow.service.auditing import Actor, acting, note_submitted
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, pinned, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
+from rainbow.service.jobs import reaches
 from rainbow.store.base import Dependency, Draft, JobFilter, Tx
 
 MAX_BATCH = 10_000
@@ -107,7 +109,7 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
 
     def work(tx: Tx) -> tuple[list[list[Receipt] | RainbowError], Effects]:
         effects = Effects()
-        outcomes = [_insert(tx, effects, core, drafts) for _, drafts in prepared]
+        outcomes = [_insert(tx, effects, core, bundle.by, drafts) for bundle, drafts in prepared]
         made = zip([bundle.by for bundle, _ in prepared], map(_fresh_ids, outcomes), strict=True)
         note_submitted(tx, made, core.clock.now())
         return outcomes, effects
@@ -168,12 +170,13 @@ def _fail(bundle: _Bundle, error: BaseException) -> None:
         bundle.answer.exception()  # its caller may be gone; that is no reason for a warning
 
 
-def _insert(tx: Tx, fx: Effects, core: Core, drafts: list[Draft]) -> list[Receipt] | RainbowError:
+def _insert(tx: Tx, fx: Effects, core: Core, by: Actor, drafts: list[Draft]) -> list[Receipt] | RainbowError:
     """One bundle inside the shared transaction; a refusal concerns this bundle alone, and all of it."""
     try:
         known = _known(tx, drafts)
         fresh = [draft for draft in drafts if (draft.owner, draft.client_token) not in known]
         _check_quota(tx, core, fresh)
+        _check_dependencies(tx, by, fresh)
         ids = iter(tx.add_jobs(fresh))
     except RainbowError as error:
         return error
@@ -187,6 +190,14 @@ def _insert(tx: Tx, fx: Effects, core: Core, drafts: list[Draft]) -> list[Receip
         else:
             receipts.append(Receipt(next(ids), draft.state, draft.cluster, draft.reason))
     return receipts
+
+
+def _check_dependencies(tx: Tx, by: Actor, fresh: list[Draft]) -> None:
+    """A job waits for jobs that its submitter may see; any other is answered like one that does not exist."""
+    for id, owner in sorted({(waited.job, draft.owner) for draft in fresh for waited in draft.waits_for}):
+        job = tx.job(id)
+        if job is None or (job.owner != owner and not reaches(tx, reach(by.principal, "read"), job)):
+            raise NotFound(f"there is no job {id} to wait for")
 
 
 def _depending(tx: Tx, fx: Effects, id: int, now: float) -> Receipt:
