@@ -26,9 +26,10 @@ def headline(job: Mapping[str, Any], explanations: Sequence[Mapping[str, Any]], 
     at = seconds(job.get("evaluated_at"))
     last = f", last {ago(now - at)} ago" if at is not None else ""
     parts = [f"Job {job['id']}{name} is {state}{where}{when}; evaluated {tried} time{'' if tried == 1 else 's'}{last}."]
-    if letter(job) in "DPS" and not job.get("cluster"):
+    waits = letter(job) in "DPS" and not job.get("cluster")
+    if waits:
         parts.append(_hope(explanations))
-    known = info(job)
+    known = "" if waits and job.get("hold") == "nothing-fits" else info(job)  # the decision says it better
     if known:
         parts.append(f"{one_line(known)}.")
     return " ".join(parts) + "\n"
@@ -63,7 +64,11 @@ def last_decision(decision: Decision | None, now: float) -> str:
         return "It was never decided.\n"
     when = clock(decision.record["at"], now)
     if decision.winner is None:
-        why = "; ".join(one_line(reason) for reason in decision.record["outcome"]["reasons"][:3])
+        reasons = [one_line(reason) for reason in decision.record["outcome"]["reasons"]]
+        of_others = tuple(
+            f"{one_line(row.name)}: " for row in decision.rows() if render_plan.excluded(decision, row.name)
+        )
+        why = "; ".join([reason for reason in reasons if not reason.startswith(of_others)][:3])
         what = "no cluster" if not decision.record["outcome"].get("ever", True) else "wait"
         return (
             f"Last decision at {when}: {what}" + (f" ({why})" if why else "") + f". {render_plan.policy_line(decision)}"
@@ -83,8 +88,9 @@ def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
 
 def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = COLUMNS) -> str:
     """Everything that `rainbow explain` prints."""
-    job, explanations = view["job"], view.get("explanations", ())
+    job = view["job"]
     decision = Decision(view["decision"]) if view.get("decision") else None
+    explanations = render_plan.asked_for(decision, view.get("explanations", ()))
     ended = letter(job) not in "DPSRC"
     parts = [headline(job, explanations, now), last_decision(decision, now)]
     if not ended or verbose:

@@ -14,6 +14,7 @@ from rainbow.model.request import Request
 
 TICK, CROSS = "✔", "✗"
 MAX_CHANGES = 3
+MAX_OPTION = 80
 
 
 def needed(request: Request) -> int:
@@ -26,9 +27,29 @@ def exit_code(decision: Decision) -> Exit:
     """0 if it fits now, 75 if something could run it later, 3 if nothing ever could."""
     outcome = decision.outcome
     if not isinstance(outcome, Chosen):
-        return Exit.LATER if outcome.ever else Exit.UNSATISFIABLE
+        return Exit.LATER if _hopes(decision) else Exit.UNSATISFIABLE
     winner = next(row for row in decision.rows() if row.name == outcome.cluster)
     return Exit.OK if winner.fit == "now" else Exit.LATER
+
+
+def excluded(decision: Decision, name: str) -> bool:
+    """True if the job's owner left this cluster out with -M or --not: that needs no reason."""
+    limits = decision.record.get("limits", {})
+    only = limits.get("only", ())
+    return bool(only and name not in only) or name in limits.get("never", ())
+
+
+def asked_for(decision: Decision | None, explanations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The explanations of clusters that the owner did not leave out."""
+    return [entry for entry in explanations if decision is None or not excluded(decision, entry["cluster"])]
+
+
+def _hopes(decision: Decision) -> int:
+    """How many of the clusters that may be chosen could run it at some time."""
+    if not isinstance(decision.outcome, Chosen) and not decision.outcome.ever:
+        return 0
+    could = {row.name for row in decision.rows() if row.fit in ("now", "later", "unknown")}
+    return sum(not excluded(decision, name) for name in could)
 
 
 def candidates(decision: Decision, *, wanted: int | None, now: float, managers: Mapping[str, str] | None = None) -> str:
@@ -73,11 +94,11 @@ def rejected(
     decision: Decision, explanations: Sequence[Mapping[str, Any]], managers: Mapping[str, str], limit: int = COLUMNS
 ) -> str:
     """Each cluster that is out, with its first reasons below each other."""
-    by_name = {entry["cluster"]: entry for entry in explanations}
+    by_name = {entry["cluster"]: entry for entry in asked_for(decision, explanations)}
     out: dict[str, list[str]] = {}
     for row in decision.rows():
-        if row.rank is None:
-            out[row.name] = [row.reason] if row.reason else sentences(by_name.get(row.name, {}))
+        if row.rank is None and not excluded(decision, row.name):
+            out[row.name] = [*([row.reason] if row.reason else ()), *sentences(by_name.get(row.name, {}))]
     for name, entry in by_name.items():
         if entry["fit"] == "closed":
             out.setdefault(name, sentences(entry))
@@ -115,10 +136,15 @@ def changes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> 
 def policy_line(decision: Decision) -> str:
     """`Policy weighted (formula=...): 0.91 = 0.6*start + ...`."""
     options = decision.record["policy"]["options"]
-    said = ", ".join(f"{key}={one_line(str(value))}" for key, value in options.items())
-    shown = f"Policy {one_line(decision.policy)}" + (f" ({said[:120]})" if said else "")
+    said = ", ".join(f"{key}={_brief(str(value))}" for key, value in options.items())
+    shown = f"Policy {one_line(decision.policy)}" + (f" ({said})" if said else "")
     winner = next((row for row in decision.rows() if row.name == decision.winner), None)
     return f"{shown}: {one_line(winner.reason)}.\n" if winner is not None and winner.reason else f"{shown}.\n"
+
+
+def _brief(value: str) -> str:
+    """An option's value where it is short; a whole text of rules is not shown again."""
+    return one_line(value) if "\n" not in value and len(value) <= MAX_OPTION else "..."
 
 
 def verdict(decision: Decision) -> str:
@@ -126,8 +152,8 @@ def verdict(decision: Decision) -> str:
     outcome = decision.outcome
     if isinstance(outcome, Chosen):
         return ""
-    count = len({row.name for row in decision.rows() if row.fit in ("now", "later", "unknown")})
-    if not outcome.ever:
+    count = _hopes(decision)
+    if not count:
         return "No cluster could ever run it.\n"
     return f"Nothing can run it now; {count} cluster{'' if count == 1 else 's'} could later.\n"
 
@@ -147,7 +173,7 @@ def plan(
     parts = [
         candidates(decision, wanted=needed(request), now=now, managers=known),
         rejected(decision, explanations, known, limit),
-        changes((entry for entry in explanations if entry["fit"] not in ("now", "closed")), limit),
+        changes((entry for entry in asked_for(decision, explanations) if entry["fit"] not in ("now", "closed")), limit),
         verdict(decision),
     ]
     if request.ignored:

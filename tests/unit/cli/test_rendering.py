@@ -190,6 +190,23 @@ def test_a_plan_ticks_the_chosen_cluster_and_gives_a_reason_for_each_other():
     assert render_plan.exit_code(decision) == Exit.OK
 
 
+def test_clusters_that_the_owner_left_out_are_not_talked_about():
+    waits = {"kind": "wait", "reasons": ["eks: not among them", "perl: busy"], "ever": True}
+    rows = [("perl", "later", 2, 64, "busy"), ("eks", "now", 9, 9, "not among them")]
+    decision = a_decision(dropped=rows, outcome=waits)
+    decision = Decision({**decision.record, "limits": {"only": ["perl"], "never": []}})
+    said = [why("perl", "later", "core: 4 needed, 2 free now"), why("eks", "now", "")]
+    assert render_plan.rejected(decision, said, {}) == " ✗ perl  busy\n         core: 4 needed, 2 free now\n"
+    assert render_plan.verdict(decision) == "Nothing can run it now; 1 cluster could later.\n"
+    job = a_job(1, state="held", hold="nothing-fits", reason="eks: not among them; perl: busy")
+    view = {"job": job, "decision": decision.record, "explanations": said}
+    assert "eks" not in render_explain.explain(view, now=NOW, verbose=True)
+    never = a_decision(dropped=rows[1:], misfits={"perl": ["never", ""]}, outcome=waits)
+    never = Decision({**never.record, "limits": {"only": ["perl"], "never": []}})
+    assert render_plan.exit_code(never) == Exit.UNSATISFIABLE
+    assert render_plan.verdict(never) == "No cluster could ever run it.\n"
+
+
 def test_a_plan_says_later_and_never_apart():
     later = a_decision(ranked=[("perl", "later", 2, 64, "first")])
     waits = a_decision(
@@ -228,7 +245,7 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
     }
     assert render_explain.explain(view, now=NOW, verbose=False) == (
         "Job 122 (train) is PENDING since 09:02:00; evaluated 14 times, last 6s ago. "
-        "Nothing can run it now; 1 cluster could later. no cluster fits now.\n"
+        "Nothing can run it now; 1 cluster could later.\n"
         "Last decision at 09:11:14: wait (corona: 2 nodes are free, 8 needed). Policy start.\n"
         " corona  LATER    nodes: 2 free, 8 needed\n"
         " perl    NEVER    gpu.model=h100: graph has a100\n"
