@@ -18,7 +18,7 @@ from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
 from rainbow.agent.backends.local_files import MAX_TASKS, TAG, JobFiles, copies
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
-from rainbow.agent.backends.local_runner import add_to_history, ask_to_end, read_history, start_runner
+from rainbow.agent.backends.local_runner import add_to_history, ask_to_end, end_strays, read_history, start_runner
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.discover.host import discover_graph
 from rainbow.model.attempt import AttemptState, Failure
@@ -83,6 +83,7 @@ class LocalBackend:
     def _adopt(self, job: _Job) -> None:
         job.result = job.files.result()
         if job.result is not None:
+            _end_strays(job, job.result)
             job.phase = Phase.ENDED
             return
         marker = job.files.begun()
@@ -264,6 +265,7 @@ class LocalBackend:
         pid = job.files.runner()
         result = job.files.result()
         if result is not None:
+            _end_strays(job, result)
             self._ended(job, result)
         elif pid is not None:
             job.runner = None  # a runner of an earlier agent was first; it is the one that counts
@@ -295,6 +297,12 @@ class LocalBackend:
             started_at=job.started_at,
             sizes=job.files.sizes(),
         )
+
+
+def _end_strays(job: _Job, result: Result) -> None:
+    """A runner ends all of its job; one that was killed could not."""
+    if result.failure is Failure.UNKNOWN and (count := end_strays(job.files.path)):
+        log.warning("%s: its runner was killed; ended %d processes that it left", job.files.tag, count)
 
 
 def make(settings: BackendSettings) -> LocalBackend:

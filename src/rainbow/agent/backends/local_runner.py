@@ -55,3 +55,21 @@ def add_to_history(path: Path, ran: Ran) -> None:
     """Keep one more duration, if there is room for it."""
     with contextlib.suppress(OSError), path.open("a") as file:
         file.write(json.dumps([ran.limit, ran.took]) + "\n")
+
+
+def end_strays(directory: Path) -> int:
+    """End what a job left running whose runner was killed: the processes that write to its output."""
+    ended = 0
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and any(_inside(process / link, directory) for link in ("fd/1", "fd/2")):
+            with contextlib.suppress(OSError):  # it went by itself
+                os.kill(int(process.name), signal.SIGKILL)
+                ended += 1
+    return ended
+
+
+def _inside(link: Path, directory: Path) -> bool:
+    try:
+        return link.readlink().is_relative_to(directory)
+    except OSError:  # somebody else's, or gone
+        return False
