@@ -263,8 +263,8 @@ def _obey(d: Draft, command: ServerCommand) -> None:
             _acknowledge(d, command)
         elif command.id:  # the end is on its way to the disk; a crash before would make it undone
             d.acks_waiting = (*(one for one in d.acks_waiting if one[0] != command.id), (command.id, ref))
-        held = d.held[ref] = replace(held, wish=wish)
-        if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:
+        if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:  # else it is over, and its output still wanted
+            held = d.held[ref] = replace(held, wish=wish)
             reason = command.reason or "cancelled before it was submitted"
             d.end(held, Result(state=AttemptState.CANCELLED, reason=reason))
 

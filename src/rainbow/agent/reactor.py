@@ -143,7 +143,7 @@ def _bid(d: Draft, event: e.BidReady) -> None:
 
 
 def _tick(d: Draft, event: e.Tick) -> None:
-    alone = d.contact_at is not None and d.now > d.contact_at + d.limits.run_guard
+    alone = d.contact_at is not None and d.now >= d.contact_at + d.limits.run_guard
     for held in list(d.held.values()):
         if held.act_at is not None and d.now >= held.act_at:
             _act_again(d, held)

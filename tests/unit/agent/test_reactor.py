@@ -13,6 +13,7 @@ from rainbow.model.attempt import AttemptState
 
 REF = Ref(7, 1, "token")
 OFFER = Offer(ref=REF, spec="{}")
+DONE = Result(state=AttemptState.SUCCEEDED, exit_code=0)
 AGAIN = replace(OFFER, terms=json.dumps({"delivery": "at-least-once"}))
 
 
@@ -274,6 +275,26 @@ def test_a_job_that_may_be_rerun_elsewhere_is_ended_when_contact_is_lost_for_too
     assert again.all(e.Cancel) == [e.Cancel(REF, "n1")]
     again.tell(ended(AttemptState.CANCELLED))
     assert again.state.held[REF].result.state is AttemptState.PREEMPTED
+
+
+def test_contact_that_is_lost_is_noticed_by_the_very_tick_that_was_due_for_it():
+    story = Story().running(AGAIN)
+    at = due(story.state, story.now)
+    while at < story.state.contact_at + Limits().run_guard:
+        story.tell(e.Tick(), after=at - story.now)
+        at = due(story.state, story.now)
+    story.tell(e.Tick(), after=at - story.now)
+    assert story.all(e.Cancel) == [e.Cancel(REF, "n1")]
+
+
+def test_a_kill_that_comes_late_for_what_is_over_does_not_cost_its_output():
+    story = Story().running()
+    update = Update(tag=REF.tag, phase=Phase.ENDED, native="n1", result=DONE, sizes=(10, 0))
+    story.tell(e.BackendUpdated((update,)))
+    story.tell(e.Stored(REF, "end"))
+    story.tell(e.Tick(), after=Limits().output_grace)
+    story.answer(acked=(REF,), commands=(e.ServerCommand(0, "kill", REF),))
+    assert REF in story.state.held, "ten bytes are still to be sent"
 
 
 def test_a_bid_request_is_asked_of_the_backend_once_however_often_it_comes():
