@@ -23,5 +23,7 @@ def test_a_rule_that_is_switched_off_is_noticed(name: str, monkeypatch: pytest.M
         violation = run(seed, STORM).violation
         if violation is not None:
             print(f"{name}: seed {seed}: {violation}")
+            monkeypatch.undo()
+            assert run(seed, STORM).violation is None, "with the rule switched on, the same world keeps every promise"
             return
     pytest.fail(f"{ENOUGH} worlds did not notice that the server or the agent {name.replace('_', ' ')}")

@@ -293,7 +293,7 @@ class SimAgent:
 
     def _cancel(self, command: e.Cancel) -> None:
         known = self.state.contact_at
-        if known is not None and self.clock() > known + LIMITS.run_guard:
+        if known is not None and self.clock() >= known + LIMITS.run_guard:
             self.manager.witness.excused.add((command.ref.job, command.ref.n))
         self._soon(lambda: self.manager.cancel(command.ref.tag))
 

@@ -71,6 +71,7 @@ class Witness:
     note: Callable[..., None]
     stop: Callable[[], None]
     lease: float
+    steady: bool = True  # nobody sets the server's clock
     capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
     cores_of: Callable[[Job], int] = lambda job: 1
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended

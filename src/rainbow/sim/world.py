@@ -77,6 +77,7 @@ class World:
             note=self.note,
             stop=self.loop.stop,
             lease=self.settings.lease,
+            steady=not self.trouble.clock_jump,
             capacity={} if bids else {name: nodes * cores for name, (nodes, cores) in shapes.items()},
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
             overdue=self._overdue,
