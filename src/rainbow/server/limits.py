@@ -28,7 +28,7 @@ class Limits:
     lag: float = 5.0  # seconds the event loop may be late before submissions are turned away
     deadline: float = 60.0  # seconds for one call with one answer
     upload_deadline: float = 600.0  # seconds for one that carries a graph
-    streams: int = 100  # followed streams of one principal
+    streams: int = 1_000  # followed streams of one principal
 
     def __post_init__(self) -> None:
         for name in ("rate", "burst", "refused_rate", "refused_burst", "in_flight", "submitting", "lag", "deadline"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from dataclasses import replace
@@ -60,6 +61,7 @@ _SERVICES = (
 def serve(options: ServerOptions) -> None:
     """Run until a signal says stop; raise a RainbowError if it cannot start."""
     options.check()
+    os.umask(0o077)  # database, WAL and secrets are for the server's own user alone
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )

@@ -118,7 +118,7 @@ def registration_secret(options: ServerOptions) -> tuple[str, Path | None]:
 def write_secret(path: Path, secret: str) -> None:
     """Keep a secret in a file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(secret + "\n")

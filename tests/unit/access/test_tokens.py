@@ -11,7 +11,7 @@ import pytest
 from grpc import aio
 
 from rainbow.pb.v2 import access_pb2
-from rainbow.service.access import ends_at
+from rainbow.service.access import changed, ends_at
 from rainbow.store.base import Tx
 from tests.unit.access.asking import ask, code_of, follow
 from tests.unit.access.world import World, a_submit, a_world, register
@@ -93,6 +93,35 @@ async def test_a_revoked_token_is_refused_at_once_and_its_open_streams_are_cut_w
             pass
     assert watch.done()
     assert time.monotonic() - began < 2.0  # a second, and room for a busy machine
+
+
+async def test_a_token_revoked_by_another_server_on_the_same_database_is_cut_here_too(world: World) -> None:
+    token = await made(world, "ana", scopes=["job:read:own"])
+    watch = follow(world.channel, "Jobs/Watch", token)
+    await watch.read()
+    id = (await ask(world.channel, "Access/WhoAmI", token)).token
+    core = world.running.service.core
+
+    def elsewhere(tx: Tx) -> None:  # what the other server writes; nobody tells this one
+        tx.revoke(id, core.clock.now())
+        changed(tx)
+
+    await core.store.write(elsewhere)
+    began = time.monotonic()
+    with pytest.raises(aio.AioRpcError, match="revoked"):
+        while await watch.read() is not aio.EOF:
+            pass
+    assert time.monotonic() - began < 2.0
+    assert await code_of(ask(world.channel, "Access/WhoAmI", token)) == "UNAUTHENTICATED"
+
+
+async def test_a_token_that_runs_out_ends_the_streams_it_opened(world: World) -> None:
+    token = await made(world, "ana", scopes=["job:read:own"], ttl=1.0)
+    watch = follow(world.channel, "Jobs/Watch", token)
+    with pytest.raises(aio.AioRpcError) as ended:
+        while await watch.read() is not aio.EOF:
+            pass
+    assert ended.value.code().name == "UNAUTHENTICATED"
 
 
 async def test_a_waiting_sync_is_cut_when_its_cluster_is_deleted(world: World) -> None:
