@@ -106,7 +106,7 @@ class Keeper:
         stored = await self._store.read(revision)
         now = self._clock.now()
         known, self._seen = self._seen, (stored, self._recogniser.revision)
-        if known[0] not in (-1, stored):
+        if known[0] != stored:
             self._recogniser.forget()
             self._seen = (stored, self._recogniser.revision)
         await self._calls.look(now, all=known != self._seen)
