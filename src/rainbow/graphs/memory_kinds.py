@@ -19,6 +19,7 @@ class Kinds:
         self._masks: dict[tuple[str, str], Mask] = {}
         self._holding: dict[tuple[str, str], int] = {}  # how many clusters a mask holds
         self._of: dict[int, frozenset[tuple[str, str]]] = {}  # by cluster
+        self._equal: dict[frozenset[tuple[str, str]], frozenset[tuple[str, str]]] = {}  # few designs, many clusters
 
     def grow(self, size: int) -> None:
         """Make room for cluster numbers below `size`."""
@@ -34,7 +35,7 @@ class Kinds:
             self._holding[key] -= 1
         after = frozenset(kinds)
         if after:
-            self._of[cluster] = after
+            self._of[cluster] = after = self._equal.setdefault(after, after)
         for key in after:
             if key not in self._masks:
                 self._masks[key] = np.zeros(self.size, np.bool_)

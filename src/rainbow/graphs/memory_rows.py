@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rainbow.graphs.memory_tables import ROOT, WHOLE, Dim, HostTable, Offer, RowKey
+from rainbow.graphs.memory_units import Units
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -44,16 +45,17 @@ class _Delta:
 class Rows:
     """One cluster's hosts. Only changed ones are kept; all others stand where the free graph puts them."""
 
-    __slots__ = ("_cluster", "_dark", "_fold", "_moved", "_tables", "_taken")
+    __slots__ = ("_cluster", "_dark", "_fold", "_moved", "_number", "_tables", "_taken")
 
     def __init__(self, cluster: int, fold: Fold, tables: dict[str, HostTable]) -> None:
         """`tables` hold how *now* differs from *ever*."""
         self._cluster = cluster
         self._fold = fold
         self._tables = tables
-        self._moved: dict[int, RowKey] = {}  # by vertex; -1 is the cluster as one host
-        self._taken: dict[int, int] = {}  # taken units inside, by vertex
-        self._dark: dict[int, int] = {}  # dark vertices inside, by vertex
+        self._number = fold.structure.host_numbers
+        self._moved: list[RowKey | None] = [None] * (fold.structure.hosts + 1)  # by host; the last is the cluster
+        self._taken = Units(fold.structure.hosts)  # by host: vertices at or inside it of which something is taken
+        self._dark = Units(fold.structure.hosts)  # by host: dark vertices at or inside it
 
     def change(self, state: Held, changed: Changed) -> None:
         """Take a change over, from the leaves up."""
@@ -70,8 +72,7 @@ class Rows:
             if graph.parents[i] >= 0:
                 pending[graph.parents[i]].add(delta)
             else:
-                clean = not self._taken.get(i) and not state.taken.get(i)
-                self._move(ROOT, -1, delta.units, clean)
+                self._move(ROOT, -1, delta.units, not (self._taken or state.taken.get(i)))
 
     def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
         """Add a vertex's own part to what changed inside it, and move it if it is a host."""
@@ -81,16 +82,18 @@ class Rows:
         units_before = min(changed.taken[i], size) if i in changed.taken else units_now
         is_dark = i in state.dark
         was_dark = is_dark is not (i in changed.flipped)
-        delta.taken += units_now - units_before
+        delta.taken += bool(units_now) - bool(units_before)
         delta.dark += is_dark - was_dark
         type = graph.types[i]
-        if not self._fold.structure.kids[i]:
+        if not self._fold.structure.kids.has(i):
             free = (0 if is_dark else size - units_now) - (0 if was_dark else size - units_before)
             dim = (type, graph.units[i])
         else:
-            was_whole = not self._taken.get(i) and not self._dark.get(i)
-            taken = _count(self._taken, i, delta.taken)
-            whole = not _count(self._dark, i, delta.dark) and not taken
+            number = self._number[i]
+            was_whole = not (self._taken.get(number) or self._dark.get(number))
+            taken = self._taken.add(number, delta.taken) if delta.taken else self._taken.get(number)
+            dark = self._dark.add(number, delta.dark) if delta.dark else self._dark.get(number)
+            whole = not (dark or taken)
             self._move(type, i, delta.units, not taken)
             free = size * (whole - was_whole)
             dim = (type, WHOLE)
@@ -105,7 +108,8 @@ class Rows:
     def _move(self, type: str, i: int, delta: Mapping[Dim, int], clean: bool) -> None:
         """Move a host to the row where it belongs after a change inside."""
         free = self._free(i)
-        before = self._moved.get(i, free)
+        number = -1 if i < 0 else self._number[i]
+        before = self._moved[number] or free
         if not delta and clean is before[2]:
             return
         values = dict(before[3])
@@ -117,20 +121,7 @@ class Rows:
             table = self._tables[type] = HostTable()
         table.add(before, -1)
         kept = table.add(after, 1)
-        if after == free:
-            self._moved.pop(i, None)
-        else:
-            self._moved[i] = kept
-
-
-def _count(counts: dict[int, int], i: int, more: int) -> int:
-    """Add to a sparse count; zeros are not kept."""
-    total = counts.get(i, 0) + more
-    if total:
-        counts[i] = total
-    else:
-        counts.pop(i, None)
-    return total
+        self._moved[number] = None if after == free else kept
 
 
 def offer(shape: Shape) -> Offer:

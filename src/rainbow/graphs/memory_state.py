@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rainbow.graphs.backend import Summary, Total
+from rainbow.graphs.memory_units import Units
 from rainbow.model.errors import Invalid, NotFound
 from rainbow.model.graph import Mark
 from rainbow.model.quantities import factor
@@ -23,10 +24,9 @@ class ClusterState:
         self.fold = fold
         self.version = 0
         self.down: set[int] = set()
-        self.reported: dict[int, int] = {}
         self.placed: dict[str, dict[int, int]] = {}
         self._held: dict[int, int] = {}  # placed units by vertex, all jobs together
-        self.taken: dict[int, int] = {}  # reported and placed together
+        self.taken = Units(len(fold.graph))  # placed and reported together, so what is not placed is reported
         self.hints = Hints(fold.structure)
         self._now: dict[int, Shape] | None = None
         self.dark: set[int] = set()  # every vertex that is down or drained, or inside one that is
@@ -41,7 +41,7 @@ class ClusterState:
     def take_over(self, before: ClusterState) -> None:
         """Keep marks, report and places of a state of the same graph."""
         self.down, self.dark, self.taken = before.down, before.dark, before.taken
-        self.reported, self.placed, self._held = before.reported, before.placed, before._held
+        self.placed, self._held = before.placed, before._held
 
     def changed(self) -> None:
         """Forget what was folded for the state before."""
@@ -144,37 +144,33 @@ class ClusterState:
                 report.update((j, self.fold.graph.sizes[j]) for j in self.fold.structure.below(i))
             elif units:
                 report[i] = max(report.get(i, 0), min(units, self.fold.graph.sizes[i]))
-        before, self.reported = self.reported, report
-        return self._recount(before.keys() | report.keys())
+        held = self._held
+        return self._set({i: report.get(i, 0) + held.get(i, 0) for i in {*self.taken, *report}})
 
     def hold(self, key: str, taken: dict[int, int]) -> dict[int, int]:
         """Keep what a placed job takes; the units taken before, where that changed."""
-        before = self.placed.get(key, {})
         self.placed[key] = taken
-        for i, units in before.items():
-            self._held[i] -= units
         for i, units in taken.items():
             self._held[i] = self._held.get(i, 0) + units
-        return self._recount(before.keys() | taken.keys())
+        return self._set({i: self.taken.get(i) + units for i, units in taken.items()})
 
     def release(self, key: str) -> dict[int, int]:
         """Give back what a placed job took."""
         before = self.placed.pop(key, {})
         for i, units in before.items():
             self._held[i] -= units
-        return self._recount(before.keys())
+            if not self._held[i]:
+                del self._held[i]
+        return self._set({i: self.taken.get(i) - units for i, units in before.items()})
 
-    def _recount(self, vertices: Iterable[int]) -> dict[int, int]:
+    def _set(self, taken: Mapping[int, int]) -> dict[int, int]:
+        """Set units taken; what was taken before, where that changed."""
         before: dict[int, int] = {}
-        for i in vertices:
-            units = self.reported.get(i, 0) + self._held.get(i, 0)
-            known = self.taken.get(i, 0)
+        for i, units in taken.items():
+            known = self.taken.get(i)
             if units != known:
                 before[i] = known
-                if units:
-                    self.taken[i] = units
-                else:
-                    del self.taken[i]
+                self.taken.put(i, units)
                 if units < known:
                     self.hints.came_back(i)
         return before

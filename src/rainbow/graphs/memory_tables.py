@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Dim: TypeAlias = tuple[str, str]  # the leaf's type and its unit; unit WHOLE: vertices with things inside, taken whole
 WHOLE = "*"
+MOST_ITEMS = 16_384
 ROOT = ""  # the name of the table in which each cluster is one host
 Offer: TypeAlias = tuple[tuple[Dim, int], ...]
 RowKey: TypeAlias = tuple[int, int, bool, Offer]
@@ -43,6 +44,7 @@ class HostTable:
         self.suffix_at = 0  # rows from which on suffix counts are tried again
         self._rows: dict[RowKey, int] = {}
         self._empty: list[int] = []
+        self._items: dict[tuple[Dim, int], tuple[Dim, int]] = {}  # equal parts of keys are one object
 
     def __len__(self) -> int:
         """Rows in use."""
@@ -52,6 +54,7 @@ class HostTable:
         """Add hosts to a row (or take some away) and give the row's own copy of the key; an empty row is given back."""
         row = self._rows.get(key)
         if row is None:
+            key = (key[0], key[1], key[2], tuple([self._items.setdefault(item, item) for item in key[3]]))
             row = self._rows[key] = self._make(key)
         self.count[row] += hosts
         if self.suffix is not None:
@@ -63,6 +66,8 @@ class HostTable:
         return key
 
     def _make(self, key: RowKey) -> int:
+        if len(self._items) > max(MOST_ITEMS, len(self._rows)):
+            self._items.clear()
         if self._empty:
             row = self._empty.pop()
             self.keys[row] = key

@@ -6,7 +6,7 @@ search: if the first fit runs dry, what was found so far is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rainbow.model.request import Level, Request
@@ -25,7 +25,7 @@ class Placement:
 
 
 def place(
-    fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int], hints: Hints | None = None
+    fold: Fold, request: Request, facts: Facts, taken: Mapping[int, int], dark: set[int], hints: Hints | None = None
 ) -> Placement:
     """Take what `request` asks for out of what is neither taken nor dark; `hints` say where to begin."""
     plan = Planner(request).plan(fold.structure.units)
@@ -42,7 +42,7 @@ def place(
 
 
 class _Chooser:
-    def __init__(self, fold: Fold, request: Request, facts: Facts, taken: dict[int, int], dark: set[int]) -> None:
+    def __init__(self, fold: Fold, request: Request, facts: Facts, taken: Mapping[int, int], dark: set[int]) -> None:
         self.fold = fold
         self.facts = facts
         self.request = request

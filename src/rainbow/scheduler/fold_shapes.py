@@ -54,7 +54,8 @@ class Shapes:
 
     def make(self, key: tuple[object, ...], counts: Mapping[Shape, int]) -> Shape:
         """The one shape with this key (see `Fold._own`) and these children."""
-        full = (*key, frozenset(counts.items()))
+        kids = tuple(sorted(counts.items(), key=_by_digest))
+        full = (*key, kids)
         shape = self._known.get(full)
         if shape is None:
             shape = Shape()
@@ -69,7 +70,7 @@ class Shapes:
                 shape.whole,
                 shape.allowed,
             ) = key  # type: ignore[assignment]  # the key is built by `_own` in this order
-            shape.kids = tuple(sorted(counts.items(), key=_by_digest))
+            shape.kids = kids
             shape.offer = None
             shape.base = None
             shape.coloured = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 
 from rainbow.model.graph import Graph
 from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, Shapes
@@ -69,6 +70,8 @@ class Structure:
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
         self._positions: dict[str, int] = {}
+        self._host_numbers: array[int] = array("i")
+        self.hosts = sum(1 for i in range(len(graph)) if self.kids.has(i))  # vertices with things inside
 
     def of_type(self, type: str) -> array[int]:
         """The numbers of the vertices of a type."""
@@ -83,6 +86,15 @@ class Structure:
         if not self._positions:
             self._positions = self.graph.positions()
         return self._positions
+
+    @property
+    def host_numbers(self) -> array[int]:
+        """By vertex with things inside: its number among those, built when first needed."""
+        if not self._host_numbers:
+            numbers = count()
+            has = self.kids.has
+            self._host_numbers = array("i", [next(numbers) if has(i) else -1 for i in range(len(self.graph))])
+        return self._host_numbers
 
     def below(self, i: int) -> Iterator[int]:
         """Vertex `i` and all inside it, parents first."""
