@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from random import Random
 
 import pytest
 
+from rainbow.agent.wrapper import start_time
 from tests.support.fleet import Fleet, a_fleet
 
 pytestmark = pytest.mark.timeout(180)
@@ -70,3 +72,18 @@ def _until_standing(fleet: Fleet, cluster: str, standing: str) -> None:
     while (now := fleet.client.cluster(cluster).standing) != standing:
         assert time.monotonic() < until, f"{cluster} is {now}, not {standing}"
         fleet.agents[cluster].lives(0.1)
+
+
+def test_a_job_whose_runner_is_killed_ends_once_and_leaves_nothing_behind(fleet: Fleet) -> None:
+    fleet.add("east")
+    note = fleet.house.folder / "pids"
+    script = f"sleep 60 & echo $PPID $$ $! > {note}.new; mv {note}.new {note}; echo begun; wait"
+    job = fleet.client.submit(["/bin/sh", "-c", script])
+    next(fleet.client.logs(job.id, follow=True))
+    runner, *own = map(int, note.read_text().split())
+    os.kill(runner, signal.SIGKILL)
+    [ended] = fleet.ended(job.id)
+    print(f"a runner killed: {ended.state}, {ended.failure}, {ended.reason!r}")
+    assert (ended.state, ended.failure, ended.attempt) == ("failed", "outcome-unknown", 1)
+    assert [pid for pid in own if start_time(pid) is not None] == []
+    assert fleet.output(job.id) == b"begun\n"
