@@ -29,9 +29,20 @@ class Limits:
     deadline: float = 60.0  # seconds for one call with one answer
     upload_deadline: float = 600.0  # seconds for one that carries a graph
     streams: int = 1_000  # followed streams of one principal
+    queued: int = 1_000_000  # jobs of one owner that have not ended
 
     def __post_init__(self) -> None:
-        for name in ("rate", "burst", "refused_rate", "refused_burst", "in_flight", "submitting", "lag", "deadline"):
+        for name in (
+            "rate",
+            "burst",
+            "refused_rate",
+            "refused_burst",
+            "in_flight",
+            "submitting",
+            "lag",
+            "deadline",
+            "queued",
+        ):
             if not getattr(self, name) > 0:
                 raise Invalid(f"the limit {name} must be above 0")
 

@@ -136,6 +136,7 @@ def _settings(options: ServerOptions) -> Settings:
         policy_options=options.policy_options,
         graph_backend=options.graph_backend,
         graph_options=options.graph_options,
+        queued_per_owner=int(options.limits.queued),
     )
     changes: dict[str, Any] = dict(options.seconds())
     return replace(told, **changes)

@@ -170,6 +170,17 @@ async def test_nobody_follows_without_end(tmp_path: Path) -> None:
             one.cancel()
 
 
+async def test_an_owner_has_only_so_many_jobs_that_have_not_ended_however_fast_they_come(tmp_path: Path) -> None:
+    async with a_world(tmp_path / "world", limits=Limits(queued=5)) as world:
+        ana = world.credentials["ana"]
+        calls = (ask(world.channel, "Jobs/Submit", ana, **fields_of(a_submit("alpha"))) for _ in range(20))
+        codes = await asyncio.gather(*(code_of(call) for call in calls))
+        assert codes.count("OK") == 4  # one was there before
+        assert set(codes) == {"OK", "RESOURCE_EXHAUSTED"}
+        await ask(world.channel, "Jobs/Cancel", ana, ids=[world.jobs["own"]])
+        assert await code_of(ask(world.channel, "Jobs/Submit", ana, **fields_of(a_submit("alpha")))) == "OK"
+
+
 async def healthy(channel: aio.Channel) -> bool:
     """True if health answers."""
     answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
