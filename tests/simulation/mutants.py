@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from rainbow.agent import events as e
-from rainbow.agent import mailbox, manager, reactor
+from rainbow.agent import mailbox, manager, reactor, records
 from rainbow.agent.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
 from rainbow.model.attempt import AttemptState
 from rainbow.model.job import JobState
@@ -23,21 +23,36 @@ from rainbow.service.assembly import Timers
 from rainbow.service.fleet import Fleet
 from rainbow.service.syncing import Agents
 from rainbow.sim.disk import SimStore
+from rainbow.sim.weather import STORM, Weather
 from rainbow.store.tx import SqlTx
 
 Patch = pytest.MonkeyPatch
-MUTANTS: dict[str, Callable[[Patch], None]] = {}
+CUT = Weather(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
 
 
-def mutant(change: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTANTS[change.__name__] = change
-    return change
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A rule that is switched off, and the weather in which that matters."""
+
+    change: Callable[[Patch], None]
+    weather: Weather
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(weather: Weather = STORM) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def named(change: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MUTANTS[change.__name__] = Mutant(change, weather)
+        return change
+
+    return named
 
 
 # --- R1, R10: the store and submitting ---
 
 
-@mutant
+@mutant()
 def acknowledges_before_the_commit(patch: Patch) -> None:
     async def write(self: SimStore, work: Callable[..., Any]) -> Any:
         async def later() -> None:
@@ -56,12 +71,12 @@ def acknowledges_before_the_commit(patch: Patch) -> None:
     patch.setattr(SimStore, "write", write)
 
 
-@mutant
+@mutant()
 def forgets_client_tokens(patch: Patch) -> None:
     patch.setattr(submitting, "_known", lambda tx, drafts: {})
 
 
-@mutant
+@mutant()
 def leaves_dependents_waiting(patch: Patch) -> None:
     patch.setattr(lifecycle, "settle_dependents", lambda tx, fx, job, now: None)
 
@@ -69,7 +84,7 @@ def leaves_dependents_waiting(patch: Patch) -> None:
 # --- R2: fencing ---
 
 
-@mutant
+@mutant()
 def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
     def find(tx: Any, cluster: str, ref: Any) -> Any:
         job = tx.job(ref.job)
@@ -79,7 +94,7 @@ def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
     patch.setattr(reported, "find", find)
 
 
-@mutant
+@mutant()
 def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
     def accept(tx: Any, fx: Any, out: Any, cluster: str, ref: Any, now: float) -> None:
         found = reported.find(tx, cluster, ref)
@@ -90,7 +105,7 @@ def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
     patch.setattr(reported, "accept", accept)
 
 
-@mutant
+@mutant()
 def believes_reports_after_the_end(patch: Patch) -> None:
     def report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
         found = reported.find(tx, cluster, told.ref)
@@ -110,7 +125,7 @@ def believes_reports_after_the_end(patch: Patch) -> None:
 # --- R4, R5, R6: confirm, intent, tags, unknown ---
 
 
-@mutant
+@mutant()
 def submits_before_the_confirm(patch: Patch) -> None:
     def stored(d: Any, event: e.Stored) -> None:
         original(d, event)
@@ -121,7 +136,7 @@ def submits_before_the_confirm(patch: Patch) -> None:
     patch.setitem(reactor._HANDLERS, e.Stored, stored)
 
 
-@mutant
+@mutant()
 def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
     def confirm(d: Any, ref: Any) -> None:
         held = d.held.get(ref)
@@ -132,7 +147,7 @@ def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
     patch.setattr(mailbox, "_confirm", confirm)
 
 
-@mutant
+@mutant()
 def obeys_answers_that_come_again(patch: Patch) -> None:
     def take_answer(d: Any, answer: e.SyncAnswer) -> None:
         waited_for = {d.listening, d.flight.seq if d.flight is not None else None}
@@ -147,7 +162,7 @@ def obeys_answers_that_come_again(patch: Patch) -> None:
         patch.setitem(STEPS, (phase, Step.CONFIRM), Phase.CONFIRMED)  # type: ignore[arg-type]  # a dict underneath
 
 
-@mutant
+@mutant()
 def submits_again_without_looking_for_the_tag(patch: Patch) -> None:
     def look_up(d: Any, held: Held) -> None:
         if held.phase is Phase.INTENT and not held.busy:
@@ -159,7 +174,7 @@ def submits_again_without_looking_for_the_tag(patch: Patch) -> None:
     patch.setattr(manager, "look_up", look_up)
 
 
-@mutant
+@mutant()
 def takes_no_answer_for_no_job(patch: Patch) -> None:
     def looked_up(d: Any, event: e.LookedUp) -> None:
         answer = Absent() if isinstance(event.answer, Unknown) else event.answer
@@ -169,7 +184,7 @@ def takes_no_answer_for_no_job(patch: Patch) -> None:
     patch.setitem(reactor._HANDLERS, e.LookedUp, looked_up)
 
 
-@mutant
+@mutant()
 def starts_forgotten_jobs_again(patch: Patch) -> None:
     def looked_up(d: Any, event: e.LookedUp) -> None:
         held = d.held.get(event.ref)
@@ -182,7 +197,7 @@ def starts_forgotten_jobs_again(patch: Patch) -> None:
     patch.setitem(reactor._HANDLERS, e.LookedUp, looked_up)
 
 
-@mutant
+@mutant()
 def tells_an_end_only_once(patch: Patch) -> None:
     def let_go(d: Any) -> None:
         for ref, held in list(d.held.items()):
@@ -195,12 +210,12 @@ def tells_an_end_only_once(patch: Patch) -> None:
 # --- R6a, R6b: reconciling and guards ---
 
 
-@mutant
+@mutant()
 def never_asks_what_a_new_agent_should_hold(patch: Patch) -> None:
     patch.setattr(mailbox, "_account_for", lambda d, ref: None)
 
 
-@mutant
+@mutant()
 def believes_a_strangers_absent(patch: Patch) -> None:
     patch.setattr(reported, "journal_of", lambda epoch: "the same")
     patch.setattr(syncing, "journal_of", lambda epoch: "the same")
@@ -213,7 +228,7 @@ def believes_a_strangers_absent(patch: Patch) -> None:
     patch.setattr(manager, "_found_expected", found_expected)
 
 
-@mutant
+@mutant(CUT)
 def runs_on_without_contact(patch: Patch) -> None:
     def tick(d: Any, event: e.Tick) -> None:
         contact, d.contact_at = d.contact_at, None
@@ -227,7 +242,7 @@ def runs_on_without_contact(patch: Patch) -> None:
 # --- R7, R8: leases ---
 
 
-@mutant
+@mutant()
 def never_lets_a_lease_lapse(patch: Patch) -> None:
     async def lapse(self: Timers, now: float) -> None:
         return None
@@ -235,7 +250,7 @@ def never_lets_a_lease_lapse(patch: Patch) -> None:
     patch.setattr(Timers, "_lapse", lapse)
 
 
-@mutant
+@mutant()
 def counts_its_own_downtime(patch: Patch) -> None:
     async def tick(self: Timers) -> None:
         self.core.started_at = 0.0
@@ -248,7 +263,7 @@ def counts_its_own_downtime(patch: Patch) -> None:
 # --- R9: cancelling ---
 
 
-@mutant
+@mutant()
 def tells_a_command_only_once(patch: Patch) -> None:
     def outbox(self: Agents, tx: Any, fx: Any, told: Any, out: Any, wanted: Any) -> None:
         original(self, tx, fx, told, out, wanted)
@@ -259,17 +274,17 @@ def tells_a_command_only_once(patch: Patch) -> None:
     patch.setattr(Agents, "_outbox", outbox)
 
 
-@mutant
-def acknowledges_a_cancel_before_it_is_on_disk(patch: Patch) -> None:
-    def obey(d: Any, command: Any) -> None:
-        original(d, command)
-        mailbox._acknowledge(d, command)
+@mutant()
+def forgets_a_cancel_in_a_crash(patch: Patch) -> None:
+    def replay(record: Any, held: Any, past: Any) -> None:
+        if record["kind"] != "cancel":
+            original(record, held, past)
 
-    original = mailbox._obey
-    patch.setattr(mailbox, "_obey", obey)
+    original = records._replay
+    patch.setattr(records, "_replay", replay)
 
 
-@mutant
+@mutant()
 def calls_it_cancelled_while_it_runs(patch: Patch) -> None:
     def cancel(tx: Any, fx: Any, job: Any, reason: str, now: float, *, expired: bool = False) -> Any:
         asked = original(tx, fx, job, reason, now, expired=expired)
@@ -285,17 +300,17 @@ def calls_it_cancelled_while_it_runs(patch: Patch) -> None:
 # --- R11, R12: budgets, books ---
 
 
-@mutant
+@mutant()
 def reruns_without_the_owners_word(patch: Patch) -> None:
     patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.failures < job.terms.retries)
 
 
-@mutant
+@mutant()
 def reruns_without_a_budget(patch: Patch) -> None:
     patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.terms.delivery.value == "at-least-once")
 
 
-@mutant
+@mutant()
 def reruns_what_was_preempted(patch: Patch) -> None:
     def finished(tx: Any, fx: Any, job: Any, event: Any, how: Any, now: float) -> Any:
         if how.state is AttemptState.PREEMPTED:
@@ -306,12 +321,12 @@ def reruns_what_was_preempted(patch: Patch) -> None:
     patch.setattr(lifecycle, "_finished", finished)
 
 
-@mutant
+@mutant()
 def never_frees_what_was_taken(patch: Patch) -> None:
     patch.setattr(Fleet, "release", lambda self, name, fence: None)
 
 
-@mutant
+@mutant()
 def gives_away_what_is_taken(patch: Patch) -> None:
     def place(self: Fleet, name: str, fence: str, request: Any, size: Any) -> None:
         self.version += 1

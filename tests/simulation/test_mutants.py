@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.sim.weather import STORM
 from rainbow.sim.world import run
 from tests.simulation.mutants import MUTANTS
 
@@ -18,12 +17,15 @@ def test_there_are_enough_mutants() -> None:
 @pytest.mark.timeout(105)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_rule_that_is_switched_off_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    MUTANTS[name](monkeypatch)
+    mutant = MUTANTS[name]
+    mutant.change(monkeypatch)
     for seed in range(ENOUGH):
-        violation = run(seed, STORM).violation
+        violation = run(seed, mutant.weather).violation
         if violation is not None:
             print(f"{name}: seed {seed}: {violation}")
             monkeypatch.undo()
-            assert run(seed, STORM).violation is None, "with the rule switched on, the same world keeps every promise"
+            assert run(seed, mutant.weather).violation is None, (
+                "with the rule switched on, the same world keeps every promise"
+            )
             return
     pytest.fail(f"{ENOUGH} worlds did not notice that the server or the agent {name.replace('_', ' ')}")

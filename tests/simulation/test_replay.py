@@ -34,7 +34,7 @@ def test_another_process_with_other_hashes_takes_the_same_steps() -> None:
 
 @pytest.mark.timeout(60)
 def test_a_world_that_breaks_a_promise_breaks_it_again_at_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    MUTANTS["submits_before_the_confirm"](monkeypatch)
+    MUTANTS["submits_before_the_confirm"].change(monkeypatch)
     first, again = run(0, STORM), run(0, STORM)
     assert first.violation is not None
     assert (first.digest, first.violation) == (again.digest, again.violation)
