@@ -200,10 +200,24 @@ class Undecided(_Tagged):
         return f"not decided: the parts compete in too many ways ({self.steps} steps were tried)"
 
 
-Reason: TypeAlias = NoSuchType | TooFew | RequirementUnmet | TooFewMeet | NotAllowed | Competing | Undecided
-_REASONS: dict[str, type[Reason]] = {
-    kind.tag: kind for kind in (NoSuchType, TooFew, RequirementUnmet, TooFewMeet, NotAllowed, Competing, Undecided)
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesNotSought(_Tagged):
+    """Not why it does not fit, but why nothing is said about what would help: the last of the reasons."""
+
+    tag: ClassVar[str] = "changes-not-sought"
+    levels: int
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        return f"the request ({self.levels} levels) is too large to try every change that might help"
+
+
+_KINDS = (NoSuchType, TooFew, RequirementUnmet, TooFewMeet, NotAllowed, Competing, Undecided, ChangesNotSought)
+Reason: TypeAlias = (
+    NoSuchType | TooFew | RequirementUnmet | TooFewMeet | NotAllowed | Competing | Undecided | ChangesNotSought
+)
+_REASONS: dict[str, type[Reason]] = {kind.tag: kind for kind in _KINDS}
 
 
 def reason_from_json(raw: Mapping[str, Any]) -> Reason:

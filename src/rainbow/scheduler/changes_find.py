@@ -22,14 +22,20 @@ from rainbow.scheduler.fold_shapes import Shape
 MOST_CHANGES = 4
 MOST_FIRST = 3  # changes that are tried as the first of two
 MOST_TRIED = 60  # questions asked for one cluster; a request of a thousand levels has more ideas than that
+MOST_WORK = 2_000  # levels of all these questions together
+FEWEST_TRIED = 5  # questions without which it is not worth to begin
 
 
 def find_changes(variants: Variants, scene: Scene, root: Shape) -> Ideas:
     """At most a few ideas, each of which alone (or after the one before it) makes the request fit."""
+    tries = min(MOST_TRIED, min(MOST_WORK, variants.work) // variants.levels)
+    if tries < FEWEST_TRIED:
+        return Ideas(too_large=True)
     finder = _Finder(variants, scene, root)
-    finder.left = MOST_TRIED
+    finder.left = tries
     found = tuple(Idea(change) for change in islice(finder.helping(), MOST_CHANGES))
-    return Ideas(found or _in_two_steps(finder), finder.left)
+    found = found or _in_two_steps(finder)
+    return Ideas(found, finder.left, too_large=not found and finder.left < 0)
 
 
 def _in_two_steps(finder: _Finder) -> tuple[Idea, ...]:

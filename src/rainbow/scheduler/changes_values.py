@@ -34,8 +34,9 @@ class Idea:
 class Ideas:
     """All that helps in a situation, and how many more questions one cluster may ask."""
 
-    found: tuple[Idea, ...]
-    left: int
+    found: tuple[Idea, ...] = ()
+    left: int = 0
+    too_large: bool = False  # nothing was found, and not everything was tried
 
 
 class Swaps:

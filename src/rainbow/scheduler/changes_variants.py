@@ -11,6 +11,7 @@ from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
 
 Changes = tuple[Change, ...]
+WORK = 100_000  # levels of all changed requests that are asked for one explanation: about two seconds
 
 
 class Variants:
@@ -21,6 +22,8 @@ class Variants:
         self._requests: dict[Changes, Request] = {(): request}
         self._fitters: dict[Changes, Fitter] = {}
         self._purse = Purse()
+        self.levels = sum(1 for _ in request.walk())
+        self.work = WORK
 
     def request(self, changes: Changes) -> Request:
         """The request with these changes made."""
@@ -39,6 +42,7 @@ class Variants:
 
     def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:
         """Does the changed request fit the view of a cluster?"""
+        self.work -= self.levels
         before, after = self.request(()), self.request(changes)
         if (after.hosts, after.not_hosts) != (before.hosts, before.not_hosts):
             if after.hosts or after.not_hosts:

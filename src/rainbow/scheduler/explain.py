@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from rainbow.model.changes import Change, say_requirement
 from rainbow.model.match import Explanation, Fit, Verdict
-from rainbow.model.reasons import Met, Reason, When, Where
+from rainbow.model.reasons import ChangesNotSought, Met, Reason, When, Where
 from rainbow.model.request import Request, Requirement
 from rainbow.scheduler.changes_find import find_changes
 from rainbow.scheduler.changes_values import Ideas, Swaps
@@ -95,7 +95,10 @@ class Explainer:
     def _case(self, fit: Fit, scene: Scene, root: Shape) -> Case:
         when = When.NOT_NOW if fit is Fit.LATER else When.NEVER
         reasons = Reasons(self._variants.fitter(()), scene, root, when).find()
-        return Case(reasons, find_changes(self._variants, scene, root))
+        ideas = find_changes(self._variants, scene, root)
+        if ideas.too_large:
+            reasons += (Found(ChangesNotSought(levels=self._variants.levels, when=when)),)
+        return Case(reasons, ideas)
 
     def _when_free(self, key: Key | None, scene: Scene) -> Free:
         known = self._free.get(key.situation) if key else None

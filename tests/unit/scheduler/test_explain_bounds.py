@@ -1,0 +1,35 @@
+"""Explanations end: what is too large to look for changes is said to be, instead of searched for seconds."""
+
+from __future__ import annotations
+
+import json
+
+from rainbow.graphs.memory import MemoryBackend
+from rainbow.model.match import Explanation
+from rainbow.model.reasons import ChangesNotSought
+from rainbow.scheduler import changes_variants
+from tests.support.fleets import a_graph, a_level, a_request, slots
+
+
+def explained(request):
+    backend = MemoryBackend()
+    backend.put("c", a_graph(nodes=3, cores=8, gpus=2))
+    [found] = backend.explain(request)
+    return found
+
+
+def test_a_request_of_a_thousand_leaves_is_explained_without_changes_and_says_so(monkeypatch):
+    asked = []
+    monkeypatch.setattr(changes_variants.Variants, "fits", lambda *arguments: asked.append(arguments))
+    found = explained(a_request(slots(4, *(a_level("core", 1) for _ in range(999)))))
+    assert found.reasons[-1] == ChangesNotSought(levels=1000)
+    assert found.reasons[0] != found.reasons[-1]
+    assert not found.changes
+    assert not asked
+    assert Explanation.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_small_request_has_its_changes_looked_for():
+    found = explained(a_request(slots(1, a_level("core", 1), a_level("gpu", 4))))
+    assert found.changes
+    assert not any(isinstance(reason, ChangesNotSought) for reason in found.reasons)
