@@ -83,7 +83,10 @@ def cluster(
         click.echo(f"{name}: graph replaced, {vertices} vertices")
         return
     given = given_secret(secret, secret_file)
-    settings = replace(settings, registration_secret=given or settings.registration_secret)
+    if given:
+        settings = replace(
+            settings, registration_secret=given, origins={**settings.origins, "registration_secret": "flag"}
+        )
     with graph_errors(graph):
         answer = link.ask(lambda client: client.register(name, data, manager=manager), settings)
     if answer.exists:

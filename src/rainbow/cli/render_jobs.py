@@ -93,7 +93,12 @@ def info(job: Mapping[str, Any]) -> str:
         return reason or WAITS_FOR.get(job.get("hold", ""), "held")
     if state == "bound":
         native = f"native {job['native_id']}" if job.get("native_id") else ""
-        where = {"offered": "offered", "leased": "leased", "accepted": "accepted", "submitted": "queued there"}
+        where = {
+            "offered": "offered, not taken yet",
+            "leased": "leased",
+            "accepted": "accepted",
+            "submitted": "queued there",
+        }
         step = where.get(job.get("attempt_state", ""), "")
         return ", ".join(part for part in (native, step) if part) or reason
     return reason

@@ -121,7 +121,12 @@ class Connection:
             answer: Answered = await method(iter(pieces()), timeout=seconds, metadata=metadata)
             return answer
 
-        return await self._trying(once, twice=rpc.twice, seconds=self.patience.upload)
+        try:
+            return await self._trying(once, twice=rpc.twice, seconds=self.patience.upload)
+        except Unauthenticated as error:
+            if bearer is not None:
+                raise
+            raise self._with_origin(error, rpc.purpose) from None
 
     async def stream(self, rpc: Rpc[Asked, Answered], request: Asked) -> AsyncIterator[Answered]:
         """One try of a server stream; a cut raises Unavailable, and the next try goes to the next server."""
@@ -144,11 +149,13 @@ class Connection:
             raise self._with_origin(error_of_call(error, server=str(address)), rpc.purpose) from None
 
     def _with_origin(self, error: RainbowError, purpose: Purpose) -> RainbowError:
-        """A refused credential of a user, with where it came from: a person has several places to look at."""
-        if not isinstance(error, Unauthenticated) or purpose not in (Purpose.USER, Purpose.SUBMIT):
+        """A refused credential with where it came from: a person has several places to look at."""
+        if not isinstance(error, Unauthenticated) or purpose is Purpose.CLUSTER:
             return error
-        sent = self.settings.sent()
-        return Unauthenticated(f"{error} ({f'sent: {sent}' if sent else 'rainbow login keeps one'})")
+        registering = purpose is Purpose.REGISTRATION
+        sent = self.settings.sent(registering=registering)
+        advice = "registering needs RAINBOW_REGISTRATION_SECRET" if registering else "rainbow login keeps one"
+        return Unauthenticated(f"{error} ({f'sent: {sent}' if sent else advice})")
 
     def metadata(
         self, purpose: Purpose, *, bearer: str | None = None, only: Iterable[str] = ()

@@ -66,19 +66,22 @@ class Settings:
     config: Config = field(default_factory=Config, repr=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
 
-    def sent(self) -> str:
-        """Which credentials a user's call carries and where they come from, without any of them."""
-        origin = self.origins.get("token", "")
+    def sent(self, *, registering: bool = False) -> str:
+        """Which credentials a call carries and where they come from, without any of them."""
+        if registering and self.registration_secret:
+            return f"the registration secret from {self._place('registration_secret', 'RAINBOW_REGISTRATION_SECRET')}"
+        words = [f"the token from {self._place('token', 'RAINBOW_TOKEN')}"] if self.token else []
+        if self.cluster_tokens and not registering:
+            words.append(f"the submission tokens of {', '.join(self.cluster_tokens)} from {self.config.path}")
+        return " and ".join(words)
+
+    def _place(self, name: str, variable: str) -> str:
         places: dict[str, str] = {
-            "environment": "RAINBOW_TOKEN",
+            "environment": variable,
             "config": str(self.config.path),
             "local server": "the data folder of this user's own server",
         }
-        named = places.get(origin, "--token-file" if origin == "flag" else "the program")
-        words = [f"the token from {named}"] if self.token else []
-        if self.cluster_tokens:
-            words.append(f"the submission tokens of {', '.join(self.cluster_tokens)} from {self.config.path}")
-        return " and ".join(words)
+        return places.get(self.origins.get(name, ""), "the command line")
 
     def secret_for(self, cluster: str) -> str:
         """The credential for a call that a cluster makes about itself.

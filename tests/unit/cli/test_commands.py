@@ -264,6 +264,18 @@ def test_a_refused_credential_says_where_it_came_from(server, rainbow, monkeypat
     assert rainbow("jobs").err == "rainbow: the credential is unknown (rainbow login keeps one)\n"
 
 
+def test_a_refused_registration_says_which_secret_was_sent(server, rainbow, tmp_path, monkeypatch):
+    (tmp_path / "g.json").write_text("{}")
+    refusal = Refusal(grpc.StatusCode.UNAUTHENTICATED, "the credential is unknown", "Unauthenticated")
+    server.answers["Clusters/Register"] = refusal
+    command = ("register", "cluster", "--cluster-name", "perl", "--nodes-json", "g.json")
+    monkeypatch.delenv("RAINBOW_TOKEN")
+    assert "(registering needs RAINBOW_REGISTRATION_SECRET)" in rainbow(*command).err
+    assert "(sent: the registration secret from the command line)" in rainbow(*command, "-s", "x").err
+    monkeypatch.setenv("RAINBOW_REGISTRATION_SECRET", "door")
+    assert "(sent: the registration secret from RAINBOW_REGISTRATION_SECRET)" in rainbow(*command).err
+
+
 def test_registering_a_name_that_is_taken_keeps_the_saved_credentials(server, rainbow, tmp_path):
     path = tmp_path / "rainbow-config.yaml"
     path.write_text("cluster: {name: perl, secret: kept}\n")

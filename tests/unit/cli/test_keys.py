@@ -55,7 +55,7 @@ def attached(server):
     server.answers["Jobs/List"] = lambda request: jobs_pb2.ListJobsResponse(jobs=[jobs_pb2.Job(id=5, **state)])
     server.answers["Jobs/Cancel"] = cancel
     session = Session("run", "--", "sleep", "60")
-    session.until("rainbow: 5 perl: waiting for resources (offered)")
+    session.until("rainbow: 5 perl: waiting for resources (offered, not taken yet)")
     return session
 
 

@@ -129,7 +129,7 @@ def test_a_pause_is_never_longer_than_the_cap_nor_shorter_than_half_of_it(attemp
 async def test_the_servers_class_name_decides_which_error_it_is(server, settings):
     server.answers["Jobs/Get"] = Script(
         Refusal(grpc.StatusCode.FAILED_PRECONDITION, "moved on", "Conflict"),
-        Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "slow down", "Exhausted", (("retry-after", "2.5"),)),
+        Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "slow down", "Exhausted", (("retry-after", "9.5"),)),
         Refusal(grpc.StatusCode.INVALID_ARGUMENT, "malformed", "NoSuchClassHere"),
     )
     async with AsyncClient(settings=settings, patience=QUICK) as client:
@@ -137,7 +137,7 @@ async def test_the_servers_class_name_decides_which_error_it_is(server, settings
             await client.job(1)
         with pytest.raises(Exhausted) as slow:
             await client.job(1)
-        assert slow.value.retry_after == 2.5
+        assert slow.value.retry_after == 9.5
         with pytest.raises(Invalid, match="malformed"):
             await client.job(1)
 
