@@ -25,6 +25,7 @@ from rainbow.service.auditing import ANONYMOUS, act_as
 from rainbow.service.clock import Clock
 
 MOST_TOKENS = 1_000
+MOST_CREDENTIAL = 16 * 1024  # characters; even hashing a longer one would be work for a guesser's sake
 _ASK = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
 
 
@@ -74,6 +75,8 @@ class Callers:
             raise Denied("your credential opens no cluster for submission")
 
     async def _recognise(self, text: str, address: str) -> Principal:
+        if len(text) > MOST_CREDENTIAL:
+            raise Unauthenticated("that is too long for a credential")
         now = self._clock.now()
         principal = self._recogniser.known(text, now)
         if principal is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hmac
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,6 +68,7 @@ class Recogniser:
         self._met: dict[bytes, None] = {}  # credentials that were good once: looked up again without a wait
         self._used: dict[str, float] = {}  # credential -> last use that is not stored yet
         self._stored_use: dict[str, float] = {}
+        self._members = Members()
         self.revision = 0  # grows when anything was revoked or changed in this process
 
     def forget(self) -> None:
@@ -95,10 +97,10 @@ class Recogniser:
             return Principal(name="registrant", kind=Kind.REGISTRATION, scopes=frozenset({"register:*"}))
         identity = await self.voucher.identify(text, now) if self.voucher is not None else None
         if identity is not None:
-            principal = await self._store.read(lambda tx: _vouched(tx, identity))
+            principal = await self._store.read(lambda tx: _vouched(tx, identity, self._members))
         else:
             id = id_of(text) or NOBODYS_ID
-            principal = await self._store.read(lambda tx: _principal(tx, id, key, now))
+            principal = await self._store.read(lambda tx: _principal(tx, id, key, now, self._members))
         if principal is None:
             raise Unauthenticated(_REFUSED)
         if principal.kind is not Kind.JOIN:
@@ -121,7 +123,25 @@ class Recogniser:
         return taken
 
 
-def _principal(tx: Tx, id: str, key: bytes, now: float) -> Principal | None:
+class Members:
+    """Who is in which group; read again when rights changed."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[int, dict[str, set[str]]] = (-1, {})
+
+    def of(self, tx: Tx, groups: Iterable[str]) -> frozenset[str]:
+        """The users in any of these groups."""
+        now = revision(tx)
+        if self._kept[0] != now:
+            found: dict[str, set[str]] = {}
+            for user in tx.users():
+                for group in user.groups:
+                    found.setdefault(group, set()).add(user.name)
+            self._kept = (now, found)
+        return frozenset().union(*(self._kept[1].get(group, ()) for group in groups))
+
+
+def _principal(tx: Tx, id: str, key: bytes, now: float, members: Members) -> Principal | None:
     """The live caller behind a credential, or None; an unknown one takes the same steps as a known one."""
     stored = tx.credential(id)
     same = hmac.compare_digest(stored.digest if stored else _NOBODY, key)
@@ -131,7 +151,7 @@ def _principal(tx: Tx, id: str, key: bytes, now: float) -> Principal | None:
     account = tx.user(stored.owner) if stored.kind in _PEOPLE else None
     if stored.kind in _PEOPLE and not _active(account, stored):
         return None
-    return principal_of(tx, stored, account, ends)
+    return principal_of(tx, stored, account, ends, members)
 
 
 def _active(account: Account | None, credential: Credential) -> bool:
@@ -141,7 +161,9 @@ def _active(account: Account | None, credential: Credential) -> bool:
     return not account.disabled
 
 
-def principal_of(tx: Tx, credential: Credential, account: Account | None, until: float | None) -> Principal:
+def principal_of(
+    tx: Tx, credential: Credential, account: Account | None, until: float | None, members: Members
+) -> Principal:
     """The caller that a live credential stands for, with the rights that credential and owner share."""
     groups = {group.name: group.clusters for group in tx.groups()} if _names_groups(tx, credential, account) else {}
     scopes = expand(credential.scopes, groups)
@@ -153,7 +175,7 @@ def principal_of(tx: Tx, credential: Credential, account: Account | None, until:
         credential=credential.id,
         scopes=scopes,
         groups=frozenset(account.groups if account else ()),
-        fellows=_fellows(tx, scopes, account.groups if account else ()),
+        fellows=_fellows(tx, scopes, account.groups if account else (), members),
         until=until,
     )
 
@@ -163,7 +185,7 @@ def _names_groups(tx: Tx, credential: Credential, account: Account | None) -> bo
     return any(":@" in scope for scope in (*credential.scopes, *rights))
 
 
-def _vouched(tx: Tx, identity: Identity) -> Principal | None:
+def _vouched(tx: Tx, identity: Identity, members: Members) -> Principal | None:
     """A person with a token of somebody else: the rights of the account, if there is one, and of the groups told."""
     account = tx.user(identity.name)
     if account is not None and account.disabled:
@@ -177,15 +199,15 @@ def _vouched(tx: Tx, identity: Identity) -> Principal | None:
         credential="oidc",
         scopes=scopes,
         groups=groups,
-        fellows=_fellows(tx, scopes, tuple(groups)),
+        fellows=_fellows(tx, scopes, tuple(groups), members),
         until=identity.until,
     )
 
 
-def _fellows(tx: Tx, scopes: frozenset[str], groups: tuple[str, ...]) -> frozenset[str]:
+def _fellows(tx: Tx, scopes: frozenset[str], groups: tuple[str, ...], members: Members) -> frozenset[str]:
     if not groups or not any(scope.endswith(":group") for scope in scopes):
         return frozenset()
-    return frozenset(user.name for user in tx.users() if not set(groups).isdisjoint(user.groups))
+    return members.of(tx, groups)
 
 
 def rights_of(tx: Tx, name: str, groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from grpc import aio
 
 from rainbow.model.errors import Invalid
 from rainbow.model.job import Terms
+from rainbow.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
 from rainbow.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
 from rainbow.service.auditing import SYSTEM
 from tests.support.calls import bearer
 from tests.unit.access.asking import ask, code_of
 from tests.unit.access.test_tokens import fields_of
-from tests.unit.access.world import World, a_submit, a_world, submit
+from tests.unit.access.world import World, a_submit, a_world, register, submit
 
 
 @pytest.fixture
@@ -106,10 +107,15 @@ async def test_the_servers_own_name_is_never_a_callers(world: World) -> None:
     assert [line.verb for line in lines] == ["user.add"]  # the first administrator's account
 
 
+async def test_a_credential_as_long_as_a_book_is_refused_before_it_is_hashed(world: World) -> None:
+    request = rainbow_pb2.DeleteRequest(name="alpha", secret="x" * 3_000_000)
+    stub = rainbow_pb2_grpc.RainbowSchedulerStub(world.channel)
+    with pytest.raises(aio.AioRpcError, match="too long"):
+        await stub.Delete(request, timeout=20)
+
+
 async def test_a_deleted_clusters_agent_gets_nothing_when_the_name_is_back(world: World) -> None:
     old = world.credentials["agent-gone"]
-    from tests.unit.access.world import register
-
     await register(world, "gone")
     assert await code_of(ask(world.channel, "Agents/Receive", old, cluster="gone")) == "UNAUTHENTICATED"
     assert await submit(world, "carol", "gone") > 0
