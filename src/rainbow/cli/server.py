@@ -93,16 +93,14 @@ def server(
     """Run the scheduler until SIGTERM or ^C. Its port opens when it can serve; beyond this machine only with TLS."""
     if ctx.invoked_subcommand is not None:
         return
+    from rainbow.cli.report import say
     from rainbow.client.config import Config, load, open_to_others
-    from rainbow.model.errors import Invalid
     from rainbow.server.main import serve
     from rainbow.server.options import ServerOptions, limits_from, oidc_from
 
     config = load(Path(config_path)) if config_path else Config()
     if config.text("scheduler", "secret") and config.path is not None and open_to_others(config.path):
-        raise Invalid(
-            f"{config.path} holds the registration secret and others on this machine can read it; chmod 600 it"
-        )
+        say(f"warning: {config.path} holds a secret and others on this machine can read it; chmod 600 it")
     serve(
         ServerOptions(
             listen=listen,
