@@ -27,7 +27,9 @@ Examples:
   rainbow config init --config-path ~/.config/rainbow/rainbow-config.yaml --server rainbow.lab.edu
 """
 SHOW_EPILOG = """\b
-A flag beats the environment, the environment beats the config file. The file is
+A flag beats the environment, the environment beats the config file. Without a token
+from any of them, and for servers on this machine alone, the token is the one that your
+own server left in your data folder (rainbow/admin.token). The config file is
 --config-path, else RAINBOW_CONFIG, ./rainbow-config.yaml, or rainbow/rainbow-config.yaml
 under $XDG_CONFIG_HOME.
 
