@@ -100,6 +100,8 @@ class Keeper:
                     await self.flush()
             except RainbowError as error:
                 log.warning("cannot look after open calls: %s", error)
+            except Exception:  # whatever it is, calls must still be cut at the next look
+                log.exception("looking after open calls failed")
 
     async def look(self) -> None:
         """Cut what must be cut."""

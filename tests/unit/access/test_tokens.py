@@ -92,7 +92,7 @@ async def test_a_revoked_token_is_refused_at_once_and_its_open_streams_are_cut_w
         while await watch.read() is not aio.EOF:
             pass
     assert watch.done()
-    assert time.monotonic() - began < 2.0  # a second, and room for a busy machine
+    assert time.monotonic() - began < 4.0  # a second, and room for a busy machine
 
 
 async def test_a_token_revoked_by_another_server_on_the_same_database_is_cut_here_too(world: World) -> None:
@@ -111,7 +111,7 @@ async def test_a_token_revoked_by_another_server_on_the_same_database_is_cut_her
     with pytest.raises(aio.AioRpcError, match="revoked"):
         while await watch.read() is not aio.EOF:
             pass
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 4.0
     assert await code_of(ask(world.channel, "Access/WhoAmI", token)) == "UNAUTHENTICATED"
 
 
@@ -135,7 +135,7 @@ async def test_a_waiting_sync_is_cut_when_its_cluster_is_deleted(world: World) -
     began = time.monotonic()
     await ask(world.channel, "Clusters/Delete", world.credentials["admin"], cluster="alpha")
     assert await waiting in ("UNAUTHENTICATED", "NOT_FOUND")
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 4.0
 
 
 async def test_a_disabled_user_is_refused_everywhere_and_comes_back_when_enabled(world: World) -> None:
