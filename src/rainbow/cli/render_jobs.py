@@ -109,6 +109,12 @@ def short_user(job: Mapping[str, Any]) -> str:
     return str(job.get("owner", "")).removeprefix("user:")
 
 
+def shown_name(job: Mapping[str, Any]) -> str:
+    """The name; of a member of an array with its index: `sh[3]`."""
+    index = job.get("terms", {}).get("labels", {}).get("array_index", "")
+    return f"{job.get('name', '')}[{index}]" if index else str(job.get("name", ""))
+
+
 def listing(now: float) -> Listing:
     """How `rainbow jobs` lists."""
     text: Callable[[str], Callable[[Mapping[str, Any]], str]] = lambda key: lambda job: str(job.get(key, ""))  # noqa: E731  # a column is one word
@@ -119,7 +125,7 @@ def listing(now: float) -> Listing:
         columns=(
             Column("JOBID", text("id"), right=True),
             Column("USER", short_user),
-            Column("NAME", text("name")),
+            Column("NAME", shown_name),
             Column("ST", letter, right=True),
             Column("N", lambda job: str(job.get("nodes") or "-"), right=True),
             Column("CLUSTER", text("cluster")),

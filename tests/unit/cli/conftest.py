@@ -17,6 +17,7 @@ def quiet_environment(monkeypatch, tmp_path):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.chdir(tmp_path)

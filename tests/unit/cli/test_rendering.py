@@ -190,6 +190,12 @@ def test_a_plan_ticks_the_chosen_cluster_and_gives_a_reason_for_each_other():
     assert render_plan.exit_code(decision) == Exit.OK
 
 
+def test_a_member_of_an_array_is_listed_with_its_index():
+    member = a_job(4, name="sh", terms={"labels": {"array_index": "3"}})
+    assert render_jobs.shown_name(member) == "sh[3]"
+    assert render_jobs.shown_name(a_job(5, name="sh")) == "sh"
+
+
 def test_clusters_that_the_owner_left_out_are_not_talked_about():
     waits = {"kind": "wait", "reasons": ["eks: not among them", "perl: busy"], "ever": True}
     rows = [("perl", "later", 2, 64, "busy"), ("eks", "now", 9, 9, "not among them")]
