@@ -67,7 +67,7 @@ def note_submitted(tx: Tx, made: Iterable[tuple[Actor, list[int]]], at: float) -
         gathered.setdefault((who.name, who.credential, by.address), (by, []))[1].extend(ids)
     for by, ids in gathered.values():
         if ids:
-            by.note(tx, "job.submit", ranges(ids), at, f"{len(ids)} jobs")
+            by.note(tx, "job.submit", ranges(ids), at, f"jobs: {len(ids)}")
 
 
 def ranges(ids: Iterable[int]) -> str:
