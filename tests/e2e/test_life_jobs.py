@@ -52,7 +52,7 @@ def test_a_job_cancelled_while_its_agent_is_being_asked_never_starts(fleet: Flee
 
 def test_a_running_job_is_cancelled_when_its_cluster_says_so_and_its_processes_are_gone(fleet: Fleet) -> None:
     id = fleet.submit("east", gate=NEVER)
-    fleet.until_running(id)
+    fleet.until_begun(id)
     agent = fleet.agents["east"]
     with agent.paused():
         assert fleet.client.cancel([id], reason="enough")[0].state == "cancelling"

@@ -265,6 +265,11 @@ class Fleet:
         """Return when the server has been told that these jobs run."""
         self.until(ids, lambda event: event.detail.get("attempt") == "running")
 
+    def until_begun(self, *ids: int) -> None:
+        """Return when the server has the first output of these jobs: now they have counted themselves."""
+        for id in ids:
+            next(self.client.logs(id, follow=True))
+
     def ended(self, *ids: int) -> list[JobView]:
         """Return these jobs when they have ended."""
         return list(self.client.wait_all(ids))
