@@ -43,13 +43,28 @@ def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw:
         from rainbow.cli.output import MACHINE, json_text
 
         id = await only_one(client, job)
-        printer = Printer(raw=raw)
+        printer, empty = Printer(raw=raw), True
         async for chunk in client.logs(id, follow=follow, stream=stream or "", tail=tail):
+            empty = False
             if form in MACHINE:
                 click.echo(json_text(chunk.as_dict()), nl=False)
                 sys.stdout.flush()
             else:
                 printer.write(chunk)
         printer.finish()
+        if empty and not stream and form not in MACHINE:
+            await _say_why(client, id)
 
     link.ask(asking)
+
+
+async def _say_why(client: AsyncClient, id: int) -> None:
+    """Silence has a cause: the job has not begun, went elsewhere, or had nothing to say."""
+    from rainbow.cli.render_jobs import ENDED, info
+    from rainbow.cli.report import say
+
+    job = (await client.job(id)).as_dict()
+    known = info(job)
+    ended = job["state"] in ENDED
+    state = str(job["state"]).replace("_", " ")
+    say(f"job {id} has no output{'' if ended else ' yet'}; it is {state}" + (f" ({known})" if known else ""))

@@ -97,6 +97,17 @@ def test_logs_pass_every_byte_through_to_a_pipe(server, capfdbinary):
     assert (captured.out, captured.err) == (b"\x1b[31m\xff", b"oops\n")
 
 
+def test_logs_that_are_empty_say_why(server, rainbow):
+    server.answers["Jobs/Logs"] = []
+    server.answers["Jobs/Get"] = job(5, "bound", cluster="perl", attempt_state="offered")
+    done = rainbow("logs", "5")
+    said = "rainbow: job 5 has no output yet; it is bound (offered, not taken yet)\n"
+    assert (done.code, done.out, done.err) == (0, "", said)
+    server.answers["Jobs/Get"] = job(5, reason="ended well")
+    assert rainbow("logs", "5").err == "rainbow: job 5 has no output; it is succeeded (ended well)\n"
+    assert rainbow("logs", "5", "--stderr").err == ""
+
+
 def test_logs_take_a_name_and_a_number_of_lines(server, rainbow):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job(9)])
     server.answers["Jobs/Logs"] = [out(b"x\n")]
