@@ -20,7 +20,8 @@ from rainbow.graphs.memory_tables import WHOLE, Dim, Floats, HostTable, Mask, Of
 WORTH_IT = 6_000  # rows from which on the suffix counts are faster than reading all rows
 MOST_LEVELS = 8_192
 MOST_GROUPS = 12_000
-MOST_SLOTS = 64  # slots in one host that are added up slice by slice; past that all rows are read
+MOST_CELLS = 1 << 25  # of four bytes
+MOST_SLOTS = 256  # slots in one host that are added up slice by slice; past that all rows are read
 
 
 class SuffixTable:
@@ -30,16 +31,27 @@ class SuffixTable:
         self.dims = dims
         self.groups = HostTable()  # one row per group; its own count is not used
         self.levels = tuple(table.peaks.get(dim, 0) + 1 for dim in dims)
-        self.counts: npt.NDArray[np.int32] = np.zeros((*self.levels, 16), np.int32)
         self._group: dict[RowKey, int] = {}
         self.broken = False
-        for row in np.flatnonzero(table.count[: table.size]).tolist():
-            self._put(table.keys[row], int(table.count[row]))
+        rows = np.flatnonzero(table.count[: table.size])
+        examples, group = _grouped(table, rows, dims)
+        depth = 16 + len(examples) * 5 // 4
+        if depth * self.levels[0] * self.levels[1] > MOST_CELLS:
+            self.broken = True
+            return
+        self.counts: npt.NDArray[np.int32] = np.zeros((*self.levels, depth), np.int32)
+        for row in rows[examples].tolist():
+            self._place(table.keys[row])
             if self.broken:
                 return
+        zeros = np.zeros(table.size, np.int64)
+        first, second = (table.columns.get(dim, zeros)[rows] for dim in dims)
+        np.add.at(self.counts, (first, second, group), table.count[rows].astype(np.int32))
         # Plain counts become suffix counts: from the highest level down, along both axes.
-        self.counts = self.counts[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1].astype(np.int32)
-        self.counts = np.ascontiguousarray(self.counts)
+        for level in range(self.levels[0] - 2, -1, -1):
+            self.counts[level] += self.counts[level + 1]
+        for level in range(self.levels[1] - 2, -1, -1):
+            self.counts[:, level] += self.counts[:, level + 1]
 
     def _split(self, offer: Offer) -> tuple[int, int, Offer]:
         first = second = 0
@@ -71,11 +83,6 @@ class SuffixTable:
                 longer[:, :, : self.counts.shape[2]] = self.counts
                 self.counts = longer
         return first, second, group
-
-    def _put(self, key: RowKey, hosts: int) -> None:
-        at = self._place(key)
-        if at is not None:
-            self.counts[at] += hosts
 
     def add(self, key: RowKey, hosts: int) -> None:
         """Follow a change of the table."""
@@ -109,17 +116,20 @@ class SuffixTable:
         most = [(self.levels[i] - 1) // want for i, want in enumerate(wanted) if want]
         most += [LARGEST // (need.count * (need.scale or 1)) for need in others]
         slots = np.arange(1, min(times, *most) + 1 if most else times + 1)
+        if not len(slots):
+            return np.zeros(width)
         if wanted[1]:
             counts: npt.NDArray[Any] = self.counts[slots * wanted[0], slots * wanted[1], :width]
         else:  # a view: one level in so many, without copying
             counts = self.counts[wanted[0] :: wanted[0] or self.levels[0], 0, :width][: len(slots)]
+        most_of = None  # by group: the slots that all else in a host is enough for
         for need in others:
             units = units_of(self.groups, need)
             if units is None:
                 return np.zeros(width)
-            counts = counts * (units >= (slots * (need.count * (need.scale or 1)))[:, np.newaxis])
-        added: npt.NDArray[Any] = counts[0] if len(slots) == 1 else counts.sum(axis=0)
-        return added
+            enough = units // (need.count * (need.scale or 1))
+            most_of = enough if most_of is None else np.minimum(most_of, enough)
+        return _added(counts) if most_of is None else _added_up_to(counts, most_of)
 
     def _alone(self, need: Need) -> bool:
         """Is there only one column that counts for the need?"""
@@ -131,6 +141,37 @@ class SuffixTable:
             return 1
         most = min(((self.levels[i] - 1) // wanted[i] for i in (0, 1) if wanted[i]), default=MOST_SLOTS + 1)
         return most if most <= MOST_SLOTS else None
+
+
+def _grouped(table: HostTable, rows: npt.NDArray[np.intp], dims: tuple[Dim, Dim]) -> tuple[Any, Any]:
+    """One example of each group of rows that differ in nothing but the two dims, and the group of each row."""
+    group: npt.NDArray[Any] = np.zeros(len(rows), np.int64)
+    examples: npt.NDArray[Any] = np.zeros(min(1, len(rows)), np.intp)
+    for column in (table.cluster, table.cls, *(column for dim, column in table.columns.items() if dim not in dims)):
+        different, codes = np.unique(column[rows], return_inverse=True)
+        if len(different) > 1:
+            joined = group * len(different) + codes
+            _, examples, group = np.unique(joined, return_index=True, return_inverse=True)
+    return examples, group
+
+
+def _added(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    added: npt.NDArray[Any] = np.add.reduce(counts, axis=0, dtype=np.int32)  # a tenth of the time of wider sums
+    return added
+
+
+def _added_up_to(counts: npt.NDArray[Any], most: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """By group: the sum of its first so many counts; few different limits are few sums over all groups."""
+    limits = np.minimum(most, len(counts))
+    found = np.zeros(len(limits), np.int32)
+    running: npt.NDArray[Any] | None = None
+    done = 0
+    for limit in np.flatnonzero(np.bincount(limits)).tolist():
+        if limit:
+            more = _added(counts[done:limit])
+            running, done = more if running is None else running + more, limit
+            np.copyto(found, running, where=limits == limit)
+    return found
 
 
 def suffix_of(table: HostTable) -> SuffixTable | None:
