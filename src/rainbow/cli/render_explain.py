@@ -61,7 +61,7 @@ def verdicts(explanations: Sequence[Mapping[str, Any]], limit: int = COLUMNS) ->
 def last_decision(decision: Decision | None, now: float) -> str:
     """What was decided last, and why."""
     if decision is None:
-        return "It was never decided.\n"
+        return "Nothing was decided yet.\n"
     when = clock(decision.record["at"], now)
     if decision.winner is None:
         reasons = [one_line(reason) for reason in decision.record["outcome"]["reasons"]]
@@ -90,7 +90,9 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = 
     """Everything that `rainbow explain` prints."""
     job = view["job"]
     decision = Decision(view["decision"]) if view.get("decision") else None
-    explanations = render_plan.asked_for(decision, view.get("explanations", ()))
+    terms = job.get("terms", {})
+    only, never = terms.get("only_clusters", ()), terms.get("not_clusters", ())
+    explanations = [e for e in view.get("explanations", ()) if not render_plan.left_out(e["cluster"], only, never)]
     ended = letter(job) not in "DPSRC"
     parts = [headline(job, explanations, now), last_decision(decision, now)]
     if not ended or verbose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rainbow.cli.exits import Exit
@@ -35,13 +35,17 @@ def exit_code(decision: Decision) -> Exit:
 def excluded(decision: Decision, name: str) -> bool:
     """True if the job's owner left this cluster out with -M or --not: that needs no reason."""
     limits = decision.record.get("limits", {})
-    only = limits.get("only", ())
-    return bool(only and name not in only) or name in limits.get("never", ())
+    return left_out(name, limits.get("only", ()), limits.get("never", ()))
 
 
-def asked_for(decision: Decision | None, explanations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def left_out(name: str, only: Collection[str], never: Collection[str]) -> bool:
+    """True if `name` is not among `only`, where that says anything, or is among `never`."""
+    return bool(only and name not in only) or name in never
+
+
+def asked_for(decision: Decision, explanations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The explanations of clusters that the owner did not leave out."""
-    return [entry for entry in explanations if decision is None or not excluded(decision, entry["cluster"])]
+    return [entry for entry in explanations if not excluded(decision, entry["cluster"])]
 
 
 def _hopes(decision: Decision) -> int:
@@ -98,7 +102,8 @@ def rejected(
     out: dict[str, list[str]] = {}
     for row in decision.rows():
         if row.rank is None and not excluded(decision, row.name):
-            out[row.name] = [*([row.reason] if row.reason else ()), *sentences(by_name.get(row.name, {}))]
+            said = (one_line(row.reason), *sentences(by_name.get(row.name, {})))
+            out[row.name] = [reason for reason in dict.fromkeys(said) if reason]
     for name, entry in by_name.items():
         if entry["fit"] == "closed":
             out.setdefault(name, sentences(entry))

@@ -208,7 +208,7 @@ def test_explain_asks_for_the_job_that_last_means(server, rainbow):
     done = rainbow("explain", "last")
     assert server.only("Jobs/Explain").request.id == 12
     assert done.out.startswith("Job 12 (lmp) is PENDING since")
-    assert "It was never decided." in done.out
+    assert "Nothing was decided yet." in done.out
 
 
 def test_register_saves_credentials_for_their_owner_alone(server, rainbow, tmp_path, monkeypatch):

@@ -203,8 +203,11 @@ def test_clusters_that_the_owner_left_out_are_not_talked_about():
     decision = Decision({**decision.record, "limits": {"only": ["perl"], "never": []}})
     said = [why("perl", "later", "core: 4 needed, 2 free now"), why("eks", "now", "")]
     assert render_plan.rejected(decision, said, {}) == " ✗ perl  busy\n         core: 4 needed, 2 free now\n"
+    twice = [why("perl", "closed", "busy")]
+    assert render_plan.rejected(decision, twice, {}) == " ✗ perl  busy\n"
     assert render_plan.verdict(decision) == "Nothing can run it now; 1 cluster could later.\n"
-    job = a_job(1, state="held", hold="nothing-fits", reason="eks: not among them; perl: busy")
+    terms = {"only_clusters": ["perl"]}
+    job = a_job(1, state="held", hold="nothing-fits", reason="eks: not among them; perl: busy", terms=terms)
     view = {"job": job, "decision": decision.record, "explanations": said}
     assert "eks" not in render_explain.explain(view, now=NOW, verbose=True)
     never = a_decision(dropped=rows[1:], misfits={"perl": ["never", ""]}, outcome=waits)
