@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from rainbow.cli.report import say
 from rainbow.model.errors import Denied, NotFound, Unauthenticated
 
 if TYPE_CHECKING:
@@ -13,16 +14,22 @@ if TYPE_CHECKING:
 
 
 async def need_clusters(client: AsyncClient, terms: Terms) -> None:
-    """Refuse -M and --not with a name that the server does not know. Asks nothing when neither was given."""
-    named = (*terms.only_clusters, *terms.not_clusters)
-    if not named:
+    """Refuse -M with a name that the server does not know, and warn of such a --not, which holds by itself."""
+    if not terms.only_clusters and not terms.not_clusters:
         return
     try:
         known = {cluster.name for cluster in await client.clusters()}
     except (Denied, Unauthenticated):
         return  # who may not list clusters may still submit to them
-    for name in named:
+    for name in terms.only_clusters:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else "`rainbow clusters` lists those you may see"
-            raise NotFound(f"there is no cluster {name!r}; {hint}")
+            raise NotFound(_missing(name, known))
+    for name in terms.not_clusters:
+        if name not in known:
+            say(f"warning: --not {name}: {_missing(name, known)}")
+
+
+def _missing(name: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    hint = f"did you mean {near[0]}?" if near else "`rainbow clusters` lists those you may see"
+    return f"there is no cluster {name!r}; {hint}"

@@ -253,6 +253,14 @@ def test_a_cluster_that_does_not_exist_is_a_mistake(server, rainbow, verb):
     assert not server.calls("Jobs/Submit")
 
 
+def test_leaving_out_a_cluster_that_does_not_exist_is_a_warning(server, rainbow):
+    server.answers["Clusters/List"] = clusters_pb2.ListClustersResponse(clusters=[clusters_pb2.Cluster(name="perl")])
+    server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=7, state="bound", cluster="perl", reason="given to perl")
+    done = rainbow("submit", "--not", "eks", "--", "x")
+    assert (done.code, done.out) == (0, "7\n")
+    assert done.err.startswith("rainbow: warning: --not eks: there is no cluster 'eks'; ")
+
+
 def test_a_command_without_dashes_is_told_how_to_write_it(rainbow):
     assert "write -- before it, as in: -- echo hello" in rainbow("submit", "echo", "hi").err
     assert rainbow("submit", "hostname").err.endswith("write -- before it: -- hostname\n")
