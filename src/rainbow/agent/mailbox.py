@@ -117,6 +117,7 @@ def send_what_is_due(d: Draft) -> None:
 def take_answer(d: Draft, answer: SyncAnswer) -> None:
     """Act upon the answer to a message on its way; any other answer is old and changes nothing."""
     answer = _without_known(d, answer)
+    said: SyncMessage | None = None
     if d.listening is not None and answer.ack == d.listening:
         d.listening = None
         d.contact_at = max(d.contact_at or 0.0, d.listening_at)
@@ -126,7 +127,6 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
         d.send_at, d.quiet_until = d.now, d.now
         if not answer.resync:
             _settle(d, said)
-            _pace(d, said, answer)
     else:
         return
     if answer.resync:
@@ -134,6 +134,8 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
     d.resynced = answer.resync
     d.heartbeat = answer.heartbeat
     _act_upon(d, answer)
+    if said is not None and not answer.resync:
+        _pace(d, said, answer)  # last: what the answer says is stored is not said again
 
 
 def _without_known(d: Draft, answer: SyncAnswer) -> SyncAnswer:

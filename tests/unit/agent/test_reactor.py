@@ -147,6 +147,18 @@ def test_an_end_is_reported_in_every_message_until_the_server_has_stored_it():
     assert e.Forget(REF) in story.commands
 
 
+def test_an_agent_that_was_full_listens_again_as_soon_as_an_end_is_stored():
+    story = Story(State(limits=Limits(max_jobs=1))).running()
+    assert story.message().want == 0
+    story.tell(ended())
+    story.tell(e.Stored(REF, "end"))
+    assert (story.message().reports[0].ref, story.message().want) == (REF, 1)
+    story.answer(acked=(REF,))
+    story.answer()  # the call that was open while it was full
+    assert story.state.flight is not None
+    assert (story.message().want, story.message().wait > 0) == (1, True)
+
+
 def test_output_goes_out_with_or_before_the_end():
     story = Story().running()
     update = Update(tag=REF.tag, phase=Phase.ENDED, sizes=(5, 0), result=Result(state=AttemptState.SUCCEEDED))
