@@ -34,7 +34,10 @@ class JobVerbs:
     async def submit_batch(self, submissions: Sequence[Submission]) -> tuple[Submitted, ...]:
         """Submit many jobs in one call, all or nothing."""
         request = jobs.SubmitBatchRequest(jobs=[wire.submit_message(one) for one in submissions])
-        answer = await self.connection.call(rpcs.SUBMIT_BATCH, request, timeout=self.connection.patience.upload)
+        named = [one.terms.only_clusters for one in submissions]
+        only = {name for names in named for name in names} if all(named) else ()  # no token goes where none is needed
+        patience = self.connection.patience.upload
+        answer = await self.connection.call(rpcs.SUBMIT_BATCH, request, only=only, timeout=patience)
         return tuple(wire.submitted(one) for one in answer.jobs)
 
     async def plan(self, submission: Submission, *, reasons: bool = True) -> PlanView:
