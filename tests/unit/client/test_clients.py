@@ -183,3 +183,14 @@ async def test_a_submit_without_a_command_says_what_it_takes():
         command("echo hi")
     with pytest.raises(Invalid, match="evenly"):
         command(["a"], nodes=2, tasks=3)
+
+
+async def test_a_batch_carries_only_the_tokens_of_the_clusters_that_it_names(server, settings):
+    server.answers["Jobs/SubmitBatch"] = jobs_pb2.SubmitBatchResponse(jobs=[jobs_pb2.SubmitResponse(id=1)])
+    settings = Settings(servers=settings.servers, cluster_tokens={"perl": "p", "gone": "g"})
+    pinned = Submission(text="x", terms=Terms(only_clusters=("perl",)))
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        await client.submit_batch([pinned])
+        await client.submit_batch([pinned, Submission(text="x")])
+    sent = [[value for key, value in asked.metadata if key == "rainbow-cluster-token"] for asked in server.asked]
+    assert sent == [["perl=p"], ["perl=p", "gone=g"]]
