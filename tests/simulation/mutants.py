@@ -28,6 +28,8 @@ from rainbow.store.tx import SqlTx
 
 Patch = pytest.MonkeyPatch
 CUT = Weather(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
+DEAF = Weather(manager_error=0.6, agent_crash=8.0)
+LOSSY = Weather(loss=0.3, agent_crash=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,7 @@ def counts_its_own_downtime(patch: Patch) -> None:
 # --- R9: cancelling ---
 
 
-@mutant()
+@mutant(LOSSY)
 def tells_a_command_only_once(patch: Patch) -> None:
     def outbox(self: Agents, tx: Any, fx: Any, told: Any, out: Any, wanted: Any) -> None:
         original(self, tx, fx, told, out, wanted)
@@ -274,7 +276,7 @@ def tells_a_command_only_once(patch: Patch) -> None:
     patch.setattr(Agents, "_outbox", outbox)
 
 
-@mutant()
+@mutant(DEAF)
 def forgets_a_cancel_in_a_crash(patch: Patch) -> None:
     def replay(record: Any, held: Any, past: Any) -> None:
         if record["kind"] != "cancel":
