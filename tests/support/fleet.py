@@ -233,7 +233,7 @@ class Fleet:
         """A job that counts itself, on `cluster` alone if one is named; `more` are fields of Submission or of Terms."""
         text = command(self.tally.argv(seconds=seconds, code=code, gate=gate), nodes=nodes, tasks=nodes or 1)
         own = {key: more.pop(key) for key in ("array", "dependencies", "client_token", "name") if key in more}
-        terms = Terms(**({"only_clusters": (cluster,)} if cluster else {}), **more)
+        terms = Terms(only_clusters=more.pop("only_clusters", (cluster,) if cluster else ()), **more)
         return Submission(text=text, dialect="flux", terms=terms, **{"name": "counted", **own})
 
     def submit(self, cluster: str = "", **asked: Any) -> int:
@@ -252,13 +252,12 @@ class Fleet:
         """Read the events of jobs until one of each job meets the condition; all that were read."""
         left = {ids} if isinstance(ids, int) else set(ids)
         seen = []
-        with contextlib.closing(self.client.watch(JobFilter(ids=sorted(left)), after=0)) as events:
-            for event in events:
-                seen.append(event)
-                if reached(event):
-                    left.discard(event.job)
-                if not left:
-                    break
+        for event in self.client.watch(JobFilter(ids=sorted(left)), after=0):
+            seen.append(event)
+            if reached(event):
+                left.discard(event.job)
+            if not left:
+                break
         return seen
 
     def until_running(self, *ids: int) -> None:
