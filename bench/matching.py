@@ -20,7 +20,7 @@ from bench import _plain
 from bench._fleets import a_fleet, requests
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.graph import Mark
-from rainbow.model.request import Request
+from rainbow.model.request import Count, Group, Level, Request
 
 FLEETS = ((10, 100), (100, 1_000), (1_000, 100), (1_000, 1_000), (10_000, 100))
 
@@ -77,8 +77,8 @@ def updates(backend: MemoryBackend, clusters: int, nodes: int) -> tuple[float, f
     return median(took), took[int(len(took) * 0.99)]
 
 
-def measure(clusters: int, nodes: int, *, quick: bool) -> float:
-    """All figures of one fleet; gives the median of requests that all differ."""
+def measure(clusters: int, nodes: int, *, quick: bool, smaller: MemoryBackend | None = None) -> MemoryBackend:
+    """All figures of one fleet, and beside a smaller one, if given; gives the fleet."""
     start = time.perf_counter()
     backend = a_fleet(clusters, nodes)
     built = time.perf_counter() - start
@@ -98,6 +98,8 @@ def measure(clusters: int, nodes: int, *, quick: bool) -> float:
     backend.match(one)
     repeated = timed(backend.match, [one] * count)
     say("repeated", repeated, f"{different[0] / repeated[0]:.0f}x less")
+    if smaller:
+        say("times 1,000 x 100, in turns", side_by_side(smaller, backend))
     say("one node down or up", updates(backend, clusters, nodes))
     if clusters * nodes == 100_000 and nodes == 1_000:
         against_plain(backend, series, different[0], quick=quick)
@@ -106,10 +108,46 @@ def measure(clusters: int, nodes: int, *, quick: bool) -> float:
         say("all different, every node in use", timed(backend.match, islice(series, count)))
         say("one node down or up, every node in use", updates(backend, clusters, nodes))
     if clusters == 1_000 and nodes == 100:
+        say("explain one request to all, ms", explaining(backend, islice(series, 20)), "median, worst of 20")
+        say("place a small job, release it", placing(backend))
+    return backend
+
+
+def explaining(backend: MemoryBackend, asked: Iterable[Request]) -> tuple[float, float]:
+    """Median and worst in milliseconds."""
+    took = []
+    for request in asked:
         start = time.perf_counter()
-        backend.explain(one)
-        say("explain one request to all, ms", (time.perf_counter() - start) * 1e3)
-    return different[0]
+        backend.explain(request)
+        took.append((time.perf_counter() - start) * 1e3)
+    return median(took), max(took)
+
+
+def placing(backend: MemoryBackend) -> tuple[float, float]:
+    """Medians in microseconds."""
+    job = Level(type="node", count=Count(1), shared=True, inside=(Level(type="core", count=Count(2)),))
+    request = Request(groups=(Group(levels=(job,)),))
+    placed, released = [], []
+    for i in range(400):
+        start = time.perf_counter()
+        backend.place("c00000", f"job{i}", request)
+        placed.append((time.perf_counter() - start) * 1e6)
+    for i in range(400):
+        start = time.perf_counter()
+        backend.release("c00000", f"job{i}")
+        released.append((time.perf_counter() - start) * 1e6)
+    return median(placed), median(released)
+
+
+def side_by_side(small: MemoryBackend, large: MemoryBackend, count: int = 400) -> float:
+    """How many times longer the large fleet takes for the same requests, asked in turns."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for request in islice(requests(Random(5), 100), count):
+        for backend, mine in zip((small, large), took, strict=True):
+            start = time.perf_counter()
+            backend.match(request)
+            mine.append(time.perf_counter() - start)
+    return median(took[1]) / median(took[0])
 
 
 def against_plain(backend: MemoryBackend, series: Iterable[Request], ours: float, *, quick: bool) -> None:
@@ -124,13 +162,13 @@ def against_plain(backend: MemoryBackend, series: Iterable[Request], ours: float
 def main(arguments: list[str]) -> None:
     """Run all fleets."""
     quick = "--quick" in arguments
-    medians = {}
+    smaller = None
     for clusters, nodes in FLEETS[:3] if quick else FLEETS:
-        medians[clusters, nodes] = measure(clusters, nodes, quick=quick)
+        fleet = measure(clusters, nodes, quick=quick, smaller=smaller)
+        smaller = fleet if (clusters, nodes) == (1_000, 100) else None
         gc.unfreeze()
-    if (1_000, 1_000) in medians:
-        ratio = medians[1_000, 1_000] / medians[1_000, 100]
-        print(f"\n1,000 x 1,000 takes {ratio:.2f} times what 1,000 x 100 takes")
+    if not quick:
+        print()
         for busy in (False, True):
             held = memory(200, 1_000, busy=busy)
             print(f"200 x 1,000, {'every node in use' if busy else 'idle'}: {held:.0f} bytes per node")

@@ -22,7 +22,7 @@ from rainbow.graphs.memory_runs import runs
 from rainbow.graphs.memory_state import ClusterState
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
-from rainbow.model.match import Explanation, Matches
+from rainbow.model.match import Explanation, Fit, Matches
 from rainbow.model.request import Request
 from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
@@ -141,12 +141,18 @@ class MemoryBackend:
         """The same with reasons, smallest changes and what was met where."""
         matches = self.match(request, clusters)
         explainer = Explainer(request, self._facts)
+        counted = self._index.slots(request)
         found = []
         for name in matches.names:
-            state = self._state(name)
-            now, ever = self._shapes_for(state, request)
-            scene = Scene(state.fold, now, ever, state.shape_of)
-            found.append(explainer.explain_fit(name, matches.fit(name), scene))
+            state, fit = self._state(name), matches.fit(name)
+            number = state.number_in_fleet
+            slots = None
+            if counted and fit in (Fit.NOW, Fit.NEVER) and (counted[1] is None or not counted[1][number]):
+                now = ever = state.fold.root  # nothing but the slots depends on what is free now
+                slots = int(counted[0][number])
+            else:
+                now, ever = self._shapes_for(state, request)
+            found.append(explainer.explain_fit(name, fit, Scene(state.fold, now, ever, state.shape_of), slots))
         return found
 
     def summary(self, cluster: str) -> Summary:

@@ -88,6 +88,17 @@ class FleetIndex:
             now, ever = now & met, ever & met
         return now, ever, unsure.mask
 
+    def slots(self, request: Request) -> tuple[Floats, Mask | None] | None:
+        """By cluster number: how many of the one top-level resource fit now, and where that is not exact."""
+        forms, exact = read_forms(request)
+        form = forms[0]
+        if not exact or len(forms) > 1 or not form.host or form.wrappers or form.abstract:
+            return None
+        unsure = Marks()
+        self._form(form, unsure)
+        now, _ = self._slots(replace(form, count=max(2, form.count)), form.host)  # one is answered by yes or no
+        return (now * self._root_meets(request.requires) if request.requires else now), unsure.mask
+
     def _root_meets(self, requires: tuple[Requirement, ...]) -> Mask:
         table = self.ever[ROOT]
         rows = table.size

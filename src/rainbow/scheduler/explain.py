@@ -57,12 +57,12 @@ class Explainer:
         self._free: dict[Hashable, Free] = {}
         self._cases: dict[Hashable, Case] = {}
 
-    def explain_fit(self, cluster: str, fit: Fit, scene: Scene) -> Explanation:
-        """The whole answer for one cluster."""
+    def explain_fit(self, cluster: str, fit: Fit, scene: Scene, slots: int | None = None) -> Explanation:
+        """The whole answer for one cluster; `slots` that fit now are counted if they are not known."""
         key = self._alike.key(scene.fold)
         free = self._when_free(key, scene)
-        now = free.slots
-        if scene.now is not scene.ever:
+        now = free.slots if slots is None else slots
+        if slots is None and scene.now is not scene.ever:
             now = self._variants.fitter(()).slots(scene.fold, scene.now)
         return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met)
 

@@ -28,3 +28,20 @@ def test_clusters_that_are_alike_are_explained_as_each_one_alone(seed):
     together = backend.explain(request)
     alone = [backend.explain(request, [name])[0] for name in backend.clusters()]
     assert together == alone
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 2**40))
+def test_slots_read_from_the_tables_are_those_that_the_matcher_counts(seed):
+    rng = Random(seed)
+    graph = fleets.random_graph(rng)
+    backend = MemoryBackend()
+    for name in ("a", "b"):
+        backend.put(name, graph)
+        backend.put_subsystem(name, fleets.random_subsystem(rng, graph))
+        backend.use(name, fleets.random_use(rng, graph))
+        backend.mark(name, fleets.random_marks(rng, graph))
+    for _ in range(3):
+        request = fleets.random_request(rng, graph)
+        verdicts = [backend.match(request).verdict(name) for name in ("a", "b")]
+        assert [found.verdict for found in backend.explain(request)] == verdicts
