@@ -68,7 +68,6 @@ class SimAgent:
     manager: Manager
     server: Server
     note: Callable[..., None]
-    fail: Callable[[str, str], None]
     drift: float = 1.0
     up_since: float | None = None  # None: it is down
     starts: int = 0

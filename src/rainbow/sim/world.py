@@ -118,7 +118,6 @@ class World:
             manager=manager,
             server=self.server,
             note=self.note,
-            fail=self.witness.broken,
             drift=self.rng.uniform(0.99, 1.01),
         )
 
