@@ -47,6 +47,12 @@ class Presence:
         since = max(self._spoke.get(cluster, self.started_at), self.started_at)
         return now - since > self.interval() + self.grace
 
+    def missed(self, cluster: str, now: float) -> bool:
+        """True if the agent that spoke last is gone for long, whatever grace all were given: another one knocks."""
+        if self._inside[cluster] > 0:
+            return False
+        return now - self._spoke.get(cluster, self.started_at) > self.interval() + self.grace
+
     def forget(self, cluster: str) -> None:
         """The cluster is gone."""
         self._spoke.pop(cluster, None)

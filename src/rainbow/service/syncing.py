@@ -70,7 +70,7 @@ class Agents:
         before = self._epochs.get(told.cluster)
         if before is None or journal_of(before) == journal_of(told.epoch):
             return
-        if not self.core.presence.silent(told.cluster, self.core.clock.now()):
+        if not self.core.presence.missed(told.cluster, self.core.clock.now()):
             raise Conflict(
                 f"another agent of cluster {told.cluster!r} is there; stop it and wait until it is missed, "
                 "run this one on its state directory, or give this one its own cluster"

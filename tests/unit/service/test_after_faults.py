@@ -184,3 +184,15 @@ async def test_a_released_job_still_waits_for_other_jobs_and_for_its_time(tmp_pa
         await service.timers.tick()
         await service.decider.settle()
         assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_agents_that_all_lost_their_journals_are_not_locked_out_for_ever(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        for name in ("east", "west"):
+            await with_cluster(service, name)
+            await service.agents.sync(SyncIn(cluster=name, epoch="old.1", seq=1, manager="sim"), lambda out: b"stored")
+        for _ in range(20):  # all are silent at once, so all get fresh grace, again and again
+            clock.advance(10.0)
+            await service.timers.tick()
+        await service.agents.sync(SyncIn(cluster="east", epoch="new.1", seq=1, manager="sim"), lambda out: b"stored")
