@@ -23,11 +23,16 @@ class Idea:
     change: Change
     before: Changes = ()  # the change that has to come first, if one alone is not enough
     swaps: dict[tuple[int, type, Scalar], tuple[Change, int] | None] = field(default_factory=dict)  # by term and value
+    pairs: dict[Change, Change] = field(default_factory=dict)  # the whole change, by its second
     answers: dict[tuple[bool, ...], bool] = field(default_factory=dict)  # by where the other value is met
 
     def made(self, change: Change) -> Change:
         """The whole change, with `change` in this idea's place."""
-        return replace(self.before[0], then=change) if self.before else change
+        if not self.before:
+            return change
+        if change not in self.pairs:
+            self.pairs[change] = replace(self.before[0], then=change)
+        return self.pairs[change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Swaps:
         self._variants = variants
         self._values = values
         self._facts = variants.facts
+        self._said: dict[tuple[int, int, type, Scalar], tuple[Kind, str, int] | None] = {}
 
     def settle(self, ideas: Ideas, scene: Scene, root: Shape, classes: Classes) -> tuple[Change, ...]:
         """The changes for one cluster: what exists there instead of what would have to be dropped."""
@@ -82,13 +88,23 @@ class Swaps:
                     yield swap
 
     def _swap(self, drop: Change, asked: Requirement, position: int, value: Scalar) -> tuple[Change, int] | None:
+        key = (id(asked), position, type(value), value)  # the variants keep every requirement alive
+        if key not in self._said:
+            self._said[key] = self._meeting(asked, position, value)
+        said = self._said[key]
+        if said is None:
+            return None
+        kind, text, meeting = said
+        return replace(drop, kind=kind, term=position, to=value, text=text), meeting
+
+    def _meeting(self, asked: Requirement, position: int, value: Scalar) -> tuple[Kind, str, int] | None:
+        """How a change to another value is said, and the facts that meet the changed requirement."""
         said = _said(asked.terms[position], value, asked)
         if said is None:
             return None
-        kind, text = said
         alone = replace(self._variants.request(()), requires=(asked,))
-        [changed] = Change(kind=kind, term=position, to=value).apply(alone).requires
-        return replace(drop, kind=kind, term=position, to=value, text=text), self._facts.meeting(changed)
+        [changed] = Change(kind=said[0], term=position, to=value).apply(alone).requires
+        return *said, self._facts.meeting(changed)
 
     def _fits(self, idea: Idea, change: Change, meeting: int, scene: Scene, root: Shape) -> bool:
         """Does it fit? All else being equal in a situation, that depends only on where the new value is met."""

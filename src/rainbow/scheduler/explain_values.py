@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rainbow.model.request import Requirement, Scalar
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
+from rainbow.scheduler.fold_values import numbers_of
 
 
 class Classes:
@@ -41,27 +42,36 @@ class Values:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._read: dict[tuple[str, frozenset[str]], dict[int, tuple[tuple[str, Scalar], ...]]] = {}
+        self._about: dict[str, int] = {}  # by subsystem: its facts, as bits of a number
+        self._read: dict[tuple[str, frozenset[str], int], tuple[tuple[str, Scalar], ...]] = {}
+        self._found: dict[tuple[str, frozenset[str], int], tuple[Scalar, ...]] = {}
 
     def found(self, asked: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
         """The values of the requirement's fields (or of one term's) that speak for these classes, in a fixed order."""
+        name = asked.subsystem
         terms = asked.terms if term is None else asked.terms[term : term + 1]
-        fields = frozenset(each.field for each in terms)
-        read = self._read.setdefault((asked.subsystem, fields), {})
-        found: dict[str, Scalar] = {}
-        for cls in sorted(classes):
-            for number in sorted(self._facts.classes[cls]):
-                pairs = read.get(number)
-                if pairs is None:
-                    pairs = read[number] = self._pairs(number, asked.subsystem, fields)
-                for text, value in pairs:
-                    found.setdefault(text, value)
-        return tuple(found[text] for text in sorted(found))
+        fields = frozenset([each.field for each in terms])
+        if name not in self._about:
+            self._about[name] = self._facts.bits_of_subsystem(name)
+        there = 0
+        for cls in classes:
+            there |= self._facts.bits_of_class(cls)
+        there &= self._about[name]
+        known = self._found.get((name, fields, there))
+        if known is None:
+            known = self._found[name, fields, there] = self._sorted(name, fields, there)
+        return known
 
-    def _pairs(self, number: int, subsystem: str, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
-        fact = self._facts.facts[number]
-        if fact.subsystem != subsystem:
-            return ()
-        return tuple(
-            (str(value), value) for field in sorted(fields & fact.fields.keys()) for value in fact.fields[field]
-        )
+    def _sorted(self, name: str, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
+        found: dict[str, Scalar] = {}
+        for number in numbers_of(there):
+            pairs = self._read.get((name, fields, number))
+            if pairs is None:
+                pairs = self._read[name, fields, number] = self._pairs(number, fields)
+            for text, value in pairs:
+                found.setdefault(text, value)
+        return tuple([found[text] for text in sorted(found)])
+
+    def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
+        said = self._facts.facts[number].fields
+        return tuple((str(value), value) for field in sorted(fields & said.keys()) for value in said[field])
