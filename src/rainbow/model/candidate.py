@@ -106,5 +106,9 @@ class Limits:
         if self.otherwise not in ("wait", "refuse"):
             raise Invalid(f"otherwise is wait or refuse, not {self.otherwise!r}")
 
+    def allow(self, cluster: str) -> bool:
+        """True if the owner allows this cluster."""
+        return (not self.only or cluster in self.only) and cluster not in self.never
+
 
 NO_LIMITS = Limits()

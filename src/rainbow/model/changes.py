@@ -153,9 +153,9 @@ def _count(to: Scalar | None) -> Count:
 
 
 def say_count(level: Level, path: Path, to: int) -> str:
-    """`-N 2` for nodes at the top, `gpu 2 instead of 4` elsewhere."""
+    """`-N 2` for nodes at the top, `-n 2` for slots inside nodes, `gpu 2 instead of 4` elsewhere."""
     if level.type == "node" and len(path) == 2:
-        return f"-N {to}"
+        return f"-n {to}" if level.shared and not level.exclusive else f"-N {to}"
     return f"{level.type} {amount(to, level.unit)} instead of {amount(level.count.min, level.unit)}"
 
 

@@ -139,6 +139,7 @@ class TooFewMeet(_Tagged):
     exclusive: bool = False
     blocked: str = ""
     when: When = When.NEVER
+    slots: bool = False  # asked are slots, several of which may lie in one vertex
 
     def sentence(self) -> str:
         """One plain sentence."""
@@ -146,6 +147,9 @@ class TooFewMeet(_Tagged):
         alone = " (exclusive)" if self.exclusive else ""
         do = "do" if self.when is When.NEVER else "do now"
         why = f"; {self.blocked}" if self.blocked else ""
+        if self.slots:
+            fit = "fit" if self.when is When.NEVER else "fit now"
+            return f"slots{place}: {self.asked} needed, each inside one {self.type}, {self.best} {fit}{why}"
         return f"{self.type}{alone}: {self.asked} needed{place} that hold all that is asked, {self.best} {do}{why}"
 
 

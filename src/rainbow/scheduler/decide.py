@@ -75,16 +75,19 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
 def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
     if ranking.ranked:
         return Chosen(ranking.ranked[0].name)
-    said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in question.misfits.items() if why}}
-    reasons = [f"{name}: {why}" for name, why in said.items()]
+    limits = question.limits
+    misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
+    said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items() if why}}
+    reasons = [f"{name}: {why}" for name, why in said.items() if limits.allow(name)]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
-    never = sum(1 for fit, why in question.misfits.values() if fit is Fit.NEVER and not why)
+    never = sum(1 for fit, why in misfits.values() if fit is Fit.NEVER and not why)
     if never:
         reasons.append(f"{never} cluster{'s' if never > 1 else ''} could never run it")
-    fits = [candidate.fit for candidate in question.candidates] + [fit for fit, _ in question.misfits.values()]
+    fits = [c.fit for c in question.candidates if limits.allow(c.name)] + [fit for fit, _ in misfits.values()]
     if not fits:
-        reasons.append("no cluster is registered")
+        asked = limits.only or limits.never
+        reasons.append("no cluster that its owner allows is registered" if asked else "no cluster is registered")
     ever = any(fit is not Fit.NEVER for fit in fits)
     kind = Wait if question.limits.otherwise == "wait" else Refuse
     return kind(tuple(reasons), ever)

@@ -145,6 +145,7 @@ class Reasons:
                 exclusive=step.level.exclusive,
                 blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
                 when=self.when,
+                slots=step.level.shared and not step.level.exclusive,
             )
 
     def _blame(self, step: Step, hosts: list[Shape]) -> Iterator[Reason]:

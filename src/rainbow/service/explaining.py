@@ -66,12 +66,12 @@ async def explain(decider: Decider, id: int, by: Principal) -> Story:
 
     job, view, record, events = await core.store.read(work)
     ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms)
-    pile = core.shelf.pile_of(id)
+    tries, tried_at = core.shelf.tries(id)
     return Story(
         view=view,
         decision=record,
         explanations=explanations(decider, ask),
         events=events,
-        evaluations=job.evaluations + (pile.tries if pile else 0),
-        evaluated_at=pile.tried_time if pile and pile.tried_time else job.evaluated_at,
+        evaluations=job.evaluations + tries,
+        evaluated_at=tried_at or job.evaluated_at,
     )

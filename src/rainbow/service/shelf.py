@@ -32,6 +32,7 @@ class Shelf:
         self.piles: dict[str, Pile] = {}
         self.queued: list[int] = []  # to be decided at once
         self._where: dict[int, str] = {}
+        self._came: dict[int, int] = {}  # how often its pile had been tried when a job came
         self._stirred = asyncio.Event()
 
     def __len__(self) -> int:
@@ -39,8 +40,10 @@ class Shelf:
 
     def put(self, job: int, priority: int, shape: str) -> None:
         """Let a job wait on the pile of its shape."""
+        pile = self.piles.setdefault(shape, Pile())
         self._where[job] = shape
-        heapq.heappush(self.piles.setdefault(shape, Pile()).heap, (-priority, job))
+        self._came[job] = pile.tries
+        heapq.heappush(pile.heap, (-priority, job))
 
     def add_queued(self, jobs: Iterable[int]) -> None:
         """Jobs to be decided as soon as possible."""
@@ -58,6 +61,13 @@ class Shelf:
         """Jobs that wait no more; their places on the piles are skipped when they come up."""
         for job in jobs:
             self._where.pop(job, None)
+            self._came.pop(job, None)
+
+    def tries(self, job: int) -> tuple[int, float | None]:
+        """How often the pile of a job was tried since it came, and when last."""
+        pile = self.pile_of(job)
+        since = 0 if pile is None else pile.tries - self._came[job]
+        return since, pile.tried_time if pile is not None and since else None
 
     def first(self, shape: str) -> int | None:
         """The job of a pile that is next, or None if the pile is empty (and gone)."""
