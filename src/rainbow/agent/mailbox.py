@@ -108,7 +108,8 @@ def send_what_is_due(d: Draft) -> None:
     if not new and (d.now < d.quiet_until or (d.listening is not None and not said.news)):
         return
     message = compose(d)
-    at_once = new or message.news or d.stopping or d.listening is not None
+    first = d.answered is None  # its answer says what should be held here: it is asked for until it has come
+    at_once = first or new or message.news or d.stopping or d.listening is not None
     d.seq = message.seq
     d.flight, d.flight_at = replace(message, wait=0.0 if at_once else min(d.limits.max_wait, d.heartbeat)), d.now
     d.do(SendSync(d.flight))

@@ -192,6 +192,16 @@ def test_a_waiting_call_stays_open_when_there_is_news_and_its_offers_still_count
     assert e.Judge(other) in story.commands
 
 
+def test_the_first_message_is_never_left_waiting_for_its_answer_says_what_should_be_held():
+    story = Story()
+    story.tell(e.Started())
+    assert story.message().wait == 0
+    story.answer(resync=True)
+    assert story.message().wait == 0
+    story.answer()
+    assert story.state.answered is not None
+
+
 def test_a_lost_answer_is_asked_for_with_the_same_message():
     story = Story().submitted()
     sent = story.message()
