@@ -7,7 +7,7 @@ said twice without harm, so a reply that was lost before it was stored does no h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rainbow.model.attempt import LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Standing, checked_state
@@ -47,6 +47,7 @@ class Agents:
     core: Core
     bidding: Bidding
     _epochs: dict[str, str]
+    _over: set[str] = field(default_factory=set)  # epochs of processes that were followed by another
 
     async def sync(self, told: SyncIn, encode: Encode) -> Reply:
         """Take what an agent says; answer at once if there is something to say, else when there is or time is up."""
@@ -56,6 +57,9 @@ class Agents:
         self.core.fleet.member(name)
         self._refuse_second(told)
         self.core.presence.enters(name, self.core.clock.now())
+        before = self._epochs.get(name, told.epoch)
+        if before != told.epoch:
+            self._over.add(before)
         self._epochs[name] = told.epoch
         try:
             stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
@@ -68,6 +72,8 @@ class Agents:
     def _refuse_second(self, told: SyncIn) -> None:
         """Two agents of one cluster would fight over its jobs. A restarted one, known by its journal, may take over."""
         before = self._epochs.get(told.cluster)
+        if told.epoch in self._over:  # it would undo what its successor was promised
+            raise Conflict(f"this message comes from an agent of {told.cluster!r} that another has followed")
         if before is None or journal_of(before) == journal_of(told.epoch):
             return
         if not self.core.presence.missed(told.cluster, self.core.clock.now()):
