@@ -107,7 +107,11 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
     def live(tx: Tx) -> list[tuple[str, Job]]:
         found = []
         for attempt in tx.live_attempts(cluster.name):
-            job = tx.job(attempt.job)
+            try:
+                job = tx.job(attempt.job)
+            except Corrupt as error:  # it is never handed out; what runs of it goes on, uncounted
+                log.error("job %d on %s: %s", attempt.job, cluster.name, error)
+                continue
             if job is not None:
                 found.append((attempt.token, job))
         return found

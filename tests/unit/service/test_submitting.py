@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from rainbow.model.errors import Conflict, Invalid, RainbowError
+from rainbow.model.errors import Conflict, Corrupt, Invalid, RainbowError
 from rainbow.model.job import Hold, JobState, Terms
 from rainbow.service import jobs
 from rainbow.service.settings import Settings
@@ -180,3 +182,17 @@ async def test_waiting_jobs_of_one_shape_go_one_by_one_as_room_comes(tmp_path: P
             await service.decider.settle()
             await jobs.cancel(service.core, [first[running].id], None, ADMIN, "")
             await service.decider.settle()
+
+
+async def test_a_damaged_request_does_not_keep_the_server_from_starting(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [damaged] = await submit(service, a_submission(cores=1))
+        [whole] = await submit(service, a_submission(cores=2))
+    with contextlib.closing(sqlite3.connect(tmp_path / "rainbow.db")) as db, db:
+        changed = "UPDATE texts SET body = x'7b7d' WHERE id = (SELECT spec FROM jobs WHERE id = ?)"
+        assert db.execute(changed, (damaged.id,)).rowcount == 1
+    async with a_service(tmp_path) as service:
+        assert (await jobs.get(service.core, whole.id, ADMIN)).job.state is JobState.BOUND
+        with pytest.raises(Corrupt):
+            await jobs.get(service.core, damaged.id, ADMIN)
