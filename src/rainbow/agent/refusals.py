@@ -5,6 +5,10 @@ from __future__ import annotations
 from rainbow.model.errors import Conflict, Denied, Exhausted, Invalid, RainbowError, Unauthenticated
 
 TRIES_AT_START = 3  # refused so often before the first answer, the credential is wrong
+WHERE_IT_COMES_FROM = (
+    "the agent's secret comes from --secret-file, RAINBOW_AGENT_SECRET, its state directory or the config, in this "
+    "order: put the cluster's current secret there, or delete the cluster and register it again"
+)
 SLOWLY = 30.0
 CONFLICT_PATIENCE = 10.0  # seconds; the call of an agent that was just killed may still be open on the server
 
@@ -27,7 +31,7 @@ class Refusals:
             self._denied += 1
             if not self._ever:
                 if self._denied >= TRIES_AT_START:
-                    raise problem
+                    raise type(problem)(f"{problem}; {WHERE_IT_COMES_FROM}")
                 return 1.0
             return SLOWLY
         if isinstance(problem, Conflict):

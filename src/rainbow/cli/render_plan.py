@@ -81,7 +81,10 @@ def _candidate(
     row: Row, decision: Decision, wanted: int | None, now: float, managers: Mapping[str, str]
 ) -> Mapping[str, str]:
     start, cost = row.estimate.get("start"), row.estimate.get("cost")
-    have = f"{row.slots_now} free" if row.fit == "now" else f"{row.slots_now} free of {row.slots_ever}"
+    if row.fit == "now":
+        have = f"{row.slots_now} free" if row.slots_now else "fits"  # submit does not count how much more would
+    else:
+        have = f"{row.slots_now} free of {row.slots_ever}" if row.slots_ever else "fits later"
     return {
         "cluster": row.name,
         "manager": managers.get(row.name, ""),
