@@ -46,7 +46,7 @@ class Agents:
 
     core: Core
     bidding: Bidding
-    _epochs: dict[str, str]
+    _epochs: dict[int, str]  # who spoke last, by the cluster's id: a name that is registered again is another cluster
     _over: set[str] = field(default_factory=set)  # epochs of processes that were followed by another
 
     async def sync(self, told: SyncIn, encode: Encode) -> Reply:
@@ -54,13 +54,17 @@ class Agents:
         if not told.epoch or len(told.epoch) > 64 or told.seq < 1:
             raise Invalid("a Sync carries an epoch of 1 to 64 characters and a seq from 1 up")
         name = told.cluster
-        self.core.fleet.member(name)
-        self._refuse_second(told)
+        id = self.core.fleet.member(name).cluster.id
+        if id not in self._epochs:  # this process has just started: the database knows who spoke last
+            kept = await self.core.store.read(lambda tx: tx.agent_epoch(name))
+            if kept is not None:
+                self._epochs.setdefault(id, kept)
+        self._refuse_second(told, self._epochs.get(id))
         self.core.presence.enters(name, self.core.clock.now())
-        before = self._epochs.get(name, told.epoch)
+        before = self._epochs.get(id, told.epoch)
         if before != told.epoch:
             self._over.add(before)
-        self._epochs[name] = told.epoch
+        self._epochs[id] = told.epoch
         try:
             stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
             if stored is None:
@@ -69,9 +73,8 @@ class Agents:
         finally:
             self.core.presence.leaves(name, self.core.clock.now())
 
-    def _refuse_second(self, told: SyncIn) -> None:
+    def _refuse_second(self, told: SyncIn, before: str | None) -> None:
         """Two agents of one cluster would fight over its jobs. A restarted one, known by its journal, may take over."""
-        before = self._epochs.get(told.cluster)
         if told.epoch in self._over:  # it would undo what its successor was promised
             raise Conflict(f"this message comes from an agent of {told.cluster!r} that another has followed")
         if before is None or journal_of(before) == journal_of(told.epoch):

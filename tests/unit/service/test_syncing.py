@@ -13,7 +13,7 @@ from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict
 from rainbow.model.job import Delivery, JobState, Terms
-from rainbow.service import jobs, watching
+from rainbow.service import jobs, registering, watching
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.settings import Settings
@@ -306,3 +306,26 @@ async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service
     assert [job.id for _, job in offers] == [small.id]
     await service.decider.settle()
     assert (await jobs.get(service.core, large.id, ADMIN)).job.cluster == "west"
+
+
+async def test_a_name_that_is_registered_again_does_not_know_the_old_agent(service: Service) -> None:
+    await Agent(service).says()
+    await registering.delete(service.core, "east")
+    await with_cluster(service, "east")
+    assert (await Agent(service, epoch="other.1").says()).resync
+
+
+async def test_a_restarted_server_knows_whose_messages_are_over(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    first = Agent(service)
+    await first.says()
+    [(attempt, _)] = (await first.says(want=1)).offers
+    ref = Ref(attempt.job, attempt.n, attempt.token)
+    service.agents._epochs.clear()  # as a new process begins
+    service.agents._over.clear()
+    second = Agent(service, epoch="a.2")
+    await second.says()
+    await second.says(accepts=(ref,))
+    with pytest.raises(Conflict, match="another has followed"):
+        await first.says(rejects=((ref, "said long ago, and late"),))
+    assert await state(service, job.id) is JobState.BOUND
