@@ -151,7 +151,8 @@ class World:
                 continue
             known = {(ref.job, ref.n) for ref in agent.state.held}  # without its journal it guards nothing
             for run in (run for runs in self.truth.runs.values() for run in runs):
-                if run.result is None and run.cluster == name and (run.job, run.n) in known:
+                begun = now - run.started >= self._guard_takes()  # a guard needs a moment after the launch, too
+                if begun and run.result is None and run.cluster == name and (run.job, run.n) in known:
                     job = self.witness.jobs[run.job]
                     if job.terms.delivery is Delivery.AT_LEAST_ONCE:
                         return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
