@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,16 +80,6 @@ async def _serve_echo() -> None:
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)
     await server.wait_for_termination()
-
-
-def wait_until(condition: object, seconds: float = 60.0) -> None:
-    """Return when `condition()` is true; fail after `seconds`."""
-    assert callable(condition)
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.01)  # another process is waited for; nothing tells when it is there
 
 
 if __name__ == "__main__":
