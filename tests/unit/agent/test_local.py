@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +113,57 @@ async def test_a_submission_that_a_crash_cut_short_never_was(desk: Desk):
     (desk.directory / "state" / "jobs" / "rb-5-1").mkdir(parents=True)
     await desk.again()
     assert await desk.backend.poll() == ()
+
+
+class _PowerCut(BaseException):
+    """No handler of errors may catch it."""
+
+
+@pytest.mark.parametrize("first", ["launch.json", "started"])
+async def test_a_removal_that_was_cut_short_at_any_step_never_runs_the_job_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, first: str
+):
+    runs = desk.directory / "runs"
+    cuts = 0
+    for job in range(1, 20):
+        tag = (await desk.run(a_request("sh", "-c", f"echo {job} >> {runs}"), job=job)).tag
+        left = [job]  # so many steps of the removal are done, each time one more
+        with monkeypatch.context() as patch:
+            for step in ("rename", "unlink", "rmdir"):
+                patch.setattr(os, step, _cut_after(left, getattr(os, step)))
+            patch.setattr(os, "scandir", _in_order(os.scandir, first))
+            try:
+                files(desk, tag).remove()
+            except _PowerCut:
+                cuts += 1
+            else:
+                break
+        await desk.again()
+        for update in await desk.backend.poll():
+            await desk.until(update.tag, Phase.ENDED)
+    assert cuts > 5
+    assert runs.read_text() == "".join(f"{number}\n" for number in range(1, cuts + 2))
+
+
+def _cut_after(left: list[int], real: Callable[..., None]) -> Callable[..., None]:
+    def step(*given: Any, **named: Any) -> None:
+        if left[0] == 0:
+            raise _PowerCut
+        left[0] -= 1
+        real(*given, **named)
+
+    return step
+
+
+def _in_order(real: Callable[..., Any], first: str) -> Callable[..., Any]:
+    """A directory's entries come in any order; the worst one is chosen here."""
+
+    @contextlib.contextmanager
+    def scandir(*given: Any) -> Iterator[list[os.DirEntry[str]]]:
+        with real(*given) as entries:
+            yield sorted(entries, key=lambda entry: (entry.name != first, entry.name))
+
+    return scandir
 
 
 @pytest.mark.parametrize(("ago", "ends"), [(100.0, True), (1.0, False)])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
-from rainbow.agent.backends.local_files import MAX_TASKS, TAG, JobFiles, copies
+from rainbow.agent.backends.local_files import GONE, MAX_TASKS, TAG, JobFiles, copies
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
 from rainbow.agent.backends.local_runner import add_to_history, ask_to_end, end_strays, read_history, start_runner
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
@@ -68,11 +68,11 @@ class LocalBackend:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._history = read_history(self.settings.directory / "history")
         for path in sorted(self.root.iterdir()):
-            files = JobFiles(self.root, path.name)
-            if not TAG.fullmatch(path.name):
+            files = JobFiles(self.root, path.name.removeprefix(GONE))
+            if not TAG.fullmatch(files.tag):
                 continue
-            if not files.exists:
-                files.remove()  # the submission did not come to its end, so it never was
+            if path != files.path or not files.exists:
+                files.remove()  # it was being removed, or its submission did not come to its end and never was
                 continue
             ticket = files.ticket()
             job = self._jobs[path.name] = _Job(files, ticket.request, ticket.order)

@@ -24,6 +24,7 @@ TAG = re.compile(r"rb-[0-9]{1,19}-[0-9]{1,10}")
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 MAX_TASKS = 1_024
+GONE = ".gone-"  # before the tag of a job whose files are being removed
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -199,8 +200,12 @@ class JobFiles:
             return b""
 
     def remove(self) -> None:
-        """All of it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """All of it. The name goes first: what is left of a removal that was cut short must not look like a job."""
+        gone = self.path.with_name(f"{GONE}{self.tag}")
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(gone, ignore_errors=True)
+            self.path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def _json(self, name: str) -> dict[str, object] | None:
         try:
