@@ -175,8 +175,14 @@ def test_t10_known_and_unknown_names_take_the_same_time(
     good = victim.secret
     wrong = good[:-1] + ("A" if good[-1] != "A" else "B")
     unknown = "rbw_agt_zzzzzzzzzzzz_" + good.rpartition("_")[2]
+    found = [_apart(theirs, wrong, unknown) for _ in range(3)]
+    assert min(found) < 0.003, found  # a difference that is there shows each time, a busy machine does not
+
+
+def _apart(theirs: Prototype, wrong: str, unknown: str) -> float:
+    """Seconds between the medians of how long two secrets take to be refused, asked for in turn."""
     times: dict[str, list[float]] = {wrong: [], unknown: []}
-    for _ in range(15):
+    for _ in range(9):
         for secret in (wrong, unknown):
             began = time.perf_counter()
             try:
@@ -184,8 +190,8 @@ def test_t10_known_and_unknown_names_take_the_same_time(
             except grpc.RpcError:
                 times[secret].append(time.perf_counter() - began)
         time.sleep(0.1)  # stay below the rate at which an address is slowed
-    medians = [sorted(found)[len(found) // 2] for found in times.values()]
-    assert abs(medians[0] - medians[1]) < 0.003, medians
+    medians = [sorted(seconds)[len(seconds) // 2] for seconds in times.values()]
+    return abs(medians[0] - medians[1])
 
 
 def test_t11_a_job_is_received_once(theirs: Prototype) -> None:
