@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rainbow.cli.options import on_clusters
+from rainbow.cli.options import Whole, on_clusters
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 COMMAND_KEY = "rainbow.command"
@@ -56,15 +56,11 @@ class Asked:
 
 
 RESOURCES = (
-    click.option("-N", "--nodes", type=click.IntRange(1), metavar="N", help="Nodes; alone, each one whole."),
-    click.option("-n", "--tasks", "--ntasks", "tasks", type=click.IntRange(1), metavar="N", help="Tasks in all."),
-    click.option(
-        "-c", "--cores", "--cores-per-task", "cores", type=click.IntRange(1), metavar="N", help="Cores of each task."
-    ),
-    click.option(
-        "-g", "--gpus", "--gpus-per-task", "gpus", type=click.IntRange(0), metavar="N", help="GPUs of each task."
-    ),
-    click.option("--gpus-per-node", type=click.IntRange(0), metavar="N", help="GPUs of each node; needs -N."),
+    click.option("-N", "--nodes", type=Whole(1), metavar="N", help="Nodes; alone, each one whole."),
+    click.option("-n", "--tasks", "--ntasks", "tasks", type=Whole(1), metavar="N", help="Tasks in all."),
+    click.option("-c", "--cores", "--cores-per-task", "cores", type=Whole(1), metavar="N", help="Cores of each task."),
+    click.option("-g", "--gpus", "--gpus-per-task", "gpus", type=Whole(0), metavar="N", help="GPUs of each task."),
+    click.option("--gpus-per-node", type=Whole(0), metavar="N", help="GPUs of each node; needs -N."),
     click.option("--mem", metavar="SIZE", help="Memory of each node (without -N: of the job): 4G, 512M."),
     click.option(
         "-t",
@@ -109,7 +105,7 @@ TERMS = (
     click.option("--rerun", is_flag=True, help="May be run again if its outcome is unknown (default: at most once)."),
     click.option(
         "--retries",
-        type=click.IntRange(0, 100),
+        type=Whole(0, 100),
         default=0,
         metavar="N",
         help="Run again up to N times after a failure.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import Whole, output
 from rainbow.cli.output import Column, Listing, listing_text
 
 EPILOG = """\b
@@ -46,7 +46,7 @@ LISTING = Listing(
 @click.option("--outcome", default="", metavar="WORD", help="done, denied or unauthenticated.")
 @click.option("--address", default="", metavar="HOST", help="From where.")
 @click.option("--after", type=int, default=None, metavar="SEQ", help="Lines after this one (default: the newest).")
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many.")
+@click.option("-n", "--limit", type=Whole(1, 1000), default=100, show_default=True, help="How many.")
 @click.option("--verify", is_flag=True, help="Walk the whole chain.")
 @output
 @connected

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
 from rainbow.cli.output import Column, Listing, listing_text
@@ -48,7 +49,7 @@ LISTING = Listing(
 )
 
 
-@click.group(epilog=GROUP_EPILOG)
+@click.group(cls=Commands, epilog=GROUP_EPILOG)
 def config() -> None:
     """Write a config file, or show the settings in force."""
 

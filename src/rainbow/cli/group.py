@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
 from rainbow.cli.output import Column, Listing, listing_text
@@ -32,7 +33,7 @@ _cluster = click.option("--cluster", "clusters", multiple=True, metavar="NAME", 
 _allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help="A right of its users; repeatable.")
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=Commands, epilog=EPILOG)
 def group() -> None:
     """Add, change and list groups. For administrators."""
 

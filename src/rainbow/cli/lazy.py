@@ -1,4 +1,4 @@
-"""A group of commands that are imported when they are run, so that `rainbow --help` starts at once."""
+"""Groups of commands: what they say to a name that is none, and how `rainbow` imports only the command that is run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,29 @@ class Lazy:
     help: str
 
 
-class LazyGroup(click.Group):
+class Commands(click.Group):
+    """A group that answers a missing name with its help, and a wrong one with the names there are."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a command, show the help, as text and not as an error's message."""
+        if not args and self.no_args_is_help:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that `args` names; a name that is none is answered with the nearest, or with all."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(args[0], names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Commands):
     """Shows its commands from a table in sections; imports only the one that is used."""
 
     def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, Lazy]] | None = None, **kwargs: Any) -> None:
@@ -38,16 +60,6 @@ class LazyGroup(click.Group):
                 command: click.Command = getattr(importlib.import_module(module), attribute)
                 return command
         return None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that `args` names; a name that is none is answered with the nearest."""
-        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; rainbow --help lists them"
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table's own lines, without an import."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import Whole, output
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
@@ -24,7 +24,7 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("job")
 @click.option("-f", "--follow/--no-follow", default=False, help="Stay until the job has ended.")
-@click.option("--tail", type=click.IntRange(0), default=0, metavar="N", help="Only the last N lines.")
+@click.option("--tail", type=Whole(0), default=0, metavar="N", help="Only the last N lines.")
 @click.option("--stdout", "stream", flag_value="stdout", default=None, help="Only what it wrote to stdout.")
 @click.option("--stderr", "stream", flag_value="stderr", help="Only what it wrote to stderr.")
 @click.option("--raw", is_flag=True, help="Pass control characters on, also to a terminal.")

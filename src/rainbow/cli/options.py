@@ -1,4 +1,4 @@
-"""Options that several commands share: `-o`, `-M`, and how key=value pairs are read."""
+"""Options that several commands share: `-o`, `-M`, numbers, and how key=value pairs are read."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     _TextType = click.ParamType[str]
 else:
     _TextType = click.ParamType  # generic to type checkers only, in older versions of click
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds; click would call it an `integer range`."""
+
+    name = "whole number"
 
 
 class Form(_TextType):

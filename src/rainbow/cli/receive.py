@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import Whole, output
 from rainbow.cli.output import Column, Listing, listing_text
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LISTING = Listing(
 
 
 @click.command(epilog=EPILOG)
-@click.option("--max-jobs", "-n", "limit", type=click.IntRange(0), default=0, help="At most so many (default: 100).")
+@click.option("--max-jobs", "-n", "limit", type=Whole(0), default=0, help="At most so many (default: 100).")
 @click.option(
     "--accept", "accept_only", default="", metavar="EXPR", help="Only jobs for which this holds: 'nodes <= 4'."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
 
@@ -29,15 +30,16 @@ Example:
 """
 
 
-@click.group(epilog=GROUP_EPILOG)
+@click.group(cls=Commands, epilog=GROUP_EPILOG)
 def register() -> None:
     """Register a cluster, or a subsystem of one."""
 
 
 @register.command(epilog=CLUSTER_EPILOG)
-@click.option("--cluster-name", "name", required=True, metavar="NAME", help="Name of the cluster.")
+@click.option("--cluster-name", "--cluster", "name", required=True, metavar="NAME", help="Name of the cluster.")
 @click.option(
     "--nodes-json",
+    "--graph",
     "graph",
     required=True,
     metavar="FILE",
@@ -117,9 +119,9 @@ def _save(settings: object, name: str, token: str, secret: str) -> None:
 @register.command(epilog=SUBSYSTEM_EPILOG)
 @click.option("--subsystem", required=True, metavar="NAME", help="Name of the subsystem: io, spack, network ...")
 @click.option(
-    "--nodes-json", "graph", required=True, metavar="FILE", help="Its graph; its vertices hang on the cluster's."
+    "--nodes-json", "--graph", "graph", required=True, metavar="FILE", help="Its graph, which hangs on the cluster's."
 )
-@click.option("--cluster-name", "name", metavar="NAME", help="The cluster (default: the config's).")
+@click.option("--cluster-name", "--cluster", "name", metavar="NAME", help="The cluster (default: the config's).")
 @click.option("--secret-file", metavar="FILE", help="File that holds the cluster's secret (default: the config's).")
 @connected
 def subsystem(link: Link, subsystem: str, graph: str, name: str | None, secret_file: str | None) -> None:

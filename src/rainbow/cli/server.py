@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.options import pairs
 from rainbow.cli.server_init import init
 
@@ -35,7 +36,7 @@ def _file(help: str, *names: str) -> Callable[[Command], Command]:
     return click.option(*names, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help=help)
 
 
-@click.group(epilog=EPILOG, invoke_without_command=True)
+@click.group(cls=Commands, epilog=EPILOG, invoke_without_command=True)
 @click.option(
     "--listen", "--host", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT", help="Where to listen."
 )

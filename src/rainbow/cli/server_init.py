@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rainbow.cli.options import Whole
+
 EPILOG = """\b
 Writes tls/ca.pem, server.pem, server.key, agent.pem and agent.key into the data dir. A
 server that listens beyond this machine uses them without being told. --renew makes new
@@ -21,7 +23,7 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.option("--name", "names", multiple=True, metavar="HOST", help="Name or address of this server; repeatable.")
-@click.option("--port", type=click.IntRange(1, 65535), default=50051, show_default=True, help="For the join line.")
+@click.option("--port", type=Whole(1, 65535), default=50051, show_default=True, help="For the join line.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Where.")
 @click.option("--renew", "renewing", is_flag=True, help="Only new certificates, from the authority that is there.")
 def init(names: tuple[str, ...], port: int, data_dir: Path | None, renewing: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
 from rainbow.cli.output import Column, Listing, listing_text
@@ -42,7 +43,7 @@ LISTING = Listing(
 )
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=Commands, epilog=EPILOG)
 def token() -> None:
     """Make, list, rotate and revoke tokens."""
 

@@ -8,6 +8,7 @@ import time
 import click
 
 from rainbow.cli.exits import Exit
+from rainbow.cli.options import Whole
 
 EPILOG = """\b
 Each seed is one world: a server, two or three clusters with their agents, users, lost and late
@@ -22,9 +23,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--seeds", type=click.IntRange(min=1), default=1_000, show_default=True, help="How many worlds.")
-@click.option("--start", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
-@click.option("-j", "--processes", type=click.IntRange(min=1), default=None, help="Processes; default: one per core.")
+@click.option("--seeds", type=Whole(min=1), default=1_000, show_default=True, help="How many worlds.")
+@click.option("--start", type=Whole(min=0), default=0, show_default=True, help="The first seed.")
+@click.option("-j", "--processes", type=Whole(min=1), default=None, help="Processes; default: one per core.")
 @click.option("--trace", is_flag=True, help="Print what happened in a single world, even if nothing was broken.")
 def torture(seeds: int, start: int, processes: int | None, trace: bool) -> int:
     """Check the promises of server and agents under simulated faults; end with 1 if one was broken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output, pairs
 
@@ -15,7 +16,7 @@ Examples:
 """
 
 
-@click.group(epilog=GROUP_EPILOG)
+@click.group(cls=Commands, epilog=GROUP_EPILOG)
 def update() -> None:
     """Report a cluster's state, or which of its nodes are up, down or drained."""
 

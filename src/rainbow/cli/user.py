@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
 from rainbow.cli.output import Column, Listing, listing_text
@@ -35,7 +36,7 @@ _allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help=
 _group = click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; repeatable.")
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=Commands, epilog=EPILOG)
 def user() -> None:
     """Add, change, list and disable users. For administrators."""
 

@@ -134,6 +134,8 @@ def test_cluster_commands_speak_with_the_clusters_secret(server, rainbow, tmp_pa
     assert rainbow("update", "nodes", "n1=down").out == "perl: 1 vertices changed\n"
     assert rainbow("delete", "--delete-subsystem", "io").out == "deleted subsystem io of perl\n"
     assert rainbow("delete").out == "deleted perl; 2 jobs go to another cluster\n"
+    assert rainbow("delete", "perl").out == "deleted perl; 2 jobs go to another cluster\n"
+    assert "name one cluster" in rainbow("delete", "perl", "--cluster-name", "other").err
     assert {asked.bearer for asked in server.asked} == {"Bearer sec"}
 
 

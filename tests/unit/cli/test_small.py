@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rainbow.cli.exits import BY_CLASS, Exit, of_error, of_job
 from rainbow.cli.ids import All, Ids, Last, Named, Native, selector
 from rainbow.cli.interrupts import Act, Interrupts
+from rainbow.cli.main import run
 from rainbow.cli.software import requirement
 from rainbow.cli.times import ago, clock, moment, short, stopwatch
 from rainbow.model import errors
@@ -198,3 +199,23 @@ def test_every_state_and_hold_has_a_letter():
         assert str(state) in STATES[letter(job)]
         assert (letter(job) in FILTERS["inactive"]) == state.terminal
         assert (letter(job) in FILTERS["active"]) != state.terminal
+
+
+@pytest.mark.parametrize("words", [(), ("token",), ("register",)])
+def test_a_group_without_a_command_shows_its_help_as_it_is(words, capsys):
+    assert run(words) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("Usage: rainbow")
+    assert told.count("\n") > 8
+
+
+def test_a_word_that_is_no_command_is_answered_with_those_there_are(capsys):
+    assert run(["register", "west", "--graph", "west.json"]) == 2
+    assert "there is no command 'west'; there are cluster, subsystem" in capsys.readouterr().err
+    assert run(["token", "crate"]) == 2
+    assert "did you mean create?" in capsys.readouterr().err
+
+
+def test_a_number_that_is_none_is_called_so(capsys):
+    assert run(["submit", "-N", "two", "--", "true"]) == 2
+    assert "'two' is not a valid whole number" in capsys.readouterr().err
