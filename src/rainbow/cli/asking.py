@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -159,4 +159,4 @@ def asks(command: Command) -> Command:
     decorated: Any = with_asked
     for option in reversed((*RESOURCES, *TERMS)):
         decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]  # click's decorators hide what they return
+    return cast(Command, decorated)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rainbow.cli.link import Link, connected
+
+if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
+    from rainbow.client.views import ClusterView
 
 DRAIN_EPILOG = """\b
 Examples:
@@ -23,9 +29,12 @@ Example:
 @connected
 def drain(link: Link, names: tuple[str, ...], reason: str) -> None:
     """Give the clusters NAMES no new work. What runs there runs to its end; what waits goes elsewhere."""
-    for name in names:
-        view = link.ask(lambda client, name=name: client.drain(name, reason=reason))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-        click.echo(f"{view.name} is {view.standing}")
+
+    async def each(client: AsyncClient) -> None:
+        for name in names:
+            _show(await client.drain(name, reason=reason))
+
+    link.ask(each)
 
 
 @click.command(epilog=UNDRAIN_EPILOG)
@@ -33,6 +42,13 @@ def drain(link: Link, names: tuple[str, ...], reason: str) -> None:
 @connected
 def undrain(link: Link, names: tuple[str, ...]) -> None:
     """Give the clusters NAMES new work again."""
-    for name in names:
-        view = link.ask(lambda client, name=name: client.undrain(name))  # type: ignore[misc]  # as above
-        click.echo(f"{view.name} is {view.standing}")
+
+    async def each(client: AsyncClient) -> None:
+        for name in names:
+            _show(await client.undrain(name))
+
+    link.ask(each)
+
+
+def _show(cluster: ClusterView) -> None:
+    click.echo(f"{cluster.name} is {cluster.standing}")

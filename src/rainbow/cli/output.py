@@ -26,6 +26,11 @@ class Column:
     blank: str = "-"  # what stands where there is no value
 
 
+def text(key: str) -> Callable[[Mapping[str, Any]], str]:
+    """The value of a column that shows what a row has under `key`."""
+    return lambda row: str(row.get(key, ""))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """How one kind of thing is listed. `fields` are what '{...}' formats may name, beside the row's own keys."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rainbow.cli.output import Column, Listing, table
+from rainbow.cli.output import Column, Listing, table, text
 from rainbow.cli.render_jobs import seconds
 from rainbow.cli.terminal import clean, one_line
 from rainbow.cli.times import ago
@@ -38,7 +38,6 @@ def track_record(cluster: Mapping[str, Any]) -> str:
 
 def listing(now: float) -> Listing:
     """How `rainbow clusters` lists."""
-    text: Callable[[str], Callable[[Mapping[str, Any]], str]] = lambda key: lambda row: str(row.get(key, ""))  # noqa: E731  # a column is one word
     return Listing(
         schema="rainbow.clusters/1",
         key="clusters",

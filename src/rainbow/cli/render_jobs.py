@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rainbow.cli.output import Column, Listing
+from rainbow.cli.output import Column, Listing, text
 from rainbow.cli.times import short
 
 ENDED = {
@@ -117,7 +117,6 @@ def shown_name(job: Mapping[str, Any]) -> str:
 
 def listing(now: float) -> Listing:
     """How `rainbow jobs` lists."""
-    text: Callable[[str], Callable[[Mapping[str, Any]], str]] = lambda key: lambda job: str(job.get(key, ""))  # noqa: E731  # a column is one word
     return Listing(
         schema="rainbow.jobs/1",
         key="jobs",

@@ -12,6 +12,7 @@ from rainbow.cli.options import output
 from rainbow.cli.output import Column, Listing, listing_text
 
 if TYPE_CHECKING:
+    from rainbow.client import AsyncClient
     from rainbow.client.access_verbs import NewToken
 
 EPILOG = """\b
@@ -93,9 +94,13 @@ def listed(link: Link, owner: str, everybody: bool, dead: bool, form: str) -> No
 @connected
 def revoke(link: Link, ids: tuple[str, ...]) -> None:
     """End the tokens IDS now; what is open by them is cut within a second."""
-    for id in ids:
-        link.ask(lambda client, id=id: client.revoke_token(id))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-        click.echo(f"{id} is revoked")
+
+    async def each(client: AsyncClient) -> None:
+        for id in ids:
+            await client.revoke_token(id)
+            click.echo(f"{id} is revoked")
+
+    link.ask(each)
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token rotate 3f9k2m1xq0ab --grace 1h\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rainbow.client.connection import Connection
 from rainbow.client.rpcs import Rpc
-from rainbow.client.views import _View
+from rainbow.client.views import View
 from rainbow.pb.v2 import access_pb2 as pb
 
 _AT = "/rainbow.v2.Access/"
@@ -25,7 +25,7 @@ READ_AUDIT = Rpc(path=f"{_AT}ReadAudit", asks=pb.ReadAuditRequest, answers=pb.Re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserView(_View):
+class UserView(View):
     """A user; `rights` are their own, without those of their groups."""
 
     name: str
@@ -36,7 +36,7 @@ class UserView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView(_View):
+class GroupView(View):
     """A group: clusters that `@NAME` stands for, rights that its users have."""
 
     name: str
@@ -46,7 +46,7 @@ class GroupView(_View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenView(_View):
+class TokenView(View):
     """What the server keeps of a token; the text is not among it."""
 
     id: str
@@ -62,7 +62,7 @@ class TokenView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class NewToken(_View):
+class NewToken(View):
     """A token and its text, which is shown this once."""
 
     token: TokenView
@@ -70,7 +70,7 @@ class NewToken(_View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditView(_View):
+class AuditView(View):
     """One line of the audit log."""
 
     seq: int
@@ -86,7 +86,7 @@ class AuditView(_View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPage(_View):
+class AuditPage(View):
     """Some lines; `next` asks for those that follow, 0 when there are none."""
 
     lines: tuple[AuditView, ...]

@@ -16,15 +16,14 @@ def timestamp(seconds: float) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _View:
+@dataclass(frozen=True, slots=True)
+class View:
     """To plain values: times as text, nothing for what is not known."""
-
-    __slots__ = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values, ready for JSON."""
         out: dict[str, Any] = {}
-        for spec in fields(self):  # type: ignore[arg-type]  # every class below is a dataclass
+        for spec in fields(self):
             value = getattr(self, spec.name)
             if value is None or (isinstance(value, str | tuple | Mapping) and not value):
                 continue
@@ -33,7 +32,7 @@ class _View:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, _View):
+    if isinstance(value, View):
         return value.as_dict()
     if isinstance(value, tuple):
         return [_plain("", item) for item in value]
@@ -45,7 +44,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobView(_View):
+class JobView(View):
     """A job as it is now."""
 
     id: int
@@ -77,7 +76,7 @@ class JobView(_View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventView(_View):
+class EventView(View):
     """One thing that happened to a job."""
 
     seq: int
@@ -95,7 +94,7 @@ class EventView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk(_View):
+class Chunk(View):
     """A piece of a job's output: `data` begins at byte `offset` of `stream`."""
 
     stream: str
@@ -108,7 +107,7 @@ class Chunk(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted(_View):
+class Submitted(View):
     """What a submit answers: the id is durable from here on."""
 
     id: int
@@ -118,7 +117,7 @@ class Submitted(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanView(_View):
+class PlanView(View):
     """What would happen, and why: `rainbow.decision/1` and `rainbow.explanations/1`."""
 
     decision: Mapping[str, Any]
@@ -126,7 +125,7 @@ class PlanView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class ExplanationView(_View):
+class ExplanationView(View):
     """A job, its last decision, and why each cluster fits or does not, computed now."""
 
     job: JobView
@@ -136,7 +135,7 @@ class ExplanationView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class Total(_View):
+class Total(View):
     """How much of one resource type a cluster has."""
 
     type: str
@@ -147,7 +146,7 @@ class Total(_View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView(_View):
+class ClusterView(View):
     """A cluster as it is now."""
 
     name: str
@@ -167,7 +166,7 @@ class ClusterView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class Registered(_View):
+class Registered(View):
     """What a registration answers. Token and secret are shown once and never again."""
 
     cluster: str
@@ -177,7 +176,7 @@ class Registered(_View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferView(_View):
+class OfferView(View):
     """A job leased to a receiver: it comes back to the queue unless it is accepted before `lease` seconds pass."""
 
     job: int
@@ -193,7 +192,7 @@ class OfferView(_View):
 
 
 @dataclass(frozen=True, slots=True)
-class Who(_View):
+class Who(View):
     """The caller, as the server sees it."""
 
     name: str

@@ -18,6 +18,7 @@ from rainbow.client.views import (
     PlanView,
     Submitted,
     Total,
+    View,
     timestamp,
 )
 from rainbow.model.errors import RainbowError
@@ -28,7 +29,7 @@ from rainbow.pb.v2 import jobs_pb2 as jobs
 
 PIECE = 1 << 20
 COMPRESS_ABOVE = 1 << 20
-View = TypeVar("View")
+V = TypeVar("V", bound=View)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +152,11 @@ def graph_pieces(name: str, data: bytes, *, subsystem: str = "", manager: str = 
         yield clusters.GraphUpload(data=sent[start : start + PIECE])
 
 
-def _view(cls: type[View], message: Any, **translate: Callable[[Any], Any]) -> View:
+def _view(cls: type[V], message: Any, **translate: Callable[[Any], Any]) -> V:
     """Fill a view from the fields of the message that it knows; a field that was not set stays at its default."""
     described = message.DESCRIPTOR.fields_by_name
     values: dict[str, Any] = {}
-    for spec in fields(cls):  # type: ignore[arg-type]  # views are dataclasses
+    for spec in fields(cls):
         described_field = described.get(spec.name)
         if described_field is None or (described_field.has_presence and not message.HasField(spec.name)):
             continue

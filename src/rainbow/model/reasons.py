@@ -45,15 +45,15 @@ def amount(number: int, unit: str) -> str:
     return f"{number} {unit}" if unit else str(number)
 
 
+@dataclass(frozen=True, slots=True)
 class _Tagged:
     """To and from plain values, with the class's tag."""
 
-    __slots__ = ()
     tag: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"reason": self.tag, **asdict(self)}  # type: ignore[call-overload]  # only dataclasses derive from it
+        return {"reason": self.tag, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 NO_PROPERTIES: frozenset[str] = frozenset()
@@ -46,14 +47,18 @@ class Shape:
     kids: tuple[tuple[Shape, int], ...]
 
 
+# type, size, unit, class of facts, properties, free units, clean, whole, allowed
+ShapeKey: TypeAlias = tuple[str, int, str, int, frozenset[str], int, bool, bool, bool]
+
+
 class Shapes:
     """The interning table of shapes; shapes that nobody holds vanish."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[object, ...], Shape] = WeakValueDictionary()
 
-    def make(self, key: tuple[object, ...], counts: Mapping[Shape, int]) -> Shape:
-        """The one shape with this key (see `Fold._own`) and these children."""
+    def make(self, key: ShapeKey, counts: Mapping[Shape, int]) -> Shape:
+        """The one shape with this key and these children."""
         kids = tuple(sorted(counts.items(), key=_by_digest))
         full = (*key, kids)
         shape = self._known.get(full)
@@ -69,7 +74,7 @@ class Shapes:
                 shape.clean,
                 shape.whole,
                 shape.allowed,
-            ) = key  # type: ignore[assignment]  # the key is built by `_own` in this order
+            ) = key
             shape.kids = kids
             shape.offer = None
             shape.base = None
@@ -98,7 +103,7 @@ def _by_digest(item: tuple[Shape, int]) -> bytes:
     return item[0].digest
 
 
-def _digest(key: tuple[object, ...], kids: Iterable[tuple[Shape, int]]) -> bytes:
+def _digest(key: ShapeKey, kids: Iterable[tuple[Shape, int]]) -> bytes:
     """Orders children the same way in every process, so that a search takes the same steps everywhere."""
     content = [sorted(part) if isinstance(part, frozenset) else part for part in key]
     digest = blake2b(repr(content).encode(), digest_size=8)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from rainbow.model.graph import Graph
-from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, Shapes
+from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, ShapeKey, Shapes
 
 
 class Children(Sequence["array[int]"]):
@@ -127,9 +127,7 @@ class Structure:
             found.append(carried)
         return found
 
-    def own(
-        self, i: int, cls: int, free: int, state: tuple[bool, bool, bool] = (True, True, True)
-    ) -> tuple[object, ...]:
+    def own(self, i: int, cls: int, free: int, state: tuple[bool, bool, bool] = (True, True, True)) -> ShapeKey:
         """The key of a vertex's shape; `state` is (clean, whole, allowed)."""
         graph = self.graph
         return (graph.types[i], graph.sizes[i], graph.units[i], cls, self.properties[i], free, *state)

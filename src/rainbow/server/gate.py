@@ -153,7 +153,7 @@ class Gate(Interceptor):
                 raise
             except (grpc.RpcError, aio.AbortError):
                 raise
-            except Exception:
+            except Exception:  # the edge: a fault of ours is logged whole and told as INTERNAL
                 await _fault(context)
 
         return answer
@@ -199,7 +199,7 @@ class Gate(Interceptor):
                 raise
             except (GeneratorExit, grpc.RpcError, aio.AbortError):
                 raise
-            except Exception:
+            except Exception:  # the edge: a fault of ours is logged whole and told as INTERNAL
                 await _fault(context)
             finally:
                 if key:

@@ -45,7 +45,7 @@ class Disk:
         try:
             answer = work(SqlTx(session))
             session.flush()
-        except Exception as error:
+        except Exception as error:  # whatever the work raised, it undoes it
             session.rollback()
             raise DIALECT.translate(error) from error
         session.commit()

@@ -86,7 +86,7 @@ class Engine:
             session.begin()
             answer = work(SqlTx(session))
             session.commit()
-        except Exception as error:
+        except Exception as error:  # the driver's or the work's own
             translated = session.dialect.translate(error)
             try:
                 session.rollback()

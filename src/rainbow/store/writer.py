@@ -170,7 +170,7 @@ class Writer:
 def _begin(session: Session) -> None:
     try:
         session.begin()
-    except Exception as error:
+    except Exception as error:  # whatever a driver raises here, nothing has begun
         raise Lost(str(session.dialect.translate(error))) from error
 
 
@@ -181,7 +181,7 @@ def _attempt(session: Session, asked: Asked) -> None:
         session.save()
         asked.answer = asked.work(SqlTx(session))
         session.keep()
-    except Exception as error:
+    except Exception as error:  # the work's own, or the driver's
         asked.error = session.dialect.translate(error)
         if isinstance(asked.error, StopIteration):  # a future cannot carry it
             asked.error = RuntimeError("the work ran past the end of an iterator")
@@ -202,8 +202,8 @@ def _fail_all(group: list[Asked], error: Exception, session: Session) -> None:
 def _abandon(session: Session) -> None:
     try:
         session.rollback()
-    except Exception:
-        return  # the connection or the transaction is gone already; reconnecting settles it
+    except Exception:  # the connection or the transaction is gone already; reconnecting settles it
+        return
 
 
 def _deliver(group: list[Asked]) -> None:
