@@ -35,7 +35,7 @@ Examples:
 """
 
 
-@click.group(invoke_without_command=True, epilog=EPILOG)
+@click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--cluster", metavar="NAME", help="The cluster it speaks for (default: the config file's).")
 @click.option("--server", "--host", metavar="HOST:PORT[,...]", help="Server, or several to try in turn.")
 @click.option("--config-path", "--config", metavar="FILE", help="Config file.")

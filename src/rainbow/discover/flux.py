@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rainbow.discover.hostlists import expand, idset
 from rainbow.model.errors import Invalid
 from rainbow.model.graph import NOTHING, Graph, Subsystem, Vertex
+from rainbow.model.hostlist import expand, idset
 
 ROOT = "cluster"
 PROPERTIES, QUEUES = "properties", "queues"

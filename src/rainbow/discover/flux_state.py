@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rainbow.discover.flux import FluxNode, node_of_rank
-from rainbow.discover.hostlists import idset
 from rainbow.model.graph import Graph, Mark
+from rainbow.model.hostlist import idset
 
 STATUS_FORMAT = "{state} {status} {ranks}"
 _DRAINED = frozenset({"drain", "draining", "drained", "exclude"})

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rainbow.discover.hostlists import expand
+from rainbow.model.hostlist import expand
 
 SHOW_NODES = ("scontrol", "-d", "-o", "show", "node")  # -d: with the gres in use
 SHOW_PARTITIONS = ("scontrol", "-o", "show", "partition")
@@ -109,10 +109,10 @@ def parse_topology(text: str) -> dict[str, str]:
     racks: dict[str, str] = {}
     for pairs in _records(text, "SwitchName"):
         if pairs.get("Level", "0") == "0":
-            for node in expand(_text(pairs.get("Nodes"))):
+            for node in node_names(_text(pairs.get("Nodes"))):
                 racks.setdefault(node, pairs["SwitchName"])
     for pairs in _records(text, "BlockName"):
-        for node in expand(_text(pairs.get("Nodes"))):
+        for node in node_names(_text(pairs.get("Nodes"))):
             racks.setdefault(node, pairs["BlockName"])
     return racks
 
@@ -167,6 +167,11 @@ def _node(pairs: Mapping[str, str]) -> SlurmNode:
 
 def _text(value: str | None) -> str:
     return "" if value in (None, "(null)", "N/A", "none") else str(value)
+
+
+def node_names(text: str) -> list[str]:
+    """The nodes of one of Slurm's lists; `(null)` is none."""
+    return [] if text == "(null)" else expand(text)
 
 
 def _names(value: str | None) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from rainbow.graphs.compact_fold import Folded, fold
 from rainbow.graphs.compact_items import Item, read_item
-from rainbow.graphs.hostlist import collapse
 from rainbow.graphs.jgf_values import DEFAULT, Limits, refuse_duplicate
 from rainbow.model.errors import Invalid
 from rainbow.model.graph import Graph
+from rainbow.model.hostlist import collapse
 
 GRAPH_FORM = "graph/1"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow.graphs.hostlist import expand
 from rainbow.graphs.jgf_values import STRUCTURAL, Limits, check_value, checked_size
 from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import MAX_GRAPH_DEPTH
+from rainbow.model.hostlist import expand
 
 _KEYS = frozenset(("type", "count", "name", "id", "size", "unit", "metadata", "properties", "with"))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rainbow.graphs.compact_items import metadata_of, refuse_unknown, text_of
-from rainbow.graphs.hostlist import collapse, expand
 from rainbow.graphs.jgf_values import DEFAULT, Limits, build_subsystem, checked_size
 from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import MAX_GRAPH_DEPTH, Graph, Subsystem, Vertex
+from rainbow.model.hostlist import collapse, expand
 
 SUBSYSTEM_FORM = "subsystem/1"
 _SEVERAL = -1

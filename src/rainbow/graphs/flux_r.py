@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from rainbow.graphs.compact import expand_item
 from rainbow.graphs.compact_items import read_item
-from rainbow.graphs.hostlist import expand, idset
 from rainbow.graphs.jgf_values import DEFAULT, Limits
 from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import Graph
+from rainbow.model.hostlist import expand, idset
 
 
 def from_flux_r(document: Mapping[str, object], limits: Limits = DEFAULT) -> Graph:

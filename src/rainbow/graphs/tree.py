@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rainbow.graphs.compact_fold import Folded, fold
-from rainbow.graphs.hostlist import collapse
 from rainbow.model.graph import Graph, Mark
+from rainbow.model.hostlist import collapse
 
 _MAX_NAMES = 60  # characters; a longer list of names is cut
 _TELLING = ("model", "vendor", "speed")  # keys worth showing beside an amount

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rainbow.jobspecs.hostlists import MAX_HOSTS, expand
 from rainbow.jobspecs.reading import At
-from rainbow.model.errors import Invalid
+from rainbow.model.errors import Invalid, TooLarge
+from rainbow.model.hostlist import expand
 
+MAX_HOSTS = 20_000
 OPERATORS = ("properties", "hostlist", "ranks", "and", "or", "not")
 _MORE = "this combination cannot be said in a request"
 
@@ -73,7 +74,7 @@ class _Reader:
         hosts: list[str] = []
         for item in at.items():
             try:
-                found = expand(item.text(), at_most=self._hosts_left)
+                found = named_hosts(item.text(), self._hosts_left)
             except Invalid as error:
                 raise type(error)(error.what, where=item.path) from None
             self._hosts_left -= len(found)
@@ -112,6 +113,16 @@ class _Reader:
             name = part.properties[0]
             return Constraint(properties=(name[1:] if name.startswith("^") else f"^{name}",))
         raise at.refuse(f"{_MORE}: 'not' takes a hostlist or one property")
+
+
+def named_hosts(text: str, left: int = MAX_HOSTS) -> tuple[str, ...]:
+    """The hosts of a hostlist, each once; at most `left` may be written."""
+    if any(letter.isspace() for letter in text):
+        raise Invalid(f"{text[:40]!r} is not a hostlist; write for example node[1-3,7]")
+    try:
+        return _once(name for name in expand(text, limit=left) if name)
+    except TooLarge:
+        raise TooLarge(f"a request names at most {MAX_HOSTS} hosts") from None
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from rainbow.jobspecs.constraints import named_hosts
 from rainbow.jobspecs.drafts import add_note
 from rainbow.jobspecs.durations import parse_duration
 from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.jobspecs.hostlists import expand
 from rainbow.jobspecs.options import Option
 from rainbow.model.errors import Invalid
 from rainbow.model.request import Request
@@ -191,6 +191,6 @@ def _duration(text: str, plain: str, where: str) -> float | None:
 
 def _hosts(text: str, where: str) -> tuple[str, ...]:
     try:
-        return expand(text)
+        return named_hosts(text)
     except Invalid as error:
         raise Invalid(error.what, where=where) from None

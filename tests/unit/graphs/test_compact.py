@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from rainbow.graphs.compact import from_compact, to_compact
 from rainbow.graphs.compact_subsystem import from_compact_subsystem, to_compact_subsystem
-from rainbow.graphs.hostlist import collapse, expand, idset
 from rainbow.graphs.jgf import read_graph
 from rainbow.graphs.jgf_values import Limits
 from rainbow.graphs.jgf_write import to_jgf
 from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import Graph
+from rainbow.model.hostlist import collapse, expand, idset
 from tests.support.graph_cases import a_gpu_cluster, graphs, names, subsystems, words
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rainbow.agent.values import Phase, Result
-from rainbow.discover.hostlists import idset
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unavailable
+from rainbow.model.hostlist import idset
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WAITING = frozenset({"NEW", "DEPEND", "PRIORITY", "SCHED"})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rainbow.agent.values import Phase, Result
-from rainbow.discover.hostlists import expand
+from rainbow.discover.slurm import node_names
 from rainbow.model.attempt import AttemptState, Failure
 
 _FIELDS: Mapping[str, int] = {  # squeue's name of a field and the width it is given
@@ -80,7 +80,7 @@ class SlurmJob:
 
     def hosts(self) -> list[str]:
         """The nodes it runs on."""
-        return expand(self.node_list)
+        return node_names(self.node_list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

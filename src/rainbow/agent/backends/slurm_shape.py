@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.slurm_site import Site
-from rainbow.discover.hostlists import shorten
 from rainbow.discover.slurm_graph import FEATURES, GPUS, PARTITIONS
 from rainbow.model.errors import Unsupported
+from rainbow.model.hostlist import collapse
 from rainbow.model.quantities import in_bytes
 from rainbow.model.request import Equals, Level, Request, Requirement
 
@@ -230,7 +230,8 @@ def arguments(found: Shape, site: Site, duration: float | None) -> Arguments:
     if found.one_rack:
         words.append("--switches=1")
     if found.exclude:
-        words.append(f"--exclude={shorten(name for name in site.nodes if name in found.exclude)}")
+        names = [name for name in site.nodes if name in found.exclude]
+        words.append(f"--exclude={collapse(names) or ','.join(names)}")
     if duration is not None:
         words.append(f"--time={math.ceil(duration / 60)}")
     return Arguments(tuple(words), found.partition, found.features)

@@ -12,11 +12,14 @@ _RANGE = re.compile(r"([0-9]{1,12})(?:-([0-9]{1,12}))?", re.ASCII)
 _PART = re.compile(r"[^,\[\]]+|\[[^\[\]]*\]")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,12})", re.ASCII | re.DOTALL)
 _SPECIAL = frozenset(",[]")
+MOST = 200_000  # names or numbers, unless the caller says less
 
 
-def expand(text: str, *, limit: int, where: str = "") -> list[str]:
+def expand(text: str, *, limit: int = MOST, where: str = "") -> list[str]:
     """All names of a hostlist, in order; more than `limit` are refused before they are made."""
     names: list[str] = []
+    if not text:
+        return names
     for entry in _split(text, where):
         parts: list[Sequence[str]] = []
         total = 1
@@ -63,7 +66,7 @@ def _ranges(text: str, where: str) -> Iterable[tuple[int, int, int]]:
         yield int(found[1]), int(found[2] or found[1]), padded
 
 
-def idset(text: object, *, limit: int, where: str = "") -> list[int]:
+def idset(text: object, *, limit: int = MOST, where: str = "") -> list[int]:
     """The numbers of an idset such as `0-3,7`; a number alone is one, too."""
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return [text]
