@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import shutil
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, job_number
+from rainbow.agent.backends.job_files import piece, script, size, write
 from rainbow.agent.wrapper import write_whole
 
 STARTED, RECORD, MISSING = "started", "record.json", "missing"
@@ -68,19 +68,14 @@ class FluxFiles:
         """Write down what is to run; returns the command that Flux is given: our script with the user's words."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
-        _write(
+        write(
             self.path / "run.sh",
             _SCRIPT.format(dir=shlex.quote(str(self.path)), already=ALREADY_RAN, tasks=record.tasks),
         )
         task = launch.request.tasks[0]
-        command = task.command or self._script(task.script)
+        command = task.command or script(self.path / "script", task.script)
         self.put(record)
         return ("/bin/sh", str(self.path / "run.sh"), *command)
-
-    def _script(self, text: str) -> tuple[str, ...]:
-        path = self.path / "script"
-        _write(path, text, mode=0o700)
-        return (str(path),) if text.startswith("#!") else ("/bin/sh", str(path))
 
     @property
     def work(self) -> str:
@@ -131,30 +126,14 @@ class FluxFiles:
 
     def sizes(self, id: int) -> tuple[int, int]:
         """Bytes of stdout and stderr of job `id`."""
-        return self._size("stdout", id), self._size("stderr", id)
-
-    def _size(self, stream: str, id: int) -> int:
-        try:
-            return (self.path / f"{_PREFIX[stream]}.{id}").stat().st_size
-        except FileNotFoundError:
-            return 0
+        return size(self.path / f"{_PREFIX['stdout']}.{id}"), size(self.path / f"{_PREFIX['stderr']}.{id}")
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
         """A piece of output of the job that began."""
         record = self.record()
         id = self.begun() or (job_number(record.native) if record is not None else None)
-        try:
-            with (self.path / f"{_PREFIX[stream]}.{id}").open("rb") as file:
-                file.seek(offset)
-                return file.read(limit)
-        except FileNotFoundError:
-            return b""
+        return piece(self.path / f"{_PREFIX[stream]}.{id}", offset, limit)
 
     def remove(self) -> None:
         """All of it."""
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def _write(path: Path, text: str, mode: int = 0o600) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)

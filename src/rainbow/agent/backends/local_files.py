@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import time
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.job_files import piece, script, size
 from rainbow.agent.backends.local_machine import Place
 from rainbow.agent.values import STREAMS, Result
 from rainbow.agent.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
@@ -94,7 +94,7 @@ class JobFiles:
         work.mkdir(mode=0o700, exist_ok=True)
         tasks: list[list[str]] = []
         for number, task in enumerate(launch.request.tasks):
-            argv = list(task.command) or self._script(number, task.script)
+            argv = list(task.command) or script(self.path / f"script{number}", task.script)
             tasks += [argv] * copies(launch.request, task)
         ticket = Ticket(tag=self.tag, request=launch.request, order=time.time_ns())
         write_whole(
@@ -111,13 +111,6 @@ class JobFiles:
             },
         )
         return ticket
-
-    def _script(self, number: int, text: str) -> list[str]:
-        """A script is run by its interpreter line; without one, by the shell."""
-        path = self.path / f"script{number}"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "w") as file:
-            file.write(text)
-        return [str(path)] if text.startswith("#!") else ["/bin/sh", str(path)]
 
     def ticket(self) -> Ticket:
         """What was submitted, read back."""
@@ -182,22 +175,11 @@ class JobFiles:
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of stdout and stderr."""
-        return self._size(STREAMS[0]), self._size(STREAMS[1])
-
-    def _size(self, stream: str) -> int:
-        try:
-            return (self.path / stream).stat().st_size
-        except FileNotFoundError:
-            return 0
+        return size(self.path / STREAMS[0]), size(self.path / STREAMS[1])
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
         """A piece of output."""
-        try:
-            with (self.path / stream).open("rb") as file:
-                file.seek(offset)
-                return file.read(limit)
-        except FileNotFoundError:
-            return b""
+        return piece(self.path / stream, offset, limit)
 
     def remove(self) -> None:
         """All of it. The name goes first: what is left of a removal that was cut short must not look like a job."""

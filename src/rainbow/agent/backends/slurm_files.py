@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.job_files import piece, script, size, write
 from rainbow.agent.backends.local_files import clean_environment, copies
 from rainbow.agent.backends.slurm_jobs import Exit
 from rainbow.agent.values import STREAMS
@@ -81,10 +82,10 @@ class SlurmFiles:
         work.mkdir(mode=0o700, exist_ok=True)
         environment = clean_environment(launch, dict(os.environ))
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
-        _write(self.path / "environment", exports)
-        _write(self.path / "task.sh", _TASK)
+        write(self.path / "environment", exports)
+        write(self.path / "task.sh", _TASK)
         task = launch.request.tasks[0]
-        command = list(task.command) or self._script(task.script)
+        command = list(task.command) or script(self.path / "script", task.script)
         duration = launch.request.duration
         words = [*step, "/bin/sh", str(self.path / "task.sh"), *command]
         if duration is not None:
@@ -98,13 +99,8 @@ class SlurmFiles:
             run=shlex.join(words),
             limit="" if duration is None else _LIMIT.format(whole=int(duration)),
         )
-        _write(self.script, text, mode=0o700)
+        write(self.script, text, mode=0o700)
         self.put(record)
-
-    def _script(self, text: str) -> list[str]:
-        path = self.path / "script"
-        _write(path, text, mode=0o700)
-        return [str(path)] if text.startswith("#!") else ["/bin/sh", str(path)]
 
     def put(self, record: Record) -> None:
         """Write the record, whole and safe on disk."""
@@ -165,22 +161,11 @@ class SlurmFiles:
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of stdout and stderr."""
-        return self._size(STREAMS[0]), self._size(STREAMS[1])
-
-    def _size(self, stream: str) -> int:
-        try:
-            return (self.path / stream).stat().st_size
-        except FileNotFoundError:
-            return 0
+        return size(self.path / STREAMS[0]), size(self.path / STREAMS[1])
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
         """A piece of output."""
-        try:
-            with (self.path / stream).open("rb") as file:
-                file.seek(offset)
-                return file.read(limit)
-        except FileNotFoundError:
-            return b""
+        return piece(self.path / stream, offset, limit)
 
     def remove(self) -> None:
         """All of it."""
@@ -208,8 +193,3 @@ def bad_environment(environment: Mapping[str, str]) -> str | None:
 
 def _within_double_quotes(word: str) -> str:
     return "".join(letter for letter in word if letter.isalnum() or letter in "-_./+ ")[:100]
-
-
-def _write(path: Path, text: str, mode: int = 0o600) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)
