@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from rainbow.agent.values import Offer
-from rainbow.model.candidate import Demand
-from rainbow.model.request import Level, Request
+from rainbow.model.request import Request
 from rainbow.scheduler.expressions import EvaluationError, Expression, MissingVariable
-
-Value: TypeAlias = str | float | bool
+from rainbow.scheduler.wanted import holds, variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,36 +26,15 @@ class Rules:
         if self.accept is None:
             return None
         try:
-            holds = self.accept(variables(offer, request))
+            job = variables(
+                request, owner=offer.owner, name=offer.name, priority=offer.priority, labels=_labels(offer.terms)
+            )
+            taken = holds(self.accept, job)
         except MissingVariable as missing:
             return f"this site takes only jobs with {self.accept.text}; the job says nothing of that ({missing})"
         except EvaluationError as problem:
             return f"this site takes only jobs with {self.accept.text}, which cannot be told of this one: {problem}"
-        return None if holds is True else f"this site takes only jobs with {self.accept.text}"
-
-
-def variables(offer: Offer, request: Request) -> dict[str, Value]:
-    """What an accept expression can speak of, the same as on the server. Without a time limit `duration` is 0."""
-    demand = Demand.of(request)
-    gpus = sum(_gpus(level, 1) for group in request.groups for level in group.levels)
-    found: dict[str, Value] = {
-        "nodes": float(demand.nodes),
-        "cores": float(demand.cores),
-        "gpus": float(gpus),
-        "duration": float(request.duration or 0.0),
-        "owner": offer.owner,
-        "name": offer.name,
-        "priority": float(offer.priority),
-    }
-    for key, value in _labels(offer.terms).items():
-        found[f"labels.{key}"] = str(value)
-    return found
-
-
-def _gpus(level: Level, above: int) -> int:
-    count = above * level.count.min
-    own = count if level.type == "gpu" and not level.inside else 0
-    return own + sum(_gpus(inner, count) for inner in level.inside)
+        return None if taken else f"this site takes only jobs with {self.accept.text}"
 
 
 def _labels(terms: str) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -108,8 +108,9 @@ def server(
             db=db,
             data_dir=data_dir or default_data_dir(),
             policy=policy or _configured_policy(config),
-            policy_options=pairs(options, "--policy-option") or _texts(config, "scheduler", "algorithms", "selection"),
-            graph_backend=graph or "memory",
+            policy_options=pairs(options, "--policy-option") or ({} if policy else _policy_options(config)),
+            graph_backend=graph or config.text("graphdatabase", "name") or "memory",
+            graph_options=_graph_options(config),
             registration_secret=config.text("scheduler", "secret"),
             tls_cert=tls_cert,
             tls_key=tls_key,
@@ -138,5 +139,15 @@ def _configured_policy(config: Config) -> str:
     return config.text("scheduler", "algorithms", "selection", "name")
 
 
-def _texts(config: Config, *keys: str) -> dict[str, str]:
-    return {str(key): str(value) for key, value in config.section(*keys, "options").items()}
+def _policy_options(config: Config) -> dict[str, str]:
+    return _texts(config.section("scheduler", "algorithms", "selection", "options"))
+
+
+def _graph_options(config: Config) -> dict[str, str]:
+    """The backend's own; two of the prototype's stand there, too, and are not for it."""
+    options = _texts(config.section("graphdatabase", "options"))
+    return {key: value for key, value in options.items() if key not in ("host", "backupFile")}
+
+
+def _texts(section: Mapping[str, object]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in section.items()}

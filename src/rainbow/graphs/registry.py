@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from rainbow.graphs.backend import GraphBackend
-from rainbow.model.errors import NotFound, Unsupported
+from rainbow.model.errors import Invalid, NotFound, Unsupported
 
 GROUP = "rainbow.graphs"
 
@@ -40,5 +40,9 @@ def load(name: str) -> Callable[..., GraphBackend]:
 
 
 def open_backend(name: str, options: Mapping[str, str] | None = None) -> GraphBackend:
-    """A new, empty backend."""
-    return load(name)(**(options or {}))
+    """The backend called `name` with its own options."""
+    made = load(name)
+    try:
+        return made(**(options or {}))
+    except TypeError as error:
+        raise Invalid(f"the graph backend {name!r} does not take these options: {error}") from None

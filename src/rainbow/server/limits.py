@@ -7,7 +7,7 @@ asking again makes sense. Health is never refused, agents' renewals only by thei
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from rainbow.model.errors import Exhausted, Invalid
 
@@ -32,19 +32,9 @@ class Limits:
     queued: int = 1_000_000  # jobs of one owner that have not ended
 
     def __post_init__(self) -> None:
-        for name in (
-            "rate",
-            "burst",
-            "refused_rate",
-            "refused_burst",
-            "in_flight",
-            "submitting",
-            "lag",
-            "deadline",
-            "queued",
-        ):
-            if not getattr(self, name) > 0:
-                raise Invalid(f"the limit {name} must be above 0")
+        for one in fields(self):
+            if not getattr(self, one.name) > 0:
+                raise Invalid(f"the limit {one.name} must be above 0")
 
 
 @dataclass(slots=True)

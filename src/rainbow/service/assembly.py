@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from rainbow.graphs.packed import unpack, unpack_subsystem
-from rainbow.graphs.registry import load
+from rainbow.graphs.registry import open_backend
 from rainbow.model.candidate import Placed
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
@@ -67,7 +67,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     now = clock.now()
     core = Core(
         store=store,
-        fleet=Fleet(load(settings.graph_backend)(**settings.graph_options)),
+        fleet=Fleet(open_backend(settings.graph_backend, settings.graph_options)),
         clock=clock,
         ids=ids,
         settings=settings,

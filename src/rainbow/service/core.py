@@ -22,6 +22,7 @@ from rainbow.service.fleet import Fleet
 from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
 from rainbow.service.ids import Ids
 from rainbow.service.presence import Presence
+from rainbow.service.quota import Quota
 from rainbow.service.settings import Settings
 from rainbow.service.shelf import Shelf
 from rainbow.store.base import Store, Tx
@@ -46,7 +47,11 @@ class Core:
     hub: Hub = field(default_factory=Hub)
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
     started_at: float = 0.0
+    quota: Quota = field(init=False)
     _requests: dict[str, Request] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.quota = Quota(self.settings.queued_per_owner)
 
     async def write(self, work: Callable[[Tx, Effects], T]) -> T:
         """Run `work` in one transaction; when it is durable, carry out its effects and answer.

@@ -19,11 +19,9 @@ from rainbow.model.job import Terms
 from rainbow.model.match import Fit, Matches, Verdict
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
+from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet, Member
 from rainbow.service.settings import Settings
-
-# Policies that do not look at how many slots would fit; counting them costs more than the rest of a decision.
-WITHOUT_SLOTS = frozenset({"random", "first", "least", "constraint", "start", "cost", "weighted"})
 
 SHOWN_FOR = 1.0  # seconds for which a cluster is shown to decisions as it was; only the age of its report goes on
 
@@ -43,15 +41,16 @@ class Ask:
     show_slots: bool = False  # count how many slots would fit, for people; some policies look at it, too
 
 
-def question(fleet: Fleet, settings: Settings, ask: Ask, now: float) -> Question:
+def question(core: Core, ask: Ask) -> Question:
     """All that one decision depends on, as it is at this moment."""
+    fleet, settings, now = core.fleet, core.settings, core.clock.now()
     closed = dict(fleet.closed())
     closed.update((name, why) for name, why in ask.excluded.items() if fleet.get(name) is not None)
     hidden = _hidden(fleet, ask.terms)
     closed = {name: why for name, why in closed.items() if name not in hidden}
     matches = _matches(fleet.graphs, fleet, ask.request, hidden | closed.keys())
     policy, options = policy_of(settings, ask.terms)
-    count = ask.show_slots or policy not in WITHOUT_SLOTS
+    count = ask.show_slots or core.policies.wants_slots(policy, options)
     ever, asked = matches.ever, matches.names
     candidates = [_candidate(name, matches, fleet.member(name), ask, now, count) for name in ever]
     misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}

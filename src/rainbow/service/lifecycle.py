@@ -17,6 +17,7 @@ from rainbow.store.base import Tx
 
 CANCEL = "cancel"
 KILL = "kill"
+DEADLINE_PASSED = "its deadline passed"
 _COSTS_NOTHING = frozenset({AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.WITHDRAWN, AttemptState.PREEMPTED})
 
 
@@ -168,7 +169,7 @@ def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: Ending, now: 
 
 def _cancelled(tx: Tx, fx: Effects, job: Job, now: float) -> Job:
     """The attempt of a job that is to end is over: CANCELLED, or EXPIRED if its deadline ended it."""
-    expired = job.terms.deadline is not None and now >= job.terms.deadline and job.reason.startswith("its deadline")
+    expired = job.terms.deadline is not None and now >= job.terms.deadline and job.reason == DEADLINE_PASSED
     event = JobEvent.EXPIRED if expired else JobEvent.CANCELLED
     ended = tx.update_job(job, event, now, detail={"reason": job.reason}, ended_at=now)
     settle_dependents(tx, fx, ended, now)

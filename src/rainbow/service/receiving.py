@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rainbow.model.attempt import Attempt, AttemptState
-from rainbow.model.candidate import Demand
 from rainbow.model.job import Job, JobEvent
-from rainbow.model.request import Level, Request
+from rainbow.model.request import Request
 from rainbow.scheduler.expressions import ExpressionError, compiled
+from rainbow.scheduler.wanted import holds, variables
 from rainbow.service import lifecycle
 from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
@@ -96,30 +96,10 @@ def filter_of(expression: str) -> Wanted:
 
     def wanted(job: Job, request: Request) -> bool:
         try:
-            return bool(formula(offer_facts(job, request)))
+            terms = job.terms
+            known = variables(request, owner=job.owner, name=job.name, priority=terms.priority, labels=terms.labels)
+            return holds(formula, known)
         except ExpressionError:
             return False  # a variable that the job does not have: it is not what the filter asks for
 
     return wanted
-
-
-def offer_facts(job: Job, request: Request) -> dict[str, object]:
-    """The variables of a filter: nodes, cores, gpus, duration, owner, name, priority and labels.KEY."""
-    demand = Demand.of(request)
-    gpus = sum(_total(level, 1, "gpu") for group in request.groups for level in group.levels)
-    return {
-        "nodes": float(demand.nodes),
-        "cores": float(demand.cores),
-        "gpus": float(gpus),
-        "duration": float(request.duration or 0.0),
-        "owner": job.owner,
-        "name": job.name,
-        "priority": float(job.terms.priority),
-        **{f"labels.{key}": value for key, value in job.terms.labels.items()},
-    }
-
-
-def _total(level: Level, above: int, type: str) -> int:
-    count = above * level.count.min
-    inner = sum(_total(child, count, type) for child in level.inside)
-    return inner + (count if level.type == type and not level.inside else 0)

@@ -7,13 +7,13 @@ token makes it safe to ask again: the same token and body give the same job.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rainbow.model.candidate import Demand, Placed
 from rainbow.model.decision import Chosen, Decision, Refuse, Wait
-from rainbow.model.errors import Conflict, Exhausted, Invalid, NotFound, RainbowError
+from rainbow.model.errors import Conflict, Invalid, NotFound, RainbowError
 from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
@@ -25,7 +25,7 @@ from rainbow.service.deciding import Ask, pinned, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.service.jobs import reaches
-from rainbow.store.base import Dependency, Draft, JobFilter, Tx
+from rainbow.store.base import Dependency, Draft, Tx
 
 MAX_BATCH = 10_000
 BETWEEN = 16  # decisions of a batch before other calls have a turn
@@ -175,7 +175,8 @@ def _insert(tx: Tx, fx: Effects, core: Core, by: Actor, drafts: list[Draft]) -> 
     try:
         known = _known(tx, drafts)
         fresh = [draft for draft in drafts if (draft.owner, draft.client_token) not in known]
-        _check_quota(tx, core, fresh)
+        for owner, coming in Counter(draft.owner for draft in fresh).items():
+            core.quota.check(tx, owner, coming)
         _check_dependencies(tx, by, fresh)
         ids = iter(tx.add_jobs(fresh))
     except RainbowError as error:
@@ -226,18 +227,6 @@ def _known(tx: Tx, drafts: list[Draft]) -> dict[tuple[str, str], Job]:
     return found
 
 
-def _check_quota(tx: Tx, core: Core, fresh: list[Draft]) -> None:
-    limit = core.settings.queued_per_owner
-    for owner in {draft.owner for draft in fresh} if limit < 1_000_000 else ():
-        counts = tx.count_jobs(JobFilter(owners=frozenset({owner})))
-        living = sum(number for state, number in counts.items() if not state.terminal)
-        coming = sum(draft.owner == owner for draft in fresh)
-        if living + coming > limit:
-            raise Exhausted(
-                f"{owner} has {living} jobs that have not ended; at most {limit} are allowed", retry_after=60
-            )
-
-
 def _draft(core: Core, submission: Submission) -> Draft:
     """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
     now = core.clock.now()
@@ -246,7 +235,7 @@ def _draft(core: Core, submission: Submission) -> Draft:
     held = _held(submission, now)
     if held is not None:
         return _make(submission, now, state=JobState.HELD, hold=held[0], reason=held[1])
-    asked = question(core.fleet, core.settings, ask_of(submission, core.ids.seed()), now)
+    asked = question(core, ask_of(submission, core.ids.seed()))
     if wants_bids(asked, core.policies):
         return _make(submission, now, reason="waits for its decision")
     return _decided(core, submission, decide(asked, core.policies), now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState
 from rainbow.model.cluster import Cluster, Standing
@@ -27,6 +27,7 @@ class Timers:
 
     core: Core
     _stirred_at: float = 0.0
+    _cut_off: set[int] = field(default_factory=set)  # ids of drained clusters whose silence was dealt with
 
     async def run(self) -> None:
         """Pass after pass."""
@@ -70,7 +71,7 @@ class Timers:
             for job in tx.due_jobs(now, AT_ONCE):
                 deadline = job.terms.deadline
                 if deadline is not None and deadline <= now:
-                    lifecycle.cancel(tx, fx, job, "its deadline passed", now, expired=True)
+                    lifecycle.cancel(tx, fx, job, lifecycle.DEADLINE_PASSED, now, expired=True)
                 elif job.state is JobState.HELD and job.hold is Hold.TIME:
                     lifecycle.release(tx, fx, job, "its start time has come", now)
 
@@ -87,16 +88,21 @@ class Timers:
         if len(silent) > 1 and 2 * len(silent) > len(managed):
             self.core.presence.started_at = now  # more than half at once: it is our own network; grace for all
             return
+        self._cut_off &= {cluster.id for cluster in silent}
         for cluster in silent:
-            await self._unreachable(cluster, now)
+            if cluster.id not in self._cut_off:
+                await self._unreachable(cluster, now)
         for cluster in managed:
             if cluster.standing is Standing.UNREACHABLE and not self.core.presence.silent(cluster.name, now):
                 await self._back(cluster.name)
 
     async def _unreachable(self, cluster: Cluster, now: float) -> None:
+        drained = cluster.standing is Standing.DRAINING
+
         def work(tx: Tx, fx: Effects) -> None:
             reason = "its agent is silent"
-            fx.changed(tx.update_cluster(cluster.id, standing=Standing.UNREACHABLE, drain_reason=reason))
+            if not drained:  # what an operator said stays said, and he alone takes it back
+                fx.changed(tx.update_cluster(cluster.id, standing=Standing.UNREACHABLE, drain_reason=reason))
             for attempt in tx.live_attempts(cluster.name):
                 if attempt.state in BEFORE_CONFIRM:
                     how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=reason)
@@ -105,6 +111,8 @@ class Timers:
                     tx.update_attempt(attempt, attempt.state, now, suspect=True)
 
         await self.core.write(work)
+        if drained:
+            self._cut_off.add(cluster.id)
         log.warning("cluster %s: its agent is silent; no new work until it speaks again", cluster.name)
 
     async def _back(self, name: str) -> None:

@@ -131,13 +131,13 @@ class Decider:
     async def asked(self, ask: Ask) -> Question:
         """The question, with the bids of the clusters that match when they are wanted."""
         core = self.core
-        asked = question(core.fleet, core.settings, ask, core.clock.now())
+        asked = question(core, ask)
         if not wants_bids(asked, core.policies):
             return asked
         names = whom_to_ask(asked, core.policies, core.settings.bidders)
         answers = await self.bidding.ask(ask.spec, names, self.core.presence.listening())
         with_answers = replace(ask, bids=answers.bids, silent=answers.silent)
-        return question(core.fleet, core.settings, with_answers, core.clock.now())
+        return question(core, with_answers)
 
     async def _excluded(self, job: Job) -> Mapping[str, str]:
         """Clusters that handed this job back, or could not run it, a moment ago."""

@@ -33,6 +33,7 @@ def an_offer(owner: str = "user:ana", **labels: str) -> Offer:
 @pytest.mark.parametrize(
     ("text", "taken"),
     [
+        ("nodes", False),  # a number is neither true nor false
         ("nodes <= 4", True),
         ("nodes > 4", False),
         ("cores == 8 && gpus == 4", True),

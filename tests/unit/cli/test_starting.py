@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from rainbow.cli.main import SECTIONS, cli
+from rainbow.cli.main import SECTIONS, cli, run
 from rainbow.cli.reference import page
 
 ROOT = Path(__file__).parents[3]
@@ -75,3 +75,17 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(monkeypatch, 
     monkeypatch.setitem(sys.modules, "grpc_health.v1", None)
     assert run(["server", "--data-dir", "x"]) == 1
     assert "pip install 'rainbow-sched[server]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("graphs", "said"),
+    [
+        ("{name: no-such-thing}", "there is no graph backend 'no-such-thing'; there are: cypher, memory"),
+        ("{name: memory, options: {host: 'x:1', path: y}}", "the graph backend 'memory' does not take these options"),
+    ],
+)
+def test_the_server_takes_its_graph_backend_from_the_config(tmp_path, capsys, graphs, said):
+    config = tmp_path / "rainbow-config.yaml"
+    config.write_text(f"graphdatabase: {graphs}\n")
+    assert run(["server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--config", str(config)]) != 0
+    assert said in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import grpc
@@ -185,3 +186,9 @@ async def healthy(channel: aio.Channel) -> bool:
     """True if health answers."""
     answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Limits)])
+def test_no_limit_can_be_zero(name: str) -> None:
+    with pytest.raises(Invalid, match=f"the limit {name} must be above 0"):
+        Limits(**{name: 0})

@@ -196,3 +196,13 @@ async def test_a_damaged_request_does_not_keep_the_server_from_starting(tmp_path
         assert (await jobs.get(service.core, whole.id, ADMIN)).job.state is JobState.BOUND
         with pytest.raises(Corrupt):
             await jobs.get(service.core, damaged.id, ADMIN)
+
+
+async def test_a_constraint_on_slots_counts_them_for_submit_as_for_plan(tmp_path: Path) -> None:
+    options = {"priorities": "- {priority: 1, steps: [{filter: slots_now >= 3}, {sort_descending: slots_now}]}"}
+    settings = Settings(policy="constraint", policy_options=options)
+    async with a_service(tmp_path, settings=settings) as service:
+        await with_cluster(service, "small", nodes=2)
+        await with_cluster(service, "large", nodes=5)
+        [receipt] = await submit(service, a_submission())
+        assert receipt.cluster == "large"

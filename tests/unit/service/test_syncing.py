@@ -16,6 +16,7 @@ from rainbow.model.job import Delivery, JobState, Terms
 from rainbow.service import jobs, registering, watching
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
+from rainbow.service.registering import set_standing
 from rainbow.service.settings import Settings
 from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -295,6 +296,28 @@ async def test_a_silent_agent_makes_its_cluster_unreachable_and_its_word_brings_
     await agent.says(manager="local")
     await service.timers.tick()
     assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
+
+
+async def test_a_cluster_that_was_drained_stays_drained_when_its_agent_falls_silent_and_comes_back(
+    service: Service,
+) -> None:
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    agent = Agent(service)
+    await agent.says(manager="local")
+    [job] = await submit(service, a_submission())
+    ref = await agent.takes()
+    await set_standing(service.core, "east", Standing.DRAINING, "maintenance")
+    clock.advance(500)
+    await service.timers.tick()
+    attempt = await service.core.store.read(lambda tx: tx.attempt(job.id, ref.n))
+    assert attempt is not None
+    assert attempt.suspect  # nobody watches it now
+    for _ in range(2):
+        cluster = service.core.fleet.member("east").cluster
+        assert (cluster.standing, cluster.drain_reason) == (Standing.DRAINING, "maintenance")
+        await agent.says(held=((ref, AttemptState.ACCEPTED),))
+        await service.timers.tick()
 
 
 async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service) -> None:

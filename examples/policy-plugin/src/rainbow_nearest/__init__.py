@@ -17,6 +17,7 @@ class Nearest:
 
     region: str = ""
     wants_bids: bool = False
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Nearest:

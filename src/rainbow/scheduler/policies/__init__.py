@@ -85,6 +85,10 @@ class PolicyTable:
             raise UnknownPolicy(f"policy {name!r} is installed, but does not load: {self.broken[name]}")
         raise UnknownPolicy(f"there is no policy {name!r}{did_you_mean(name, self.factories)}")
 
+    def wants_slots(self, name: str, options: Mapping[str, str]) -> bool:
+        """True unless the policy says that it does not look at how many slots would fit."""
+        return bool(getattr(self.build(name, options), "wants_slots", True))
+
     def listing(self) -> list[Listed]:
         """Every policy by name, with where it comes from and, if it does not load, why."""
         found = [Listed(name, self.origins.get(name, "built in")) for name in self.factories]

@@ -40,7 +40,11 @@ class Ranking(NamedTuple):
 
 
 class Policy(Protocol):
-    """How to choose among the clusters that fit."""
+    """How to choose among the clusters that fit.
+
+    Counting how many slots would fit costs more than the rest of a decision; a policy that does
+    not look at them says so with `wants_slots = False`, and finds zeros.
+    """
 
     @property
     def wants_bids(self) -> bool:

@@ -30,6 +30,7 @@ class Earliest:
     """The one that would start the job first."""
 
     wants_bids: bool = True
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Earliest:
@@ -47,6 +48,7 @@ class Cheapest:
     """The one where the whole job would cost least."""
 
     wants_bids: bool = True
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Cheapest:
@@ -84,6 +86,7 @@ class Weighted:
     """A mixture: each term goes from 0 (best here) to 1 (worst here), weighed and added; the score is 1 less that."""
 
     terms: tuple[tuple[str, float], ...]
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Weighted:

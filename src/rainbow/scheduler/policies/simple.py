@@ -35,6 +35,7 @@ class AtRandom:
     """Any of them, each as likely as the others."""
 
     wants_bids: bool = False
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> AtRandom:
@@ -56,6 +57,7 @@ class First:
 
     order: tuple[str, ...] = ()
     wants_bids: bool = False
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> First:
@@ -80,6 +82,7 @@ class Least:
 
     key: str = "queue_depth"
     wants_bids: bool = False
+    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Least:
