@@ -97,7 +97,6 @@ def candidates(draw: st.DrawFn, name: str) -> Candidate:
         record=draw(
             st.sampled_from([TrackRecord(), TrackRecord(jobs=9, weight=8.0, held=2.0, log_bias=8.0, wait=wait)])
         ),
-        labels=draw(st.sampled_from([{}, {"team": "red"}])),
     )
 
 

@@ -192,14 +192,11 @@ class Run:
 
 def _preparation(place: dict[str, Any]) -> Callable[[], None]:
     libc = ctypes.CDLL(None, use_errno=True)
-    cpus, memory, cgroup = place["cpus"], place["memory"], place.get("cgroup")
+    cpus, memory = place["cpus"], place["memory"]
 
     def prepare() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if cgroup:
-            with open(os.path.join(cgroup, "cgroup.procs"), "w") as procs:
-                procs.write("0")
         if cpus:
             os.sched_setaffinity(0, cpus)
         if memory:

@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
         "server": Lazy("rainbow.cli.server:server", "Run the scheduler."),
         "agent": Lazy("rainbow.agent.main:agent", "Run the agent beside a cluster."),
         "discover": Lazy("rainbow.cli.discover:discover", "Say what this machine or cluster is; send nothing."),
-        "demo": Lazy("rainbow.cli.demo:demo", "Show all of it on this machine, in two minutes."),
+        "demo": Lazy("rainbow.cli.demo:demo", "Show all of it on this machine, in a minute."),
         "torture": Lazy("rainbow.cli.torture:torture", "Check every promise under simulated faults."),
     },
     "Access": {

@@ -121,6 +121,7 @@ def server(
             limits=limits_from(config.section("limits")),
             oidc=oidc_from(config.section("oidc")),
             timing=config.section("scheduler", "timing"),
+            counts=config.section("scheduler", "counts"),
         )
     )
 

@@ -37,12 +37,3 @@ def _clock(word: str) -> float:
     else:  # MM:SS
         hours, minutes, seconds = None, first, second
     return float(int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0))
-
-
-def format_duration(seconds: float) -> str:
-    """The shortest exact form of RFC 23: 5400 is `1.5h`."""
-    for unit in ("d", "h", "m"):
-        amount = seconds / _UNITS[unit]
-        if amount >= 1 and float(f"{amount:g}") * _UNITS[unit] == seconds:
-            return f"{amount:g}{unit}"
-    return f"{seconds!r}s"

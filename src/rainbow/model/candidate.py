@@ -44,7 +44,6 @@ class Candidate:
     bid: Bid | None = None
     no_bid: str = ""  # why there is none: "no agent", "silent for 2 s"
     record: TrackRecord = NO_RECORD
-    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if None in self.state.values():  # null is "not known", the same as absent

@@ -92,11 +92,6 @@ class Decision:
         return tuple(self.record["ranked"])
 
     @property
-    def runners_up(self) -> tuple[str, ...]:
-        """Where the job goes next if the winner hands it back, best first."""
-        return self.ranked[1:]
-
-    @property
     def policy(self) -> str:
         """The policy that chose."""
         name: str = self.record["policy"]["name"]
@@ -159,5 +154,5 @@ def states_of(record: Mapping[str, Any]) -> list[dict[str, object]]:
 
 _PARTS = frozenset(
     {"schema", "snapshot", "at", "seed", "request", "policy", "limits", "stale_after", "clusters", "state"}
-    | {"placed", "bids", "no_bids", "records", "labels", "terms", "estimates", "notes", "misfits", "outcome", "ranked"}
+    | {"placed", "bids", "no_bids", "records", "terms", "estimates", "notes", "misfits", "outcome", "ranked"}
 )

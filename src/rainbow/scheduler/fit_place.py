@@ -166,7 +166,7 @@ class _Chooser:
 
     def _allowed(self, i: int) -> bool:
         graph = self.fold.graph
-        carried = self.fold.structure.properties[i]
+        carried = self.fold.structure.properties(i)
         if any(p[1:] in carried if p.startswith("^") else p not in carried for p in self.request.properties):
             return False
         if not self.hosts and not self.not_hosts:

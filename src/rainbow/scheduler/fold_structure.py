@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count
 
 from rainbow.model.graph import Graph
 from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, ShapeKey, Shapes
 
 
-class Children(Sequence["array[int]"]):
+class Children:
     """For each vertex the numbers of its children, in two flat columns instead of a list per vertex."""
 
     __slots__ = ("_first", "_kids")
@@ -30,28 +30,12 @@ class Children(Sequence["array[int]"]):
                 at[parent] += 1
         self._first = first
 
-    def __len__(self) -> int:
-        return len(self._first) - 1
-
-    def __getitem__(self, i: int) -> array[int]:  # type: ignore[override]  # nobody slices it
+    def __getitem__(self, i: int) -> array[int]:
         return self._kids[self._first[i] : self._first[i + 1]]
 
     def has(self, i: int) -> bool:
         """True if vertex `i` has children."""
         return self._first[i] != self._first[i + 1]
-
-
-class _Nothing(Sequence[frozenset[str]]):
-    """The properties of a graph whose vertices carry none, without a column."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, i: int) -> frozenset[str]:  # type: ignore[override]  # nobody slices it
-        return NO_PROPERTIES
 
 
 class Structure:
@@ -64,9 +48,8 @@ class Structure:
         for type, unit in zip(graph.types, graph.units, strict=True):
             self.units.setdefault(type, set()).add(unit)
         self.types = frozenset(self.units)
-        self.properties: Sequence[frozenset[str]] = _Nothing(len(graph))
-        if any("properties" in metadata for metadata in graph.metadata.values()):
-            self.properties = self._inherited()
+        carried = any("properties" in metadata for metadata in graph.metadata.values())
+        self._properties = self._inherited() if carried else []
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
         self._positions: dict[str, int] = {}
@@ -116,6 +99,10 @@ class Structure:
             found.sort()
         return found
 
+    def properties(self, i: int) -> frozenset[str]:
+        """The properties that vertex `i` carries, its own and those of what is around it."""
+        return self._properties[i] if self._properties else NO_PROPERTIES
+
     def _inherited(self) -> list[frozenset[str]]:
         found: list[frozenset[str]] = []
         known: dict[frozenset[str], frozenset[str]] = {}
@@ -130,15 +117,18 @@ class Structure:
     def own(self, i: int, cls: int, free: int, state: tuple[bool, bool, bool] = (True, True, True)) -> ShapeKey:
         """The key of a vertex's shape; `state` is (clean, whole, allowed)."""
         graph = self.graph
-        return (graph.types[i], graph.sizes[i], graph.units[i], cls, self.properties[i], free, *state)
+        return (graph.types[i], graph.sizes[i], graph.units[i], cls, self.properties(i), free, *state)
 
     def _bottom_up(self, shapes: Shapes) -> list[Shape]:
-        made: list[Shape] = [None] * len(self.graph)  # type: ignore[list-item]  # each is set before it is read
-        for i in range(len(self.graph) - 1, -1, -1):
+        made: list[Shape] = []
+        last = len(self.graph) - 1
+        for i in range(last, -1, -1):
             counts: dict[Shape, int] = {}
             for kid in self.kids[i]:
-                counts[made[kid]] = counts.get(made[kid], 0) + 1
-            made[i] = shapes.make(self.own(i, 0, self.graph.sizes[i]), counts)
+                shape = made[last - kid]
+                counts[shape] = counts.get(shape, 0) + 1
+            made.append(shapes.make(self.own(i, 0, self.graph.sizes[i]), counts))
+        made.reverse()
         return made
 
 

@@ -54,7 +54,6 @@ def write_record(
         "bids": {c.name: _bid(c.bid) for c in given if c.bid is not None},
         "no_bids": {c.name: c.no_bid for c in given if c.no_bid},
         "records": {c.name: c.record.to_mapping() for c in given if c.record is not NO_RECORD},
-        "labels": {c.name: dict(c.labels) for c in given if c.labels},
         "estimates": {name: _estimate(estimate) for name, estimate in field.estimates.items()},
         "notes": field.notes,
         "misfits": {name: [fit.value, why] for name, (fit, why) in question.misfits.items()},
@@ -154,7 +153,6 @@ def read_candidates(record: Mapping[str, Any]) -> list[Candidate]:
             bid=bid_from_json(name, record["bids"][name]) if name in record["bids"] else None,
             no_bid=record["no_bids"].get(name, ""),
             record=TrackRecord.from_mapping(record["records"].get(name, {})),
-            labels=record["labels"].get(name, {}),
         )
         for i, name in enumerate(columns["name"])
     ]

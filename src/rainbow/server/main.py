@@ -138,7 +138,7 @@ def _settings(options: ServerOptions) -> Settings:
         graph_options=options.graph_options,
         queued_per_owner=int(options.limits.queued),
     )
-    changes: dict[str, Any] = dict(options.seconds())
+    changes: dict[str, Any] = {**options.seconds(), **options.numbers()}
     return replace(told, **changes)
 
 

@@ -16,6 +16,7 @@ from rainbow.server.oidc import OidcOptions
 from rainbow.server.tls import TlsFiles, check_private
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
+COUNTS = {"bidders": 64, "breaker": 1_000, "output_cap": 2**40}  # of service.Settings, with the most that makes sense
 TIMINGS = ("heartbeat", "silent_after", "lease", "long_poll", "bid_deadline", "stale_after")  # of service.Settings
 
 
@@ -38,6 +39,7 @@ class ServerOptions:
     anonymous_satisfy: bool = False
     log_level: str = "info"
     timing: Mapping[str, object] = field(default_factory=dict)  # seconds, by a name of TIMINGS
+    counts: Mapping[str, object] = field(default_factory=dict)  # whole numbers, by a name of COUNTS
     limits: Limits = field(default_factory=Limits)
     oidc: OidcOptions | None = None
 
@@ -70,6 +72,7 @@ class ServerOptions:
         if not 0 <= port <= 65535:
             raise Invalid(f"a port lies between 0 and 65535, not {port}")
         self.seconds()
+        self.numbers()
 
     def seconds(self) -> dict[str, float]:
         """The timings that were given; refuses what is no timing or no time."""
@@ -80,6 +83,18 @@ class ServerOptions:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
                 raise Invalid(f"scheduler.timing.{name} is a number of seconds from above 0 to 86400, not {value!r}")
             found[name] = float(value)
+        return found
+
+    def numbers(self) -> dict[str, int]:
+        """The counts that were given; refuses what is none."""
+        found = {}
+        for name, value in self.counts.items():
+            most = COUNTS.get(name)
+            if most is None:
+                raise Invalid(f"scheduler.counts has no {name!r}; it has {', '.join(COUNTS)}")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise Invalid(f"scheduler.counts.{name} is a whole number from 1 to {most}, not {value!r}")
+            found[name] = value
         return found
 
 

@@ -16,7 +16,6 @@ from rainbow.service.effects import Effects
 from rainbow.store.base import Tx
 
 CANCEL = "cancel"
-KILL = "kill"
 DEADLINE_PASSED = "its deadline passed"
 _COSTS_NOTHING = frozenset({AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.WITHDRAWN, AttemptState.PREEMPTED})
 

@@ -1,4 +1,4 @@
-"""What an agent says and is told in one Sync, as plain values; `server/wire_agents.py` puts them on the wire."""
+"""What an agent says and is told in one Sync, as plain values; `server/handlers_agents.py` puts them on the wire."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ class Disk:
         self._connection.execute("PRAGMA foreign_keys = ON")
         self._reader = self.session(writing=False)
         self._committed = committed
-        self.commits = 0
 
     def session(self, *, writing: bool) -> Session:
         """A connection as a new process opens it."""
@@ -49,7 +48,6 @@ class Disk:
             session.rollback()
             raise DIALECT.translate(error) from error
         session.commit()
-        self.commits += 1
         self.look(self._committed)
         return answer
 

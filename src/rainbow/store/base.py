@@ -83,9 +83,6 @@ class JobVerbs(Protocol):
     def job(self, id: int) -> Job | None:
         """One job; Corrupt if its stored request changed since it was written."""
 
-    def job_by_token(self, owner: str, client_token: str) -> Job | None:
-        """The job that `owner` submitted under this client token."""
-
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         """The jobs that `owner` submitted under these client tokens."""
 

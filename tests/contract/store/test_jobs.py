@@ -106,7 +106,7 @@ async def test_a_client_token_names_one_job_of_one_owner(store: Store) -> None:
     await a_job(store, a_draft(owner="user:bob", client_token="k"))
     found = await store.read(lambda tx: tx.jobs_by_tokens("user:ana", ["k", "l", "m", ""]))
     assert {token: job.id for token, job in found.items()} == {"k": 1, "l": 2}
-    bobs = await store.read(lambda tx: tx.job_by_token("user:bob", "k"))
+    bobs = await store.read(lambda tx: tx.jobs_by_tokens("user:bob", ["k"]).get("k"))
     assert bobs is not None
     assert bobs.id == 4
     with pytest.raises(Conflict):

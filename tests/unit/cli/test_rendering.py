@@ -71,7 +71,6 @@ def a_decision(ranked=(), dropped=(), misfits=None, outcome=None, estimates=None
             "bids": {},
             "no_bids": {},
             "records": {},
-            "labels": {},
             "estimates": estimates or {},
             "notes": {},
             "misfits": misfits or {},

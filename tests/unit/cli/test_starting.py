@@ -78,14 +78,16 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("graphs", "said"),
+    ("config", "said"),
     [
+        ("{}\nscheduler: {counts: {bidders: 0}}", "scheduler.counts.bidders is a whole number from 1 to 64, not 0"),
+        ("{}\nscheduler: {counts: {biders: 1}}", "scheduler.counts has no 'biders'; it has bidders, breaker"),
         ("{name: no-such-thing}", "there is no graph backend 'no-such-thing'; there are: cypher, memory"),
         ("{name: memory, options: {host: 'x:1', path: y}}", "the graph backend 'memory' does not take these options"),
     ],
 )
-def test_the_server_takes_its_graph_backend_from_the_config(tmp_path, capsys, graphs, said):
-    config = tmp_path / "rainbow-config.yaml"
-    config.write_text(f"graphdatabase: {graphs}\n")
-    assert run(["server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--config", str(config)]) != 0
+def test_the_server_takes_its_settings_from_the_config_and_refuses_what_is_none(tmp_path, capsys, config, said):
+    file = tmp_path / "rainbow-config.yaml"
+    file.write_text(f"graphdatabase: {config}\n")
+    assert run(["server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--config", str(file)]) != 0
     assert said in capsys.readouterr().err

@@ -133,10 +133,10 @@ def test_a_null_in_the_state_is_not_known_and_hides_no_parameter() -> None:
 
 
 def test_our_own_variables_give_way_to_the_requests_and_the_clusters() -> None:
-    text = "- {priority: 1, steps: [{filter: slots_now == 4 && name =~ 'a*' && labels.team == 'red'}]}"
-    ranking = choose(text, a_cluster("a", labels={"team": "red"}), a_cluster("ab", slots_now=1), a_cluster("b"))
+    text = "- {priority: 1, steps: [{filter: slots_now == 4 && name =~ 'a*' && nodes == 1}]}"
+    ranking = choose(text, a_cluster("a"), a_cluster("ab", slots_now=1), a_cluster("b"))
     assert order(ranking) == ["a"]
-    assert ranking.dropped["ab"].endswith("is false (labels.team=None, name=ab, slots_now=1)")
+    assert ranking.dropped["ab"].endswith("is false (name=ab, nodes=1, slots_now=1)")
     assert order(choose("- {priority: 1, steps: [{filter: name == 'mine'}]}", a_cluster("a"), name="mine")) == ["a"]
 
 

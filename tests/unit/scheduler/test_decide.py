@@ -22,7 +22,7 @@ def test_the_best_is_chosen_and_the_others_follow_in_order() -> None:
     decision = decide(a_question(a_cluster("c"), a_cluster("a"), a_cluster("b"), policy="first"))
     assert decision.outcome == Chosen("a")
     assert decision.winner == "a"
-    assert decision.runners_up == ("b", "c")
+    assert decision.ranked == ("a", "b", "c")
     assert [row.rank for row in decision.rows()] == [0, 1, 2]
 
 

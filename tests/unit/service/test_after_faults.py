@@ -75,7 +75,7 @@ async def test_a_batch_with_a_token_of_another_job_stores_none_of_its_jobs(tmp_p
         await submit(service, a_submission(token="t1", cores=1))
         with pytest.raises(Conflict, match="t1"):
             await submit(service, a_submission(token="t2"), a_submission(token="t1", cores=2))
-        assert await service.core.store.read(lambda tx: tx.job_by_token("ana", "t2")) is None
+        assert await service.core.store.read(lambda tx: tx.jobs_by_tokens("ana", ["t2"])) == {}
 
 
 class Refusing:

@@ -117,10 +117,10 @@ class JobFiles:
         launch = json.loads((self.path / "launch.json").read_text())
         return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]))
 
-    def put_place(self, place: Place, cgroup: str = "") -> None:
+    def put_place(self, place: Place) -> None:
         """Write down where it is to run. An earlier place of a job that may have begun stays."""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
-        write_whole(self.path / "place.json", {**asdict(place), "environment": environment, "cgroup": cgroup})
+        write_whole(self.path / "place.json", {**asdict(place), "environment": environment})
 
     def place(self) -> Place:
         """Where it runs."""
@@ -138,10 +138,6 @@ class JobFiles:
         """Leave word that it is not to begin."""
         with contextlib.suppress(FileNotFoundError):
             (self.path / CANCEL).touch(mode=0o600)
-
-    def cancel_asked(self) -> bool:
-        """True if it is to end."""
-        return (self.path / CANCEL).exists()
 
     def runner(self) -> int | None:
         """The process that runs it, if it still does."""

@@ -8,11 +8,10 @@ KEPT = 20_000
 
 
 class Tombstones:
-    """The tags, in the order they were laid down."""
+    """The tags; the file has them in the order they were laid down."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._order: list[str] = []
         self.tags: set[str] = set()
 
     def read(self) -> None:
@@ -21,10 +20,10 @@ class Tombstones:
             lines = self._path.read_text().split()
         except FileNotFoundError:
             return
-        self._order = lines[-KEPT:]
-        self.tags = set(self._order)
+        kept = lines[-KEPT:]
+        self.tags = set(kept)
         if len(lines) > 2 * KEPT:
-            self._path.write_text("".join(f"{tag}\n" for tag in self._order))
+            self._path.write_text("".join(f"{tag}\n" for tag in kept))
 
     def __contains__(self, tag: str) -> bool:
         return tag in self.tags

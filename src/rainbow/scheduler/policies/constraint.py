@@ -65,7 +65,7 @@ class Constraint:
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Go through the priorities; the first one that leaves clusters ranks them."""
         reasons: _Why = {candidate.name: [] for candidate in candidates}
-        own = [name for name in self.program.names if name in OWN or name.startswith("labels.")]
+        own = [name for name in self.program.names if name in OWN]
         parameters = demand.parameters
         for priority in self.program.priorities:
             rows: list[_Row] = [(c.name, {**parameters, **c.state}) for c in candidates]
@@ -80,10 +80,7 @@ class Constraint:
 
 
 def _own(names: Sequence[str], candidate: Candidate, demand: Demand) -> dict[str, Any]:
-    return {
-        name: OWN[name](candidate, demand) if name in OWN else candidate.labels.get(name.removeprefix("labels."))
-        for name in names
-    }
+    return {name: OWN[name](candidate, demand) for name in names}
 
 
 def _run(priority: Priority, rows: list[_Row], reasons: _Why, rng: Random) -> list[_Row]:

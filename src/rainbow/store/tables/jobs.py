@@ -42,9 +42,6 @@ class JobTable(Table):
         """The rows of these jobs, in no order."""
         return [row for part in batches(list(ids)) for row in self.db.rows("jobs_by_ids", ids=part)]
 
-    def job_by_token(self, owner: str, client_token: str) -> Job | None:
-        return self.jobs_by_tokens(owner, [client_token]).get(client_token)
-
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         wanted = sorted({token for token in tokens if token})
         found = (row for part in batches(wanted) for row in self.db.rows("jobs_by_tokens", owner=owner, tokens=part))
