@@ -147,3 +147,35 @@ def test_denials_are_errors_never_answers(stub: rainbow_pb2_grpc.RainbowSchedule
         with pytest.raises(grpc.RpcError) as denied:
             call()
         assert denied.value.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+
+PRIORITIES = """\
+- priority: 1
+  steps:
+  - filter: nodes_free > 0
+  - sort_descending: nodes_free
+  - select: first
+"""
+
+
+def test_the_algorithm_and_its_options_choose_and_rank(stub: rainbow_pb2_grpc.RainbowSchedulerStub) -> None:
+    entries = []
+    for name, free in (("aa", 1), ("bb", 9), ("cc", 0)):
+        made = register(stub, name, nodes=3, cores=4)
+        state = json.dumps({"nodes_free": free})
+        stub.UpdateState(pb.UpdateStateRequest(cluster=name, secret=made.secret, payload=state))
+        entries.append(pb.SubmitJobRequest.Cluster(name=name, token=made.token))
+    by_constraint = {"select_algorithm": "constraint", "select_options": {"priorities": PRIORITIES}}
+
+    def submit(**fields: object) -> pb.SubmitJobResponse:
+        answer: pb.SubmitJobResponse = stub.SubmitJob(
+            pb.SubmitJobRequest(name="app", clusters=entries, jobspec=SPEC, **fields)  # type: ignore[arg-type]
+        )
+        return answer
+
+    assert list(submit(satisfy_only=True, **by_constraint).clusters) == ["bb", "aa"]
+    assert submit(**by_constraint).cluster == "bb"
+    bids = submit(select_algorithm="start")  # is decided after it was stored; the answer names the cluster all the same
+    assert bids.cluster in ("aa", "bb", "cc")
+    with pytest.raises(grpc.RpcError, match="there is no policy 'nope'"):
+        submit(select_algorithm="nope")

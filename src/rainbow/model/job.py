@@ -140,6 +140,7 @@ class Terms:
     max_cost: float | None = None
     prefer: str = ""  # start | cost
     labels: Mapping[str, str] = field(default_factory=dict)
+    later: bool = False  # a cluster where it fits only later will do; it waits there
     opened: tuple[str, ...] = ()  # patterns of the clusters that the submitter's credential opened; empty: all
 
     def __post_init__(self) -> None:

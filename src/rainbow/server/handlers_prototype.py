@@ -67,7 +67,6 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             request=submission.request,
             spec=submission.spec,
             terms=submission.terms,
-            later=True,
             seed=self._core.ids.seed(),
         )
         decision = decide(await self._service.decider.asked(ask), self._core.policies)
@@ -81,9 +80,16 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         [receipt] = await self._service.intake.submit([submission])
         if receipt.id > MOST_INT32:
             raise Invalid("job ids are past what this interface can carry; use rainbow.v2")
+        cluster = receipt.cluster or await self._cluster_of(receipt.id)
         return pb.SubmitJobResponse(
-            request_id=_id(), jobid=receipt.id, cluster=receipt.cluster, status=pb.SubmitJobResponse.SUBMIT_SUCCESS
+            request_id=_id(), jobid=receipt.id, cluster=cluster, status=pb.SubmitJobResponse.SUBMIT_SUCCESS
         )
+
+    async def _cluster_of(self, id: int) -> str:
+        """Where a job goes that is decided after it was stored, as when bids are asked for: these clients wait."""
+        await self._service.decider.decide(id)
+        job = await self._core.store.read(lambda tx: tx.job(id))
+        return "" if job is None else job.cluster
 
     def _submission(self, request: pb.SubmitJobRequest) -> Submission:
         by = caller()
@@ -91,6 +97,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         terms = Terms(
             policy=request.select_algorithm,
             policy_options=dict(request.select_options),
+            later=True,  # the prototype hands a job over at once; it waits on its cluster
             opened=opened(by),
         )
         return Submission(
@@ -100,7 +107,6 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             source=request.jobspec,
             name=request.name or parsed.name,
             terms=terms,
-            later=True,
         )
 
     async def ReceiveJobs(self, request: pb.ReceiveJobsRequest, context: Any) -> pb.ReceiveJobsResponse:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from dataclasses import dataclass, field
 from functools import partial
 
 from rainbow.graphs.packed import unpack, unpack_subsystem
 from rainbow.graphs.registry import open_backend
-from rainbow.model.candidate import Placed
+from rainbow.model.attempt import Attempt
+from rainbow.model.candidate import NOTHING_PLACED
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
-from rainbow.model.errors import Corrupt, Invalid
+from rainbow.model.errors import Corrupt, RainbowError
 from rainbow.model.job import Hold, Job
 from rainbow.scheduler.policies import installed
 from rainbow.service.access import REGISTRATION_META, Recogniser
-from rainbow.service.bidding import Bidding
 from rainbow.service.clock import Clock
 from rainbow.service.core import Core
 from rainbow.service.deciding import shape_of
@@ -26,7 +27,7 @@ from rainbow.service.ids import Ids
 from rainbow.service.presence import Presence
 from rainbow.service.registering import DOMINANT
 from rainbow.service.settings import Settings
-from rainbow.service.submitting import Intake
+from rainbow.service.submitting import Intake, size_of
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers
 from rainbow.service.waiting import Decider
@@ -81,9 +82,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     await _load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
-    bidding = Bidding(core.hub, clock, settings.bid_deadline, settings.bidders)
-    decider = Decider(core, bidding)
-    return Service(core, Intake(core), decider, Agents(core, bidding, {}), Timers(core))
+    return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core))
 
 
 async def _load_fleet(core: Core) -> None:
@@ -94,7 +93,7 @@ async def _load_fleet(core: Core) -> None:
             graph = unpack(graphs[DOMINANT])
             subsystems = [unpack_subsystem(data) for name, data in graphs.items() if name != DOMINANT]
             core.fleet.add(cluster, graph, subsystems)
-        except (Corrupt, Invalid, KeyError) as error:
+        except (RainbowError, KeyError) as error:  # whatever is wrong with one, the others are served
             log.error("cluster %s: its stored graph cannot be used: %s", cluster.name, error)
             core.fleet.add_broken(cluster, str(error) or "it is missing")
             continue
@@ -104,7 +103,7 @@ async def _load_fleet(core: Core) -> None:
 async def _load_placements(core: Core, cluster: Cluster) -> None:
     """Count what is already placed on a cluster."""
 
-    def live(tx: Tx) -> list[tuple[str, Job]]:
+    def live(tx: Tx) -> list[tuple[Attempt, Job]]:
         found = []
         for attempt in tx.live_attempts(cluster.name):
             try:
@@ -113,11 +112,14 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
                 log.error("job %d on %s: %s", attempt.job, cluster.name, error)
                 continue
             if job is not None:
-                found.append((attempt.token, job))
+                found.append((attempt, job))
         return found
 
-    for token, job in await core.store.read(live):
-        core.fleet.place(cluster.name, token, core.request_of(job.spec), Placed())
+    reported = cluster.state_at if cluster.state_at is not None else math.inf
+    for attempt, job in await core.store.read(live):
+        request = core.request_of(job.spec)
+        since = size_of(request) if attempt.created_at > reported else NOTHING_PLACED
+        core.fleet.place(cluster.name, attempt.token, request, since)
 
 
 async def _load_jobs(core: Core) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rainbow.model.bid import Bid
 from rainbow.service.clock import Clock
@@ -98,6 +98,8 @@ class Bidding:
             return False
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
+        if self._clock.now() - question.asked_at > self._deadline:
+            bid = replace(bid, late=True)  # for the next decision; the one that asked went on without it
         self._kept[cluster, _shape(question.spec)] = bid
         waiter = self._waiters.pop(id, None)
         if waiter is not None and not waiter.done():
@@ -110,7 +112,9 @@ class Bidding:
         return None if question is None else question.asked_at
 
     def forget(self, cluster: str) -> None:
-        """What a cluster said holds no longer: its load or its graph changed."""
+        """What a cluster was asked and said holds no longer: it is gone."""
+        for id in self._open.pop(cluster, {}):
+            self._waiters.pop(id, None)
         for key in [key for key in self._kept if key[0] == cluster]:
             del self._kept[key]
 

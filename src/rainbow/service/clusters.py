@@ -161,5 +161,5 @@ async def view(core: Core, name: str) -> ClusterView:
 async def tree(core: Core, name: str) -> list[str]:
     """The containment tree in lines, equal siblings folded into one."""
     if core.fleet.member(name).broken:
-        raise Corrupt(f"the stored graph of {name!r} is damaged; register it again")
+        raise Corrupt(f"the stored graph of {name!r} is damaged; give it another: rainbow register cluster --replace")
     return draw(await dominant(core, name)).splitlines()

@@ -16,6 +16,7 @@ from rainbow.jobspecs.canonical import from_json
 from rainbow.model.request import Request
 from rainbow.scheduler.policies import BUILT_IN, PolicyTable
 from rainbow.service.access import Recogniser
+from rainbow.service.bidding import Bidding
 from rainbow.service.clock import Clock
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
@@ -48,10 +49,12 @@ class Core:
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
     started_at: float = 0.0
     quota: Quota = field(init=False)
+    bidding: Bidding = field(init=False)
     _requests: dict[str, Request] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.quota = Quota(self.settings.queued_per_owner)
+        self.bidding = Bidding(self.hub, self.clock, self.settings.bid_deadline, self.settings.bidders)
 
     async def write(self, work: Callable[[Tx, Effects], T]) -> T:
         """Run `work` in one transaction; when it is durable, carry out its effects and answer.
@@ -82,8 +85,10 @@ class Core:
             self.fleet.release(name, fence)
         for name, good in effects.fortunes:
             self.fleet.note(name, good)
-        for name in effects.removed:
+        for name in effects.removed:  # whoever takes the name next inherits nothing
             self.fleet.remove(name)
+            self.presence.forget(name)
+            self.bidding.forget(name)
         self.shelf.remove(effects.gone)
         self.shelf.add_queued(effects.queued)
         if effects.clusters or effects.released or effects.removed:

@@ -34,7 +34,6 @@ class Ask:
     spec: str  # its canonical JSON
     terms: Terms = field(default_factory=Terms)
     excluded: Mapping[str, str] = field(default_factory=dict)  # clusters that are out, with the reason
-    later: bool = False  # a cluster where it fits only later will do
     seed: int = 0
     bids: Mapping[str, Bid] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)  # clusters asked for a bid that gave none: why
@@ -62,7 +61,7 @@ def question(core: Core, ask: Ask) -> Question:
         demand=Demand.of(ask.request),
         policy=policy,
         options=options,
-        limits=limits_of(ask.terms, later=ask.later),
+        limits=limits_of(ask.terms),
         misfits=misfits,
         request_hash=hashlib.sha256(ask.spec.encode()).hexdigest(),
         seed=ask.seed,
@@ -96,6 +95,11 @@ def pinned(fleet: Fleet, terms: Terms) -> Terms:
     return replace(
         terms, opened=tuple(f"{name}@{member.cluster.id}" if member else name for name, member in members.items())
     )
+
+
+def unpinned(name: str) -> str:
+    """The name that was given, of one that `pinned` may have bound to a cluster."""
+    return name.partition("@")[0]
 
 
 def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Collection[str]) -> Matches:
@@ -135,7 +139,7 @@ def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]
     return settings.policy, settings.policy_options
 
 
-def limits_of(terms: Terms, *, later: bool) -> Limits:
+def limits_of(terms: Terms) -> Limits:
     """What the job's owner allows, as the decision takes it."""
     prefer = terms.prefer
     return Limits(
@@ -144,7 +148,7 @@ def limits_of(terms: Terms, *, later: bool) -> Limits:
         only=frozenset(terms.only_clusters),
         never=frozenset(terms.not_clusters),
         prefer="start" if prefer == "start" else "cost" if prefer == "cost" else "",
-        later=later,
+        later=terms.later,
         otherwise="refuse" if terms.fail_fast else "wait",
     )
 
@@ -161,5 +165,6 @@ def shape_of(spec: str, terms: Terms) -> str:
         terms.prefer,
         terms.opened,
         terms.deadline,
+        terms.later,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rainbow.graphs.backend import GraphBackend
@@ -22,6 +23,7 @@ class Member:
     cluster: Cluster
     subsystems: list[str] = field(default_factory=list)
     placed_since: Placed = NOTHING_PLACED
+    counted: dict[str, Placed] = field(default_factory=dict)  # what of it each attempt is, by fence
     broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
     shown: Candidate | None = None  # as decisions saw it last, until it changes or `shown_until`
@@ -84,28 +86,32 @@ class Fleet:
             self.graphs.put_subsystem(cluster.name, subsystem)
             member.subsystems.append(subsystem.name)
         self._members[cluster.name] = member
-        self._load_marks(cluster)
+        self._load_marks(cluster, graph)
         placed = {f: self.graphs.place(cluster.name, f, request) for f, request in member.placements.items()}
         member.crowded = [fence for fence, complete in placed.items() if not complete]
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
         """Take a cluster in whose graph cannot be used: it is listed, but takes no work."""
+        with suppress(NotFound):  # what of it could be used
+            self.graphs.remove(cluster.name)
         member = self._members[cluster.name] = Member(cluster, broken=reason)
         self._standing_changed(member)
 
     def put_subsystem(self, name: str, subsystem: Subsystem) -> None:
-        """Add or replace one subsystem."""
-        self.graphs.put_subsystem(name, subsystem)
+        """Add or replace one subsystem; of a damaged cluster it is used once its own graph was replaced."""
         member = self.member(name)
+        if not member.broken:
+            self.graphs.put_subsystem(name, subsystem)
         if subsystem.name not in member.subsystems:
             member.subsystems.append(subsystem.name)
         self.version += 1
 
     def drop_subsystem(self, name: str, subsystem: str) -> None:
         """Remove all of one subsystem."""
-        self.graphs.drop_subsystem(name, subsystem)
         member = self.member(name)
+        if not member.broken:
+            self.graphs.drop_subsystem(name, subsystem)
         member.subsystems = [kept for kept in member.subsystems if kept != subsystem]
         self.version += 1
 
@@ -116,7 +122,7 @@ class Fleet:
             return
         before, member.cluster = member.cluster, cluster
         if cluster.state_at != before.state_at:
-            member.placed_since = NOTHING_PLACED
+            member.placed_since, member.counted = NOTHING_PLACED, {}
         if not member.broken and (cluster.marks != before.marks or cluster.used != before.used):
             gone = {vertex: Mark.UP for vertex in before.marks if vertex not in cluster.marks}
             self.graphs.mark(cluster.name, gone | {v: Mark(m) for v, m in cluster.marks.items()})
@@ -127,7 +133,8 @@ class Fleet:
         """Forget a cluster."""
         member = self._members.pop(name, None)
         if member is not None:
-            self.graphs.remove(name)
+            if not member.broken:
+                self.graphs.remove(name)
             self._standing_changed(member)
 
     def place(self, name: str, fence: str, request: Request, size: Placed) -> None:
@@ -138,9 +145,19 @@ class Fleet:
         if not self.graphs.place(name, fence, request):
             member.crowded.append(fence)
         member.placements[fence] = request
-        since = member.placed_since
-        member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
+        if size != NOTHING_PLACED:
+            since, member.counted[fence] = member.placed_since, size
+            member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
         self._load_changed(member)
+
+    def take_back(self, name: str, fence: str) -> None:
+        """An attempt was never given to a cluster after all: it leaves no trace there."""
+        member = self._members.get(name)
+        size = None if member is None else member.counted.pop(fence, None)
+        if member is not None and size is not None:
+            since = member.placed_since
+            member.placed_since = Placed(since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores)
+        self.release(name, fence)
 
     def release(self, name: str, fence: str) -> None:
         """An attempt has left a cluster: what it took is free again."""
@@ -149,6 +166,7 @@ class Fleet:
             return
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
+        member.counted.pop(fence, None)
         member.crowded = [other for other in member.crowded if other != fence and not self._finds_room(name, other)]
         self._load_changed(member)
 
@@ -173,11 +191,13 @@ class Fleet:
             self._closed = None  # one job at a time
         self.version += 1
 
-    def _load_marks(self, cluster: Cluster) -> None:
+    def _load_marks(self, cluster: Cluster, graph: Graph) -> None:
+        """Take over what is down and used, of vertices that the graph still has."""
+        known = graph.positions() if cluster.marks or cluster.used else {}
         if cluster.marks:
-            self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items()})
+            self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items() if v in known})
         if cluster.used:
-            self.graphs.use(cluster.name, cluster.used)
+            self.graphs.use(cluster.name, {v: units for v, units in cluster.used.items() if v in known})
 
 
 def without_unknown(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:

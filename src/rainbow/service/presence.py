@@ -23,7 +23,8 @@ class Presence:
 
     def leaves(self, cluster: str, now: float) -> None:
         """An agent's Sync was answered or cut."""
-        self._spoke[cluster] = max(now, self._spoke.get(cluster, 0.0))
+        if cluster in self._spoke:  # else it was deleted meanwhile
+            self._spoke[cluster] = max(now, self._spoke[cluster])
         self._inside[cluster] -= 1
         if self._inside[cluster] <= 0:
             del self._inside[cluster]

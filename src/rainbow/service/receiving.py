@@ -19,6 +19,7 @@ DEFAULT_RECEIVED = 100
 MOST_RECEIVED = 1_000
 MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
 LONGEST_LEASE = 3_600.0
+RECEIVER = "receiver "  # before the time of the call, as the holder of a lease that no agent has
 
 Wanted = Callable[[Job, Request], bool]
 
@@ -36,7 +37,7 @@ async def receive(
     def work(tx: Tx, fx: Effects) -> list[tuple[Attempt, Job]]:
         now = core.clock.now()
         return lease_offers(
-            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"receiver {now:.6f}", now + seconds, wanted
+            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, wanted
         )
 
     return await core.write(work)

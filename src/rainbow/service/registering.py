@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rainbow.graphs.packed import pack, pack_subsystem, unpack, unpack_subsystem
 from rainbow.graphs.reading import read, read_subsystem
 from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState, Failure
 from rainbow.model.cluster import Cluster, Standing, cluster_name
 from rainbow.model.credential import Kind
-from rainbow.model.errors import AlreadyExists, Invalid, NotFound
+from rainbow.model.errors import AlreadyExists, Conflict, Invalid, NotFound
 from rainbow.model.graph import Graph, Subsystem
 from rainbow.service import lifecycle
 from rainbow.service.access import cluster_scopes, revoke_cluster
@@ -21,6 +23,8 @@ from rainbow.service.fleet import without_unknown
 from rainbow.store.base import Tx
 
 DOMINANT = ""
+TRIES = 5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +72,27 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Reg
 async def replace_graph(core: Core, name: str, text: bytes) -> int:
     """Put another dominant graph in place; subsystems must still hang on it. Answers with the number of vertices."""
     graph, packed = await _read(text)
-    member = core.fleet.member(name)
     by, now = acting(), core.clock.now()
-    kept = await core.store.read(lambda tx: tx.graphs(member.cluster.id))
     ids = graph.positions()
-    subsystems = [_hung_again(unpack_subsystem(data), ids) for sub, data in kept.items() if sub != DOMINANT]
 
-    def work(tx: Tx) -> Cluster:
-        cluster = _live(tx, name)
-        tx.put_graph(cluster.id, DOMINANT, packed, now)
-        by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
-        return tx.update_cluster(cluster.id, marks=without_unknown(cluster.marks, ids), used={})
+    async def attempt() -> None:
+        id = core.fleet.member(name).cluster.id
+        kept = await core.store.read(lambda tx: _subsystems(tx, id))
+        subsystems = [_hung_again(unpack_subsystem(data), ids) for data in kept.values()]
 
-    async def take_in() -> None:
+        def work(tx: Tx) -> Cluster:
+            cluster = _same(tx, name, id)
+            if _subsystems(tx, id) != kept:
+                raise _Changed
+            tx.put_graph(id, DOMINANT, packed, now)
+            by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
+            return tx.update_cluster(id, marks=without_unknown(cluster.marks, ids), used={})
+
         cluster = await core.store.write(work)
         core.fleet.add(cluster, graph, subsystems)
         core.shelf.changed()
 
-    await asyncio.shield(take_in())
+    await asyncio.shield(_until_unchanged(attempt))
     return len(graph)
 
 
@@ -94,32 +101,58 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
     cluster_name(subsystem)
     if subsystem in ("cluster", "containment"):
         raise Invalid(f"{subsystem!r} is the name of the cluster's own graph; give the subsystem another name")
-    member = core.fleet.member(name)
     by, now = acting(), core.clock.now()
-    packed_graph = await core.store.read(lambda tx: tx.graph(member.cluster.id, DOMINANT))
-    if packed_graph is None:
-        raise NotFound(f"there is no cluster {name!r}")
 
-    def parse() -> tuple[Subsystem, bytes]:
-        parsed = read_subsystem(subsystem, unpack(packed_graph), text)
-        return parsed, pack_subsystem(parsed)
+    async def attempt() -> int:
+        id = core.fleet.member(name).cluster.id
+        graph = await core.store.read(lambda tx: tx.graph(id, DOMINANT))
+        if graph is None:
+            raise NotFound(f"there is no cluster {name!r}")
+        made = await asyncio.to_thread(lambda: read_subsystem(subsystem, unpack(graph), text))
+        packed = pack_subsystem(made)
 
-    made, packed = await asyncio.to_thread(parse)
+        def work(tx: Tx) -> None:
+            _same(tx, name, id)
+            if tx.graph(id, DOMINANT) != graph:
+                raise _Changed
+            if not replace and subsystem in tx.subsystems(id):
+                raise AlreadyExists(f"cluster {name!r} has a subsystem {subsystem!r}; delete it first, or replace it")
+            tx.put_graph(id, subsystem, packed, now)
+            by.note(tx, "cluster.put-subsystem", name, now, subsystem)
 
-    def work(tx: Tx) -> None:
-        cluster = _live(tx, name)
-        if not replace and subsystem in tx.subsystems(cluster.id):
-            raise AlreadyExists(f"cluster {name!r} has a subsystem {subsystem!r}; delete it first, or replace it")
-        tx.put_graph(cluster.id, subsystem, packed, now)
-        by.note(tx, "cluster.put-subsystem", name, now, subsystem)
-
-    async def take_in() -> None:
         await core.store.write(work)
         core.fleet.put_subsystem(name, made)
         core.shelf.changed()
+        return len(made.vertices)
 
-    await asyncio.shield(take_in())
-    return len(made.vertices)
+    return await asyncio.shield(_until_unchanged(attempt))
+
+
+class _Changed(Exception):
+    """What a graph was checked against is no longer what is stored."""
+
+
+async def _until_unchanged(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try again when somebody else changed a graph of the same cluster between the check and the write."""
+    for _ in range(TRIES):
+        try:
+            return await attempt()
+        except _Changed:
+            continue
+    raise Conflict("the graphs of this cluster are being changed by others; try again")
+
+
+def _subsystems(tx: Tx, id: int) -> dict[str, bytes]:
+    found = {name: tx.graph(id, name) for name in tx.subsystems(id) if name != DOMINANT}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def _same(tx: Tx, name: str, id: int) -> Cluster:
+    """The cluster, if the name still means the one that was asked about."""
+    cluster = _live(tx, name)
+    if cluster.id != id:
+        raise NotFound(f"there is no cluster {name!r}")
+    return cluster
 
 
 async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:

@@ -21,7 +21,7 @@ from rainbow.service import lifecycle
 from rainbow.service.access import reach
 from rainbow.service.auditing import Actor, acting, note_submitted
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, pinned, question, shape_of
+from rainbow.service.deciding import Ask, pinned, question, shape_of, unpinned
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.service.jobs import reaches
@@ -43,7 +43,6 @@ class Submission:
     terms: Terms = field(default_factory=Terms)
     client_token: str = ""
     waits_for: tuple[Dependency, ...] = ()
-    later: bool = False  # the prototype's calls: a cluster where it fits only later will do
 
     def __post_init__(self) -> None:
         if len(self.name) > MAX_NAME or not self.name.isprintable():
@@ -222,9 +221,17 @@ def _known(tx: Tx, drafts: list[Draft]) -> dict[tuple[str, str], Job]:
         found.update(((owner, token), job) for token, job in tx.jobs_by_tokens(owner, wanted).items())
     for draft in drafts:
         job = found.get((draft.owner, draft.client_token))
-        if job is not None and (job.spec != draft.spec or job.name != draft.name):
+        if job is not None and not _same_body(tx, job, draft):
             raise Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
     return found
+
+
+def _same_body(tx: Tx, job: Job, draft: Draft) -> bool:
+    """True if the draft asks for the job that was made; which registration of a cluster its names mean may differ."""
+    was, now = (replace(terms, opened=tuple(map(unpinned, terms.opened))) for terms in (job.terms, draft.terms))
+    return (job.spec, job.name, was) == (draft.spec, draft.name, now) and set(tx.dependencies(job.id)) == set(
+        draft.waits_for
+    )
 
 
 def _draft(core: Core, submission: Submission) -> Draft:
@@ -243,9 +250,7 @@ def _draft(core: Core, submission: Submission) -> Draft:
 
 def ask_of(submission: Submission, seed: int) -> Ask:
     """The question that a submission puts to the fleet."""
-    return Ask(
-        request=submission.request, spec=submission.spec, terms=submission.terms, later=submission.later, seed=seed
-    )
+    return Ask(request=submission.request, spec=submission.spec, terms=submission.terms, seed=seed)
 
 
 def _held(submission: Submission, now: float) -> tuple[Hold, str] | None:
@@ -308,7 +313,7 @@ def _undo(core: Core, drafts: list[Draft]) -> None:
     """Give back what was set aside for jobs that were not stored."""
     for draft in drafts:
         if draft.cluster:
-            core.fleet.release(draft.cluster, draft.token)
+            core.fleet.take_back(draft.cluster, draft.token)
 
 
 def _settle(core: Core, draft: Draft, id: int) -> None:

@@ -15,7 +15,7 @@ from rainbow.model.errors import Conflict, Invalid
 from rainbow.model.graph import Mark
 from rainbow.model.job import Job, JobState
 from rainbow.service import reported
-from rainbow.service.bidding import Bidding, Question
+from rainbow.service.bidding import Question
 from rainbow.service.clusters import apply_patch, dominant, merge_state, resolve_marks, resolve_used
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
@@ -45,7 +45,6 @@ class Agents:
     """The server's side of all agents."""
 
     core: Core
-    bidding: Bidding
     _epochs: dict[int, str]  # who spoke last, by the cluster's id: a name that is registered again is another cluster
     _over: set[str] = field(default_factory=set)  # epochs of processes that were followed by another
 
@@ -69,7 +68,7 @@ class Agents:
             stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
             if stored is None:
                 stored = await self._fresh(told, encode)
-            return Reply(stored, self.bidding.questions(name), self.core.presence.interval())
+            return Reply(stored, self.core.bidding.questions(name), self.core.presence.interval())
         finally:
             self.core.presence.leaves(name, self.core.clock.now())
 
@@ -103,7 +102,7 @@ class Agents:
         if answer is not None:
             return answer
         waited = min(max(told.wait, 0.0), self.core.settings.long_poll)
-        if not self.bidding.questions(told.cluster) and waited > 0:
+        if not self.core.bidding.questions(told.cluster) and waited > 0:
             await self.core.hub.wait(bell, rung, waited)
 
         def second(tx: Tx, fx: Effects) -> bytes:
@@ -204,14 +203,14 @@ class Agents:
     def _take_bids(self, told: SyncIn) -> None:
         now = self.core.clock.now()
         for answer in told.bids:
-            asked_at = self.bidding.asked_at(told.cluster, answer.id)
+            asked_at = self.core.bidding.asked_at(told.cluster, answer.id)
             if asked_at is None:
                 continue
             try:
                 bid = bid_of(told.cluster, asked_at, now, answer.values, answer.yes, answer.reason)
             except Invalid as error:
                 bid = bid_of(told.cluster, asked_at, now, {}, False, f"its bid makes no sense: {error}")
-            self.bidding.answer(told.cluster, answer.id, bid)
+            self.core.bidding.answer(told.cluster, answer.id, bid)
 
     async def _fortunes(self, name: str) -> None:
         """Trip the breaker of a cluster after failures in a row; one good start closes it."""

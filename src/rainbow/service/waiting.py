@@ -11,17 +11,17 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rainbow.model.attempt import AttemptState
+from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.bid import Bid
 from rainbow.model.decision import Chosen, Decision, Refuse
 from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
 from rainbow.service import lifecycle
-from rainbow.service.bidding import Bidding
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
+from rainbow.service.receiving import RECEIVER
 from rainbow.service.reported import BLAMES_CLUSTER
 from rainbow.service.submitting import size_of
 from rainbow.store.base import Tx
@@ -37,7 +37,6 @@ class Decider:
     """Works through the jobs on the shelf."""
 
     core: Core
-    bidding: Bidding
 
     async def run(self) -> None:
         """Decide for ever; an error of one job is logged and does not stop the others."""
@@ -135,7 +134,7 @@ class Decider:
         if not wants_bids(asked, core.policies):
             return asked
         names = whom_to_ask(asked, core.policies, core.settings.bidders)
-        answers = await self.bidding.ask(ask.spec, names, self.core.presence.listening())
+        answers = await core.bidding.ask(ask.spec, names, self.core.presence.listening())
         with_answers = replace(ask, bids=answers.bids, silent=answers.silent)
         return question(core, with_answers)
 
@@ -148,7 +147,7 @@ class Decider:
         return {
             a.cluster: f"handed it back: {a.reason}" if a.reason else "handed it back"
             for a in attempts
-            if (a.state in (AttemptState.RETURNED, AttemptState.LAPSED) or a.failure in BLAMES_CLUSTER)
+            if (_refused(a) or a.failure in BLAMES_CLUSTER)
             and now - RETURNED_COUNTS < (a.ended_at or 0) <= now  # a clock that was set back excludes nobody for long
         }
 
@@ -180,7 +179,7 @@ class Decider:
             gone = await self.core.write(work)
         except RainbowError as error:
             if isinstance(outcome, Chosen):
-                self.core.fleet.release(outcome.cluster, fence)
+                self.core.fleet.take_back(outcome.cluster, fence)
             if isinstance(error, Conflict):
                 return False
             raise
@@ -219,3 +218,9 @@ def bid_of(
         runtime_factor=values.get("runtime_factor") or 1.0,
         cost=values.get("cost"),
     )
+
+
+def _refused(attempt: Attempt) -> bool:
+    """True if the cluster would not have it; a receiver that took it and did not come back says nothing of that."""
+    lapsed = attempt.state is AttemptState.LAPSED and not attempt.holder.startswith(RECEIVER)
+    return lapsed or attempt.state is AttemptState.RETURNED

@@ -13,7 +13,7 @@ import pytest
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.store import open_store
 from rainbow.store.base import Tx
-from rainbow.store.schema import migrations
+from rainbow.store.schema import Migration, migrate, migrations
 from tests.contract.store.builders import a_draft, flat
 from tests.support.postgres import Postgres
 
@@ -80,3 +80,24 @@ async def test_a_second_server_on_one_file_is_refused_and_told_who_has_it(sqlite
     await store.close()
     again = await open_store(sqlite_url)
     await again.close()
+
+
+def adds_table(version: int) -> Migration:
+    return Migration(version, f"{version:04}_more.sql", f"CREATE TABLE more{version} (id BIGINT PRIMARY KEY);\n")
+
+
+async def test_an_older_database_is_brought_up_step_by_step_and_keeps_what_it_has(url: str) -> None:
+    store = await open_store(url)
+    await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    newest = migrations()[-1].version
+    later = (*migrations(), adds_table(newest + 1), adds_table(newest + 2))
+    session = store._writer.session  # type: ignore[attr-defined]
+    assert await asyncio.to_thread(migrate, session, later) == newest + 2
+    assert await asyncio.to_thread(migrate, session, later) == newest + 2
+    for number in (newest + 1, newest + 2):
+        assert session.rows_of(f"SELECT count(*) FROM more{number}", {}) == [(0,)]
+    assert [version for (version,) in session.rows_of("SELECT version FROM schema_versions ORDER BY version", {})] == [
+        *range(1, newest + 3)
+    ]
+    assert session.rows_of("SELECT count(*) FROM jobs", {}) == [(1,)]
+    await store.close()

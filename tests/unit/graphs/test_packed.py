@@ -58,12 +58,15 @@ def test_different_graphs_have_different_digests() -> None:
 
 @given(at=st.integers(0, 10_000), flip=st.integers(1, 255))
 @settings(max_examples=60, deadline=None)
-def test_any_changed_byte_is_corrupt_and_never_used(at: int, flip: int) -> None:
+def test_a_changed_byte_is_corrupt_or_makes_no_difference(at: int, flip: int) -> None:
     good = a_gpu_cluster(nodes=2)
     data = bytearray(pack(good))
     data[at % len(data)] ^= flip
-    with pytest.raises(Corrupt):
-        unpack(bytes(data))
+    try:
+        found = unpack(bytes(data))
+    except Corrupt:
+        return
+    assert pack(found) == pack(good)  # some bits of a compressed stream mean nothing
 
 
 @pytest.mark.parametrize("data", [b"", b"RbG1", b"x" * 100, pack(a_gpu_cluster())[:-5]])

@@ -110,6 +110,8 @@ def test_a_cluster_where_it_fits_later_is_chosen_only_on_its_word_or_if_that_is_
     assert decide(a_question(later, limits=Limits(later=True))).winner == "a"
     assert decide(a_question(replace(later, bid=a_bid("a", 600.0)), policy="start")).winner == "a"
     assert decide(a_question(a_cluster("a", Fit.UNKNOWN))).outcome == Wait(("a: it is not known whether it fits",))
+    eager = a_cluster("a", Fit.NEVER, bid=a_bid("a", 0.0))
+    assert decide(a_question(eager, policy="start")).outcome.reasons == ("a: does not fit",)
 
 
 def test_only_and_never_narrow_the_fleet() -> None:

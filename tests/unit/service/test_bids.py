@@ -13,10 +13,12 @@ import pytest
 from rainbow.model.attempt import AttemptState
 from rainbow.model.bid import TrackRecord
 from rainbow.model.decision import Decision
+from rainbow.model.errors import NotFound
 from rainbow.model.job import JobState, Terms
 from rainbow.scheduler.replay import replay
-from rainbow.service import jobs
+from rainbow.service import jobs, registering
 from rainbow.service.assembly import Service
+from rainbow.service.bidding import Bidding
 from rainbow.service.clock import ManualClock
 from rainbow.service.settings import Settings
 from rainbow.service.sync_messages import BidAnswer, Ref, Report, SyncIn
@@ -78,7 +80,7 @@ async def a_fleet(
         finally:
             for task in tasks:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
+                with contextlib.suppress(asyncio.CancelledError, NotFound):  # its cluster may have been deleted
                     await task
 
 
@@ -197,3 +199,37 @@ async def test_policies_that_want_bids_decide_without_any_agent(tmp_path: Path, 
         [receipt] = await submit(service, a_submission())
         await service.decider.settle()
         assert (await jobs.get(service.core, receipt.id, ADMIN)).job.state is JobState.BOUND
+
+
+async def test_a_bid_that_came_late_serves_the_next_decision_and_is_said_to_be_late(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_fleet(tmp_path, clock, 0.2, slow=lambda: None) as (service, bidders):
+        _, decision = await decided(service)
+        assert "silent" in " ".join(next(decision.rows()).notes)
+        clock.advance(1)
+        bidders["slow"].script = lambda: starts_in(30)
+        while not service.core.bidding._kept:
+            await asyncio.sleep(0)
+        _, decision = await decided(service)
+        [row] = decision.rows()
+        assert row.bid is not None
+        assert "its bid came late, 1 s ago" in row.notes
+
+
+async def test_no_more_clusters_are_asked_than_configured(tmp_path: Path) -> None:
+    async with a_fleet(tmp_path, ManualClock(), **{f"c{i}": lambda: starts_in(5) for i in range(4)}) as (service, all):
+        answers = await Bidding(service.core.hub, service.core.clock, 0.05, 2).ask("{}", sorted(all), set(all))
+        asked = [name for name, why in answers.silent.items() if why.startswith("silent for")]
+        assert (asked, answers.silent["c2"]) == (["c0", "c1"], "not asked: 2 others were")
+
+
+async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_fleet(tmp_path, clock, east=lambda: starts_in(900, valid_for=3600)) as (service, bidders):
+        await decided(service)
+        assert bidders["east"].asked == 1
+        await registering.delete(service.core, "east")
+        await with_cluster(service, "east", nodes=8, cores=64)
+        assert service.core.presence.spoke_at("east") is None
+        answers = await service.core.bidding.ask(a_submission().spec, ["east"], ())
+        assert answers.bids == {}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rainbow.graphs.packed import pack
+from rainbow.graphs.reading import read
 from rainbow.model.errors import AlreadyExists, Invalid, NotFound, Unauthenticated
 from rainbow.model.job import JobState
 from rainbow.service import clusters, jobs, registering
@@ -165,3 +170,87 @@ def test_a_state_that_is_no_flat_object_is_refused(text: str) -> None:
 
 def test_a_state_in_a_json_string_is_read_too() -> None:
     assert clusters.parse_state(json.dumps(json.dumps({"nodes_free": 3}))) == {"nodes_free": 3}
+
+
+def nodes_named(letter: str) -> bytes:
+    vertices = {"r": {"metadata": {"type": "cluster"}}, letter: {"metadata": {"type": "node"}}}
+    edges = [{"source": "r", "target": letter, "relation": "contains"}]
+    return json.dumps({"graph": {"nodes": vertices, "edges": edges}}).encode()
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("vertex", ["n", "m"])
+async def test_a_graph_and_a_subsystem_that_change_at_once_still_belong_together_after_a_restart(
+    tmp_path: Path, swapped: bool, vertex: str
+) -> None:
+    async with a_service(tmp_path) as service:
+        await registering.register(service.core, "east", nodes_named("n"))
+        subsystem = json.dumps(SOFTWARE).replace("ROOT", vertex).encode()
+        asked = [
+            registering.put_subsystem(service.core, "east", "software", subsystem),
+            registering.replace_graph(service.core, "east", nodes_named("m")),
+        ]
+        answers = await asyncio.gather(*(reversed(asked) if swapped else asked), return_exceptions=True)
+        assert all(isinstance(answer, int | Invalid | NotFound) for answer in answers), answers
+        assert any(isinstance(answer, int) for answer in answers)
+        before = service.core.fleet.member("east").subsystems
+    async with a_service(tmp_path) as service:
+        member = service.core.fleet.member("east")
+        assert (member.broken, member.subsystems) == ("", before)
+
+
+async def test_a_stored_cluster_that_contradicts_itself_does_not_keep_the_server_from_starting(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await registering.register(service.core, "east", nodes_named("n"))
+        await registering.put_subsystem(
+            service.core, "east", "software", json.dumps(SOFTWARE).replace("ROOT", "n").encode()
+        )
+        await with_cluster(service, "west")
+        other = pack(read(nodes_named("m")))
+        id = service.core.fleet.member("east").cluster.id
+        await service.core.store.write(lambda tx: tx.put_graph(id, "", other, 1.0))
+    async with a_service(tmp_path) as service:
+        assert service.core.fleet.member("east").broken
+        assert (await submit(service, a_submission()))[0].cluster == "west"
+        await registering.delete_subsystem(service.core, "east", "software")
+        await registering.replace_graph(service.core, "east", nodes_named("m"))
+        assert not service.core.fleet.member("east").broken
+        await registering.delete(service.core, "east")
+        assert service.core.fleet.get("east") is None
+
+
+async def test_a_subsystem_on_its_way_does_not_land_on_another_cluster_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    real = registering.read_subsystem
+
+    def slow(*given: Any) -> Any:
+        reading.set()
+        go_on.wait(20)
+        return real(*given)
+
+    monkeypatch.setattr(registering, "read_subsystem", slow)
+    async with a_service(tmp_path) as service:
+        await registering.register(service.core, "east", nodes_named("n"))
+        subsystem = json.dumps(SOFTWARE).replace("ROOT", "n").encode()
+        late = asyncio.ensure_future(registering.put_subsystem(service.core, "east", "software", subsystem))
+        await asyncio.to_thread(reading.wait, 20)
+        await registering.delete(service.core, "east")
+        await registering.register(service.core, "east", nodes_named("n"))
+        go_on.set()
+        with pytest.raises(NotFound):
+            await late
+        assert service.core.fleet.member("east").subsystems == []
+
+
+async def test_marks_and_use_of_vertices_that_a_new_graph_lacks_are_dropped(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await registering.register(service.core, "east", nodes_named("n"))
+        await clusters.patch(service.core, "east", {"n": "down"}, {"n": 1})
+        await registering.replace_graph(service.core, "east", nodes_named("m"))
+        stored = await service.core.store.read(lambda tx: tx.cluster("east"))
+        assert stored is not None
+        assert (stored.marks, stored.used) == ({}, {})
+    async with a_service(tmp_path) as service:
+        assert not service.core.fleet.member("east").broken

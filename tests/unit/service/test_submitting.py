@@ -11,7 +11,8 @@ import pytest
 
 from rainbow.model.errors import Conflict, Corrupt, Invalid, RainbowError
 from rainbow.model.job import Hold, JobState, Terms
-from rainbow.service import jobs
+from rainbow.service import clusters, jobs, receiving
+from rainbow.service.clock import ManualClock
 from rainbow.service.settings import Settings
 from rainbow.store.base import Dependency
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -206,3 +207,85 @@ async def test_a_constraint_on_slots_counts_them_for_submit_as_for_plan(tmp_path
         await with_cluster(service, "large", nodes=5)
         [receipt] = await submit(service, a_submission())
         assert receipt.cluster == "large"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Terms(priority=5), Terms(only_clusters=("west",)), Terms(max_cost=1.0), Terms(labels={"team": "bio"})],
+)
+async def test_a_client_token_with_another_body_is_an_error_whatever_differs(tmp_path: Path, other: Terms) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        terms = Terms(only_clusters=("east",), opened=("east", "w*"))
+        [first] = await submit(service, a_submission(token="t", terms=terms))
+        [again] = await submit(service, a_submission(token="t", terms=terms))
+        assert (again.id, again.again) == (first.id, True)
+        with pytest.raises(Conflict, match="take a new token"):
+            await submit(service, a_submission(token="t", terms=other))
+
+
+FREE = Settings(
+    policy="constraint", policy_options={"priorities": "- {priority: 1, steps: [{filter: nodes_free > 0}]}"}
+)
+
+
+async def test_what_was_placed_since_the_report_is_counted_once_and_also_after_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, settings=FREE, clock=clock) as service:
+        await with_cluster(service, "east", nodes=64, cores=64)
+        await clusters.update_state(service.core, "east", {"nodes_free": 3})
+        clock.advance(1)
+        for _ in range(5):
+            [same] = await submit(service, a_submission(token="t"))
+        assert (same.state, same.again) == (JobState.BOUND, True)
+        assert service.core.fleet.member("east").placed_since.jobs == 1
+        assert (await submit(service, a_submission()))[0].state is JobState.BOUND
+    async with a_service(tmp_path, settings=FREE, clock=clock) as service:
+        assert service.core.fleet.member("east").placed_since.jobs == 2
+        assert (await submit(service, a_submission()))[0].state is JobState.BOUND
+        assert (await submit(service, a_submission()))[0].state is JobState.HELD
+        clock.advance(1)
+        await clusters.update_state(service.core, "east", {"nodes_free": 1})
+        assert service.core.fleet.member("east").placed_since.jobs == 0
+
+
+async def test_the_servers_own_age_of_a_stale_state_and_its_options_hold_for_its_policy_alone(tmp_path: Path) -> None:
+    clock = ManualClock()
+    settings = Settings(policy="least", policy_options={"key": "load"}, stale_after=50.0)
+    async with a_service(tmp_path, settings=settings, clock=clock) as service:
+        for name, load in (("east", 1), ("west", 5)):
+            await with_cluster(service, name, nodes=8, cores=8)
+            await clusters.update_state(service.core, name, {"load": load, "queue_depth": 9 - load})
+        assert (await submit(service, a_submission()))[0].cluster == "east"
+        own = Terms(policy="least", policy_options={"key": "queue_depth"})
+        assert (await submit(service, a_submission(terms=own)))[0].cluster == "west"
+        assert (await submit(service, a_submission(terms=Terms(policy="least"))))[0].cluster == "east"
+        clock.advance(60)
+        await clusters.update_state(service.core, "west", {"load": 5})
+        assert (await submit(service, a_submission()))[0].cluster == "west"  # what east said is too old
+
+
+async def test_a_job_that_a_receiver_did_not_accept_comes_back_to_it_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east", nodes=1, cores=1)
+        made = await submit(service, *[a_submission(terms=Terms(later=True)) for _ in range(3)])
+        assert {receipt.cluster for receipt in made} == {"east"}
+        clock.advance(100)
+        for _ in range(2):
+            taken = await receiving.receive(service.core, "east", 10)
+            assert [job.id for _, job in taken] == [receipt.id for receipt in made]
+            clock.advance(61)
+            await service.timers.tick()
+            await service.decider.settle()
+
+
+async def test_only_what_is_leased_can_be_accepted(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [receipt] = await submit(service, a_submission())
+        wish = [(receipt.id, 0, "")]
+        assert await receiving.accept(service.core, "east", wish) == []
+        await receiving.receive(service.core, "east", 1)
+        assert len(await receiving.accept(service.core, "east", wish)) == 1
+        assert await receiving.accept(service.core, "east", wish) == []

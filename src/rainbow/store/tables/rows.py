@@ -33,7 +33,7 @@ def terms_of(text: str) -> Terms:
     said: dict[str, Any] = json.loads(text)
     if "delivery" in said:
         said["delivery"] = Delivery(said["delivery"])
-    for name in ("only_clusters", "not_clusters"):
+    for name in ("only_clusters", "not_clusters", "opened"):
         if name in said:
             said[name] = tuple(said[name])
     return Terms(**said)
