@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from rainbow.graphs.backend import GraphBackend
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.graph import Graph, Subsystem, Vertex
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Within
@@ -49,17 +50,22 @@ def subsystems(graph: Graph, positions: dict[str, int], rng: Random) -> Iterator
 
 def a_fleet(clusters: int, nodes: int, seed: int = 1) -> MemoryBackend:
     """`clusters` clusters of `nodes` nodes, with two subsystems each."""
+    backend = MemoryBackend()
+    fill(backend, clusters, nodes, seed)
+    return backend
+
+
+def fill(backend: GraphBackend, clusters: int, nodes: int, seed: int = 1) -> None:
+    """The same fleet in any backend."""
     rng = Random(seed)
     graphs = [design(nodes, *each) for each in DESIGNS]
     positions = [graph.positions() for graph in graphs]
-    backend = MemoryBackend()
     for i in range(clusters):
         graph = graphs[i % len(graphs)]
         name = f"c{i:05}"
         backend.put(name, graph)
         for subsystem in subsystems(graph, positions[i % len(graphs)], rng):
             backend.put_subsystem(name, subsystem)
-    return backend
 
 
 def requests(rng: Random, nodes: int) -> Iterator[Request]:

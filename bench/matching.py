@@ -17,8 +17,9 @@ from random import Random
 from statistics import median
 
 from bench import _plain
-from bench._fleets import a_fleet, requests
+from bench._fleets import a_fleet, fill, requests
 from rainbow.graphs.memory import MemoryBackend
+from rainbow.graphs.registry import open_backend
 from rainbow.model.graph import Mark
 from rainbow.model.request import Count, Group, Level, Request
 
@@ -159,6 +160,18 @@ def against_plain(backend: MemoryBackend, series: Iterable[Request], ours: float
     say("plain search over objects", plain, f"{plain[0] / ours:.0f}x ours; answers {'agree' if same else 'DIFFER'}")
 
 
+def against_cypher(clusters: int = 10, nodes: int = 20) -> None:
+    """The same fleet and requests in the embedded property-graph database."""
+    ours, theirs = a_fleet(clusters, nodes), open_backend("cypher")
+    fill(theirs, clusters, nodes)
+    asked = list(islice(requests(Random(7), nodes), 20))
+    same = all(ours.match(request).ever == theirs.match(request).ever for request in asked)
+    mine, other = timed(ours.match, islice(requests(Random(8), nodes), 20)), timed(theirs.match, asked)
+    print(f"\n{clusters} x {nodes}, backends side by side")
+    say("memory, all different", mine)
+    say("cypher, all different", other, f"{other[0] / mine[0]:.0f}x; answers {'agree' if same else 'DIFFER'}")
+
+
 def main(arguments: list[str]) -> None:
     """Run all fleets."""
     quick = "--quick" in arguments
@@ -167,6 +180,7 @@ def main(arguments: list[str]) -> None:
         fleet = measure(clusters, nodes, quick=quick, smaller=smaller)
         smaller = fleet if (clusters, nodes) == (1_000, 100) else None
         gc.unfreeze()
+    against_cypher()
     if not quick:
         print()
         for busy in (False, True):

@@ -33,6 +33,7 @@ class Asked:
     software: tuple[str, ...] = ()
     image: str | None = None
     compat: str | None = None
+    compat_table: str | None = None
     name: str | None = None
     env: tuple[str, ...] = ()
     cwd: str | None = None
@@ -76,6 +77,7 @@ RESOURCES = (
     ),
     click.option("--image", metavar="REF", help="Container image that the job runs in."),
     click.option("--compat", metavar="FILE", help="The image's compatibility document; clusters must meet it."),
+    click.option("--compat-table", metavar="FILE", help="The site's own rows for what such a document may ask."),
     click.option("--name", "--job-name", "name", help="Name of the job (default: the command)."),
     click.option(
         "--env", multiple=True, metavar="KEY[=VALUE]", help="Environment; without a value, yours. Repeatable."

@@ -15,7 +15,7 @@ from rainbow.cli.software import requirement
 from rainbow.cli.times import moment
 from rainbow.client.submission import Submission
 from rainbow.jobspecs import canonical
-from rainbow.jobspecs.compat import with_compatibility
+from rainbow.jobspecs.compat import TABLE, Mapped, read_table, with_compatibility
 from rainbow.jobspecs.directives import is_script
 from rainbow.jobspecs.durations import parse_duration
 from rainbow.jobspecs.flags import Flags, request_from_flags
@@ -112,7 +112,7 @@ def _from_file(text: str, asked: Asked) -> tuple[Request, bool]:
     """The request of a jobspec or script, and whether the flags changed it."""
     words = _resource_words(asked)
     if not words:
-        return parse(text), False
+        return parse(text, compat=_table(asked)), bool(asked.compat_table)
     if not is_script(text):
         raise Invalid(f"{words[0]}: a jobspec says itself what it needs; change it in the file")
     lines = text.splitlines(keepends=True)
@@ -120,6 +120,10 @@ def _from_file(text: str, asked: Asked) -> tuple[Request, bool]:
     lines.insert(last + 1, f"#RAINBOW {shlex.join(words)}\n")  # a later directive beats an earlier one
     request = parse("".join(lines))
     return replace(request, tasks=tuple(replace(t, script=text) if t.script else t for t in request.tasks)), True
+
+
+def _table(asked: Asked) -> Mapping[str, Mapped] | None:
+    return read_table(read_text(asked.compat_table)) if asked.compat_table else None
 
 
 def _resource_words(asked: Asked) -> list[str]:
@@ -159,7 +163,7 @@ def _adjusted(request: Request, asked: Asked, environment: Mapping[str, str]) ->
         )
         request = replace(request, groups=groups)
     if asked.compat:
-        request = with_compatibility(request, read_text(asked.compat))
+        request = with_compatibility(request, read_text(asked.compat), table=_table(asked) or TABLE)
     return replace(
         request,
         name=asked.name or request.name,

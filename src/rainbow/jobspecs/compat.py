@@ -1,6 +1,6 @@
 """An image's compatibility document (kind CompatibilitySpec) into requirements on subsystems, by a table.
 
-The table is data: a site passes its own, usually `{**TABLE, "org.site/fabric.kind": Mapped(...)}`.
+The table is data: a site adds rows of its own, or replaces some, by a document that `read_table` reads.
 What has no row is reported, never dropped.
 """
 
@@ -51,6 +51,26 @@ TABLE: Mapping[str, Mapped] = {
     "org.supercontainers/os.release": Mapped("os", "release"),
     "org.supercontainers/hardware.gpu.available": Mapped("hardware", "gpu.available", How.WHEN_TRUE),
 }
+
+
+def read_table(text: str) -> dict[str, Mapped]:
+    """TABLE with a site's own rows: `NAMESPACE/ATTRIBUTE: {subsystem: ..., field: ..., how: equals}`."""
+    document = read(text)
+    try:
+        rows = {name: _row(name, at) for name, at in At(document.data).keys().items()}
+    except Invalid as error:
+        raise document.placed(error) from None
+    return {**TABLE, **rows}
+
+
+def _row(name: str, at: At) -> Mapped:
+    keys = at.keys(("subsystem", "field", "how"))
+    if "/" not in name:
+        raise at.refuse(f"{name[:60]!r} is no NAMESPACE/ATTRIBUTE such as org.supercontainers/mpi.version")
+    how = keys["how"].text() if "how" in keys else How.EQUALS.value
+    if how not in list(How):
+        raise keys["how"].refuse(f"{how[:40]!r} is not one of {', '.join(How)}")
+    return Mapped(need(keys, "subsystem", at).text(), need(keys, "field", at).text(), How(how))
 
 
 def with_compatibility(request: Request, text: str, *, table: Mapping[str, Mapped] = TABLE) -> Request:

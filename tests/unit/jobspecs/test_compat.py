@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rainbow.jobspecs import parse
-from rainbow.jobspecs.compat import TABLE, How, Mapped, with_compatibility
+from rainbow.jobspecs.compat import TABLE, How, Mapped, read_table, with_compatibility
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.errors import Invalid
 from rainbow.model.request import Equals, Requirement, Runs, Within
@@ -84,3 +84,28 @@ def test_a_broken_document_is_refused_where_it_is_broken(change, where):
     with pytest.raises(Invalid) as error:
         with_compatibility(request_from_flags(Flags()), json.dumps({**SPEC, **change}))
     assert error.value.where.startswith(where)
+
+
+def test_a_site_adds_rows_to_the_table_and_replaces_some():
+    table = read_table(
+        "org.site/fabric: {subsystem: net, field: kind}\nio.archspec/cpu.target: {subsystem: a, field: b}"
+    )
+    assert table["org.site/fabric"] == Mapped("net", "kind")
+    assert table["io.archspec/cpu.target"] == Mapped("a", "b")
+    assert table.keys() == {*TABLE, "org.site/fabric"}
+    assert read_table("x/y: {subsystem: s, field: f, how: at least}")["x/y"].how is How.AT_LEAST
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("fabric: {subsystem: s, field: f}", "is no NAMESPACE/ATTRIBUTE"),
+        ("a/b: {subsystem: s}", "field"),
+        ("a/b: {subsystem: s, field: f, how: maybe}", "'maybe' is not one of equals, at least, runs, when true"),
+        ("a/b: {subsystem: s, field: f, haw: runs}", "haw"),
+        ("[1]", "expected a map"),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_what_is_wrong(text, says):
+    with pytest.raises(Invalid, match=says):
+        read_table(text)
