@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rainbow.agent.backends.base import Prices
+from rainbow.client.private_files import check_private, write_whole
 from rainbow.client.settings import Settings, read_secret
 from rainbow.model.cluster import cluster_name
 from rainbow.model.errors import Denied, Invalid, Unauthenticated
@@ -49,13 +49,13 @@ def refuse_root(options: AgentOptions, uid: int) -> None:
 def credential(options: AgentOptions, settings: Settings, environment: Mapping[str, str]) -> str | None:
     """The cluster's secret: file, environment, what an earlier registration left, config; None if there is none."""
     if options.secret_file:
-        _refuse_open(Path(options.secret_file))
+        check_private(Path(options.secret_file))
         return read_secret(options.secret_file, "the cluster's secret")
     if environment.get(SECRET_ENV):
         return environment[SECRET_ENV]
     kept = options.state_dir / SECRET_FILE
     if kept.exists():
-        _refuse_open(kept)
+        check_private(kept)
         return read_secret(str(kept), "the cluster's secret")
     own = settings.cluster_secret and (
         settings.cluster in ("", options.cluster) or settings.origins.get("cluster_secret") != "config"
@@ -73,18 +73,6 @@ def need_credential(found: str | None, options: AgentOptions) -> str:
     )
 
 
-def keep(directory: Path, name: str, text: str) -> Path:
+def keep(directory: Path, name: str, text: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path, beside = directory / name, directory / f".{name}.new"
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return beside.replace(path)
-
-
-def _refuse_open(path: Path) -> None:
-    """A secret that others can read is none."""
-    if path.exists() and path.stat().st_mode & 0o077:
-        raise Invalid(f"{path} holds a secret and others on this machine can read it; run: chmod 600 {path}")
+    write_whole(directory / name, f"{text}\n".encode())

@@ -31,7 +31,7 @@ class Link:
         `new_config`: the command writes the config file, so it need not be there yet.
         """
         from rainbow.cli.report import say
-        from rainbow.client.config import open_to_others
+        from rainbow.client.private_files import open_to_others
         from rainbow.client.settings import Overrides, read_secret, resolve
 
         token = read_secret(self.token_file, "a token") if self.token_file else None

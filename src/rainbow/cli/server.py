@@ -95,7 +95,8 @@ def server(
     if ctx.invoked_subcommand is not None:
         return
     from rainbow.cli.report import say
-    from rainbow.client.config import Config, load, open_to_others
+    from rainbow.client.config import Config, load
+    from rainbow.client.private_files import open_to_others
     from rainbow.server.main import serve
     from rainbow.server.options import ServerOptions, limits_from, oidc_from
 

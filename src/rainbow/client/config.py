@@ -8,15 +8,13 @@ Whatever else stands in the file stays there, in its order.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rainbow.client.private_files import write_whole
 from rainbow.model.errors import Invalid, NotFound, TooLarge
 
 FILE_NAME = "rainbow-config.yaml"
@@ -139,30 +137,7 @@ def save(config: Config, path: Path) -> None:
     text = yaml.safe_dump(
         dict(config.values), sort_keys=False, default_flow_style=False
     )  # escapes keep every character
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(path) as descriptor, os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[int]:
-    """A descriptor of a new 0600 file beside `path` that takes its name when all went well."""
-    target = path.resolve()  # a symbolic link stays one
-    descriptor, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        yield descriptor
-        os.replace(scratch, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(scratch)
-        raise
-
-
-def open_to_others(path: Path) -> bool:
-    """True if other users of the machine may read or change the file."""
-    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+    write_whole(path, text.encode())
 
 
 def _parse(raw: bytes, path: Path) -> Mapping[str, Any]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from rainbow.client.private_files import check_private, write_whole
 from rainbow.model.errors import Invalid
 from rainbow.server.limits import Limits
 from rainbow.server.oidc import OidcOptions
-from rainbow.server.tls import TlsFiles, check_private
+from rainbow.server.tls import TlsFiles
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
 COUNTS = {"bidders": 64, "breaker": 1_000, "output_cap": 2**40}  # of service.Settings, with the most that makes sense
@@ -124,7 +125,10 @@ def registration_secret(options: ServerOptions) -> tuple[str, Path | None]:
     path = options.data_dir / "registration.secret"
     if path.exists():
         check_private(path)
-        return path.read_text().strip(), path
+        kept = path.read_text().strip()
+        if not kept:
+            raise Invalid(f"{path} is empty; delete it, and the next start makes a new secret")
+        return kept, path
     secret = secrets.token_urlsafe(32)
     write_secret(path, secret)
     return secret, path
@@ -132,13 +136,7 @@ def registration_secret(options: ServerOptions) -> tuple[str, Path | None]:
 
 def write_secret(path: Path, secret: str) -> None:
     """Keep a secret in a file that only its owner can read."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(secret + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_whole(path, f"{secret}\n".encode())
 
 
 def limits_from(section: Mapping[str, object]) -> Limits:

@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import ipaddress
 import logging
-import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rainbow.client.private_files import check_private, write_whole
 from rainbow.model.errors import AlreadyExists, Invalid
 
 log = logging.getLogger(__name__)
@@ -105,16 +105,6 @@ def read_pem(path: Path) -> bytes:
     return data
 
 
-def check_private(path: Path) -> None:
-    """Refuse a secret file that others on this machine can read or change."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise Invalid(f"cannot read {path}: {error.strerror}") from None
-    if mode & 0o077:
-        raise Invalid(f"{path} holds a secret and others on this machine can read it; run: chmod 600 {path}")
-
-
 @dataclass(frozen=True, slots=True)
 class Authority:
     """A certificate authority that can sign."""
@@ -141,7 +131,7 @@ def make_authority(folder: Path, names: Sequence[str], now: datetime.datetime) -
         .sign(key, hashes.SHA256())
     )
     _write_key(folder / "ca.key", key)
-    _write(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    write_whole(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
     return renew(folder, names, now)
 
 
@@ -190,7 +180,7 @@ def _issue(
         serialization.Encoding.PEM
     )
     _write_key(folder / f"{stem}.key", key)
-    _write(folder / f"{stem}.pem", chain, 0o644)
+    write_whole(folder / f"{stem}.pem", chain, 0o644)
 
 
 def _builder(
@@ -232,20 +222,8 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    _write(
+    write_whole(
         path,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
         0o600,
     )
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Whole or not at all, with its mode from the first moment."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)

@@ -91,3 +91,9 @@ def test_the_server_takes_its_settings_from_the_config_and_refuses_what_is_none(
     file.write_text(f"graphdatabase: {config}\n")
     assert run(["server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--config", str(file)]) != 0
     assert said in capsys.readouterr().err
+
+
+def test_an_empty_secret_is_never_taken_for_one(tmp_path, capsys):
+    (tmp_path / "registration.secret").touch(mode=0o600)
+    assert run(["server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]) != 0
+    assert "registration.secret is empty; delete it" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rainbow.client import config as configs
 from rainbow.client.config import Config
+from rainbow.client.private_files import open_to_others
 from rainbow.client.settings import Overrides, Tls, addresses, read_secret, resolve
 from rainbow.model.errors import Invalid, NotFound
 
@@ -91,10 +92,10 @@ def test_whatever_stands_in_a_file_survives_a_change_elsewhere(tmp_path_factory,
 
 def test_a_saved_file_is_for_its_owner_alone_even_if_it_was_open(file):
     file.chmod(0o644)
-    assert configs.open_to_others(file)
+    assert open_to_others(file)
     configs.save(configs.load(file), file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert not configs.open_to_others(file)
+    assert not open_to_others(file)
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
 

@@ -1,0 +1,45 @@
+"""A secret is in its file whole, for its owner alone, or the file is as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rainbow.client.private_files import check_private, write_whole
+from rainbow.model.errors import Invalid
+
+
+class _PowerCut(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", ["fchmod", "fsync", "replace"])
+def test_a_crash_at_any_step_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = tmp_path / "secret"
+    write_whole(path, b"old")
+
+    def cut(*_: object) -> None:
+        raise _PowerCut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, cut)
+        with pytest.raises(_PowerCut):
+            write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_it_is_the_owners_alone_also_where_others_could_read_it_before(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "secret"
+    write_whole(path, b"x")
+    check_private(path)
+    path.chmod(0o644)
+    with pytest.raises(Invalid, match="chmod 600"):
+        check_private(path)
+    write_whole(path, b"y")
+    check_private(path)
+    with pytest.raises(Invalid, match="cannot read"):
+        check_private(tmp_path / "none")
