@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from rainbow.cli.report import say
 from rainbow.model.errors import Denied, NotFound, Unauthenticated
+from rainbow.model.hints import nearest
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
@@ -30,6 +30,6 @@ async def need_clusters(client: AsyncClient, terms: Terms) -> None:
 
 
 def _missing(name: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    hint = f"did you mean {near[0]}?" if near else "`rainbow clusters` lists those you may see"
+    near = nearest(name, known, cutoff=0.75)
+    hint = f"did you mean {near}?" if near else "`rainbow clusters` lists those you may see"
     return f"there is no cluster {name!r}; {hint}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import click
+
+from rainbow.model.hints import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that `args` names; a name that is none is answered with the nearest, or with all."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            names = self.list_commands(ctx)
-            near = difflib.get_close_matches(args[0], names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            near = nearest(args[0], names := self.list_commands(ctx))
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rainbow.cli.output import FORMS
+from rainbow.model.hints import nearest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,8 +38,8 @@ class Form(_TextType):
         """The form, or a usage error that names the forms there are."""
         if value in FORMS or "{" in value:
             return value
-        near = difflib.get_close_matches(value, FORMS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "use " + ", ".join(FORMS) + " or '{id} {state}'"
+        near = nearest(value, FORMS)
+        hint = f"did you mean {near}?" if near else "use " + ", ".join(FORMS) + " or '{id} {state}'"
         return self.fail(f"there is no output form {value!r}; {hint}", param, ctx)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import cast
 
 from rainbow.graphs.backend import GraphBackend
 from rainbow.model.errors import Invalid, NotFound, Unsupported
+from rainbow.model.hints import did_you_mean
 
 GROUP = "rainbow.graphs"
 
@@ -29,9 +29,7 @@ def load(name: str) -> Callable[..., GraphBackend]:
     """The class of the backend called `name`; NotFound says what is close, Unsupported why it does not load."""
     targets = {entry.name: entry.value for entry in entry_points(group=GROUP)} | dict(BACKENDS)
     if name not in targets:
-        close = get_close_matches(name, targets, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(targets))}"
-        raise NotFound(f"there is no graph backend {name!r}; {hint}")
+        raise NotFound(f"there is no graph backend {name!r}{did_you_mean(name, targets)}")
     module, _, attribute = targets[name].partition(":")
     try:
         return cast("Callable[..., GraphBackend]", getattr(import_module(module), attribute))

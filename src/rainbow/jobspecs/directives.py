@@ -12,10 +12,10 @@ import textwrap
 from dataclasses import dataclass, replace
 
 from rainbow.jobspecs.documents import MAX_BYTES
-from rainbow.jobspecs.hints import did_you_mean
 from rainbow.jobspecs.options import Grammar, Option, read_options
 from rainbow.jobspecs.script_options import Collected
 from rainbow.model.errors import Invalid, TooLarge
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Request
 
 _SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")

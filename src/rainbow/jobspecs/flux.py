@@ -13,12 +13,12 @@ from dataclasses import replace
 from rainbow.jobspecs.constraints import parse_constraint
 from rainbow.jobspecs.counts import parse_count
 from rainbow.jobspecs.drafts import Draft, read_command
-from rainbow.jobspecs.hints import did_you_mean
 from rainbow.jobspecs.reading import At, need
 from rainbow.jobspecs.requirements import parse_requires
 from rainbow.jobspecs.slots import WITHIN_A_NODE, spread_slot
 from rainbow.jobspecs.tasks import read_count
 from rainbow.model.errors import Invalid
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import MAX_COUNT, Count, Group, Level, Request, Task
 
 TOP = ("version", "resources", "tasks", "attributes", "requires")

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from rainbow.jobspecs.compat import TABLE, Mapped, apply_compatibility
 from rainbow.jobspecs.drafts import MAX_TASKS, Draft, read_command
-from rainbow.jobspecs.hints import did_you_mean
 from rainbow.jobspecs.nextgen_tree import Tree, is_scheduled
 from rainbow.jobspecs.reading import At, need
 from rainbow.jobspecs.requirements import blocks, parse_requires
 from rainbow.jobspecs.tasks import read_count
 from rainbow.model.errors import TooLarge
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Group, Request, Requirement, Task
 
 TOP = ("version", "name", "resources", "tasks", "task", "groups", "requires", "attributes", "image", "compatibility")

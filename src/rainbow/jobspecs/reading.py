@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rainbow.jobspecs.documents import child
-from rainbow.jobspecs.hints import did_you_mean
 from rainbow.model.errors import Invalid
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Scalar
 
 

@@ -15,10 +15,10 @@ from rainbow.jobspecs import canonical, directives
 from rainbow.jobspecs.compat import Mapped
 from rainbow.jobspecs.documents import MAX_BYTES, Document, Limits, read
 from rainbow.jobspecs.flux import from_flux
-from rainbow.jobspecs.hints import did_you_mean
 from rainbow.jobspecs.legacy import from_legacy
 from rainbow.jobspecs.nextgen import from_nextgen
 from rainbow.model.errors import Invalid
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Request
 
 if TYPE_CHECKING:

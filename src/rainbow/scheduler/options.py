@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from rainbow.model.errors import Invalid, TooLarge
+from rainbow.model.hints import did_you_mean
 
 MAX_YAML = 16 * 1_024
 MAX_YAML_DEPTH = 8
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the C one where libyaml is there; the same result
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What to add to "there is no ...": the nearest known name, or all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(names)}" if names else ""
 
 
 def take(policy: str, options: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ def test_every_name_of_the_table_is_listed():
 def test_an_unknown_name_is_answered_with_the_closest_one():
     with pytest.raises(NotFound, match="did you mean 'memory'"):
         registry.open_backend("memroy")
-    with pytest.raises(NotFound, match="there are: cypher, memory"):
+    with pytest.raises(NotFound, match="there are cypher, memory"):
         registry.open_backend("xyz")
 
 

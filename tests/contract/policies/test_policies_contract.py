@@ -132,3 +132,10 @@ def test_a_decision_by_it_replays(table: PolicyTable, policy: str) -> None:
     fleet = [a_cluster(f"c{i}", nodes_free=i, queue_depth=9 - i, cost_per_node_hour=1.5 * i) for i in range(9)]
     decision = decide(a_question(*fleet, policy=policy, options=OPTIONS[policy], demand=DEMAND, seed=11), table)
     assert replay(decision.to_json(), table) == decision
+
+
+def test_the_example_chooses_the_region_that_clusters_report(table: PolicyTable) -> None:
+    fleet = [a_cluster("a", slots_now=9), a_cluster("b", region="north", slots_now=1), a_cluster("c", region="south")]
+    decision = decide(a_question(*fleet, policy="nearest", options={"region": "north"}), table)
+    assert decision.ranked == ("b", "a", "c")
+    assert table.wants_slots("nearest", {})

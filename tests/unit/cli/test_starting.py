@@ -82,7 +82,7 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(monkeypatch, 
     [
         ("{}\nscheduler: {counts: {bidders: 0}}", "scheduler.counts.bidders is a whole number from 1 to 64, not 0"),
         ("{}\nscheduler: {counts: {biders: 1}}", "scheduler.counts has no 'biders'; it has bidders, breaker"),
-        ("{name: no-such-thing}", "there is no graph backend 'no-such-thing'; there are: cypher, memory"),
+        ("{name: no-such-thing}", "there is no graph backend 'no-such-thing'; there are cypher, memory"),
         ("{name: memory, options: {host: 'x:1', path: y}}", "the graph backend 'memory' does not take these options"),
     ],
 )

@@ -13,11 +13,10 @@ from rainbow.scheduler.policies import Ranked, Ranking
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Ranks by the label `region`; the job says its own by the option or the parameter of that name."""
+    """Ranks by the state key `region` that clusters report; the job says its own by the option or the parameter of that name."""
 
     region: str = ""
     wants_bids: bool = False
-    wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Nearest:
@@ -29,7 +28,7 @@ class Nearest:
         here = self.region or str(demand.parameters.get("region", ""))
 
         def far(candidate: Candidate) -> bool:
-            return not here or candidate.labels.get("region") != here
+            return not here or candidate.state.get("region") != here
 
         order = sorted(candidates, key=lambda c: (far(c), -c.slots_now, c.name))
         return Ranking(

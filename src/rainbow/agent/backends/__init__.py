@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from rainbow.agent.backends.base import BackendSettings, MakeBackend
 from rainbow.model.errors import Invalid, NotFound
+from rainbow.model.hints import did_you_mean
 
 GROUP = "rainbow.backends"
 BACKENDS: Mapping[str, str] = {  # name -> module:function, loaded when chosen
@@ -31,10 +31,7 @@ def load_backend(name: str) -> MakeBackend:
         return made
     for point in entry_points(group=GROUP, name=name):
         return _callable(point)
-    known = backend_names()
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
-    raise NotFound(f"there is no backend {name!r}{hint}")
+    raise NotFound(f"there is no backend {name!r}{did_you_mean(name, backend_names())}")
 
 
 def _callable(point: EntryPoint) -> MakeBackend:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rainbow.model.errors import RainbowError
-from rainbow.scheduler.options import did_you_mean
+from rainbow.model.hints import did_you_mean
 from rainbow.scheduler.policies import constraint, predicted, simple
 from rainbow.scheduler.policies.contract import (
     Policy,

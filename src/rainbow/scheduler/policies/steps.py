@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from rainbow.model.errors import Invalid
+from rainbow.model.hints import did_you_mean
 from rainbow.scheduler.expressions import Expression, compiled
-from rainbow.scheduler.options import did_you_mean, read_yaml
+from rainbow.scheduler.options import read_yaml
 
 MAX_PRIORITIES = 32
 MAX_STEPS = 64
