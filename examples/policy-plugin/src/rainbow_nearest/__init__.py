@@ -13,7 +13,7 @@ from rainbow.scheduler.policies import Ranked, Ranking
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Ranks by the state key `region` that clusters report; the job says its own by the option or the parameter of that name."""
+    """Ranks by the state key `region` that clusters report; the job names its own by option or parameter."""
 
     region: str = ""
     wants_bids: bool = False
