@@ -230,5 +230,5 @@ async def test_a_refused_credential_is_named_as_such(served):
 
 
 def test_an_unknown_backend_is_answered_with_the_nearest_name():
-    with pytest.raises(NotFound, match="did you mean local"):
+    with pytest.raises(NotFound, match="did you mean 'local'"):
         load_backend("locol")
