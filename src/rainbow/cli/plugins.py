@@ -10,7 +10,8 @@ from rainbow.cli.options import output
 from rainbow.cli.output import Column, Listing, listing_text
 
 EPILOG = """\b
-Packages add plugins by entry points: rainbow.policies, rainbow.dialects, rainbow.graphs.
+Packages add plugins by entry points: rainbow.policies, rainbow.dialects, rainbow.graphs,
+rainbow.backends.
 
 \b
 Examples:
@@ -32,8 +33,8 @@ LISTING = Listing(
 @click.command(epilog=EPILOG)
 @output
 def plugins(form: str) -> None:
-    """List policies, dialects and graph backends of this installation, also those that fail to load."""
-    rows = [*_policies(), *_dialects(), *_graphs()]
+    """List policies, dialects and backends of this installation, also those that fail to load."""
+    rows = [*_policies(), *_dialects(), *_graphs(), *_managers()]
     click.echo(listing_text(LISTING, rows, form), nl=False)
 
 
@@ -66,3 +67,15 @@ def _graphs() -> Iterator[dict[str, str]]:
         except RainbowError as failed:
             error = str(failed)
         yield _row("graph backend", name, "built in" if name in BACKENDS else "installed", error)
+
+
+def _managers() -> Iterator[dict[str, str]]:
+    from rainbow.agent.backends import BACKENDS, backend_names, load_backend
+
+    for name in backend_names():
+        try:
+            load_backend(name)
+            error = ""
+        except Exception as failed:  # the edge to other people's code: whatever its import raises is shown
+            error = f"{type(failed).__name__}: {failed}"
+        yield _row("manager", name, "built in" if name in BACKENDS else "installed", error)

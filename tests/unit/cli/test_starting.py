@@ -97,3 +97,9 @@ def test_an_empty_secret_is_never_taken_for_one(tmp_path, capsys):
     (tmp_path / "registration.secret").touch(mode=0o600)
     assert run(["server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]) != 0
     assert "registration.secret is empty; delete it" in capsys.readouterr().err
+
+
+def test_plugins_of_every_kind_are_listed(capsys):
+    assert run(["plugins", "-o", "{kind} {name}"]) == 0
+    listed = set(capsys.readouterr().out.splitlines())
+    assert {"policy least", "dialect nextgen", "graph backend cypher", "manager slurm"} <= listed
