@@ -11,6 +11,7 @@ from rainbow.model.credential import Credential, Kind, digest
 
 SAMPLES = 5_000
 LARGEST_T = 4.5
+SMALLEST_SHARE = 0.05
 TRIES = 4  # a busy machine disturbs a run now and then; a leak shows in every one
 
 
@@ -21,8 +22,8 @@ def welch(one: list[float], other: list[float]) -> float:
     return abs(statistics.fmean(a) - statistics.fmean(b)) / math.sqrt(spread or 1e-30)
 
 
-def measured(compare: object, one: str, other: str, rng: Random) -> float:
-    """t between two inputs, asked for in random order."""
+def measured(compare: object, one: str, other: str, rng: Random) -> tuple[float, float]:
+    """t between two inputs that are asked for in random order, and how far apart their medians are, as a share."""
     times: dict[str, list[float]] = {one: [], other: []}
     order = [one, other] * SAMPLES
     rng.shuffle(order)
@@ -30,7 +31,13 @@ def measured(compare: object, one: str, other: str, rng: Random) -> float:
         began = time.perf_counter_ns()
         compare(text)  # type: ignore[operator]
         times[text].append(time.perf_counter_ns() - began)
-    return welch(times[one], times[other])
+    low, high = sorted(statistics.median(found) for found in times.values())
+    return welch(times[one], times[other]), (high - low) / low
+
+
+def tells(found: tuple[float, float]) -> bool:
+    """True if the difference is sure, and larger than where two texts happen to lie in memory can make it."""
+    return found[0] > LARGEST_T and found[1] > SMALLEST_SHARE
 
 
 def test_a_secret_wrong_at_its_start_and_at_its_end_take_the_same_time() -> None:
@@ -40,7 +47,7 @@ def test_a_secret_wrong_at_its_start_and_at_its_end_take_the_same_time() -> None
     )
     early, late = "X" + secret[1:], secret[:-1] + "X"
     found = [measured(stored.matches, early, late, Random(n)) for n in range(TRIES)]
-    assert min(found) < LARGEST_T, found
+    assert not all(map(tells, found)), found
 
 
 def test_the_measurement_would_see_a_comparison_that_stops_early() -> None:
@@ -49,4 +56,4 @@ def test_the_measurement_would_see_a_comparison_that_stops_early() -> None:
     def naive(text: str) -> bool:
         return all(mine == theirs for mine, theirs in zip(secret, text, strict=True))
 
-    assert measured(naive, "X" + secret[1:], secret[:-1] + "X", Random(1)) > LARGEST_T
+    assert tells(measured(naive, "X" + secret[1:], secret[:-1] + "X", Random(1)))
