@@ -206,12 +206,19 @@ async def test_gpus_are_shown_to_the_job_that_has_them_and_to_no_other(tmp_path:
 
 
 async def test_durations_of_the_past_make_better_bids(desk: Desk):
-    for job in range(1, 7):
-        await desk.run(replace(a_request("true"), duration=1000.0), job=job)
+    (desk.directory / "state" / "history").write_text("[1000.0, 50.0]\n" * 6)  # of 1000 s, 50 were used
+    await desk.again()
     tag = await desk.submit(replace(a_request("sleep", "60", cores=2), duration=1000.0), job=9)
     await desk.until(tag, Phase.RUNNING)
     answer = await desk.backend.bid(replace(a_request("true"), duration=60.0))
-    assert answer.start_p50 < 100
+    assert answer.start_p50 <= 50
+
+
+async def test_a_job_that_ended_is_kept_in_the_record_of_the_past(desk: Desk):
+    await desk.run(replace(a_request("true"), duration=1000.0))
+    limit, took = json.loads((desk.directory / "state" / "history").read_text())
+    assert limit == 1000.0
+    assert 0 <= took < 60
 
 
 def test_slots_are_counted_down_to_where_they_are_marked():
