@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from rainbow.model.bid import Bid
-from rainbow.model.candidate import Candidate, Demand
+from rainbow.model.candidate import Candidate, Demand, Report
 from rainbow.model.match import Fit
 from rainbow.scheduler.decide import Question, decide
 from rainbow.scheduler.expressions import compiled
@@ -38,19 +38,21 @@ NOW = 1e9
 def fleet(size: int, *, bids: bool = False) -> list[Candidate]:
     """Clusters that fit, each with five numbers of state."""
     return [
-        Candidate(
-            name=f"cluster-{i:04}",
-            fit=Fit.NOW,
+        Candidate.of(
+            Report(
+                name=f"cluster-{i:04}",
+                state={
+                    "nodes_free": i % 50,
+                    "cost_per_node_hour": 3.5 + i % 7,
+                    "memory_per_node": 200,
+                    "queue_depth": i % 11,
+                    "cores_free": 64,
+                },
+                at=NOW - 12.5,
+            ),
+            Fit.NOW,
             slots_now=i % 50,
             slots_ever=200,
-            state={
-                "nodes_free": i % 50,
-                "cost_per_node_hour": 3.5 + i % 7,
-                "memory_per_node": 200,
-                "queue_depth": i % 11,
-                "cores_free": 64,
-            },
-            state_age=12.5,
             bid=_bid(i) if bids else None,
         )
         for i in range(size)
@@ -106,7 +108,7 @@ def plain_decision(candidates: list[Candidate], seed: int) -> str:
     rng = Random(seed)
     order = sorted((rng.random(), c.name) for c in sorted(candidates, key=lambda c: c.name))
     rows = [
-        {"name": c.name, "fit": c.fit, "now": c.slots_now, "ever": c.slots_ever, "state": c.state, "age": c.state_age}
+        {"name": c.name, "fit": c.fit, "now": c.slots_now, "ever": c.slots_ever, "state": c.state, "at": c.report.at}
         for c in candidates
     ]
     return json.dumps({"winner": order[0][1], "ranked": [name for _, name in order], "clusters": rows})

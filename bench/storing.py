@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from rainbow.model.decision import Stored
 from rainbow.model.job import JobState
 from rainbow.store import Store, open_store
 from rainbow.store.base import Draft, JobFilter
@@ -37,7 +38,7 @@ def drafts(count: int, *, unique: bool = False) -> list[Draft]:
             state=JobState.BOUND,
             cluster=f"c{key % 4}",
             token=f"token-of-32-letters-{key:012d}",
-            decision='{"winner":"c0","considered":4}',
+            decision=Stored('{"winner":"c0","considered":4}', "{}"),
             client_token=f"key-{key}",
             submitted_at=float(key),
             evaluations=1,

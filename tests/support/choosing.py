@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rainbow.model.bid import Bid, TrackRecord
-from rainbow.model.candidate import Candidate, Demand, Limits, Placed
+from rainbow.model.candidate import Candidate, Demand, Limits, Placed, Report
 from rainbow.model.match import Fit
 from rainbow.scheduler.decide import Question
 
@@ -40,10 +40,11 @@ BUILT_INS: dict[str, dict[str, str]] = {
 def a_cluster(name: str, fit: Fit = Fit.NOW, **values: Any) -> Candidate:
     """A cluster that fits; what is not a field of Candidate is a key of its state."""
     own = {key: values.pop(key) for key in list(values) if key in Candidate.__dataclass_fields__}
+    told = {key: values.pop(key) for key in ("record", "labels") if key in values}
     own.setdefault("slots_now", 4 if fit is Fit.NOW else 0)
     own.setdefault("slots_ever", 8)
-    own.setdefault("state_age", 5.0)
-    return Candidate(name=name, fit=fit, state=values, **own)
+    report = Report(name=name, state=values, at=NOW - own.pop("state_age", 5.0), **told)
+    return Candidate.of(report, fit, **own)
 
 
 def a_bid(cluster: str, start: float | None = 0.0, **values: Any) -> Bid:
@@ -84,19 +85,22 @@ def candidates(draw: st.DrawFn, name: str) -> Candidate:
     fit = draw(st.sampled_from([Fit.NOW, Fit.NOW, Fit.LATER, Fit.UNKNOWN]))
     keys = st.sampled_from(["nodes_free", "queue_depth", "cost_per_node_hour", "rare"])
     wait = draw(st.one_of(st.none(), st.floats(0, 500).map(round)))
-    return Candidate(
+    report = Report(
         name=name,
-        fit=fit,
-        slots_now=draw(st.integers(1, ever)) if fit is Fit.NOW else 0,
-        slots_ever=ever,
         state=draw(st.dictionaries(keys, st.one_of(numbers, st.just("text"), st.booleans(), st.none()), max_size=4)),
-        state_age=draw(st.sampled_from([None, 0.0, 12.5, 4_000.0])),
-        placed=draw(st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)])),
-        bid=draw(st.one_of(st.none(), bids(name))),
-        no_bid=draw(st.sampled_from(["", "no agent"])),
+        at=draw(st.sampled_from([None, NOW, NOW - 12.5, NOW - 4_000.0])),
         record=draw(
             st.sampled_from([TrackRecord(), TrackRecord(jobs=9, weight=8.0, held=2.0, log_bias=8.0, wait=wait)])
         ),
+    )
+    return Candidate.of(
+        report,
+        fit,
+        slots_now=draw(st.integers(1, ever)) if fit is Fit.NOW else 0,
+        slots_ever=ever,
+        placed=draw(st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)])),
+        bid=draw(st.one_of(st.none(), bids(name))),
+        no_bid=draw(st.sampled_from(["", "no agent"])),
     )
 
 

@@ -67,7 +67,7 @@ def _replayed(view: dict[str, Any]) -> dict[str, Any]:
 
     if not view.get("decision"):
         raise NotFound(f"job {view['job']['id']} was never decided; there is nothing to replay")
-    stored = Decision(view["decision"])
+    stored = Decision.from_record(view["decision"])
     computed = replay(json.dumps(view["decision"]), installed())
     same = computed.record["outcome"] == stored.record["outcome"] and computed.ranked == stored.ranked
     return {"winner": computed.winner, "stored": stored.winner, "same": same}

@@ -50,7 +50,7 @@ def plan(link: Link, asked: Asked, form: str) -> int:
         return await client.plan(prepared.submission), await managers(client)
 
     view, known = link.ask(asking)
-    decision = Decision(view.decision)
+    decision = Decision.from_record(view.decision)
     if form in MACHINE:
         document = {"schema": "rainbow.plan/1", "decision": view.decision, "explanations": list(view.explanations)}
         click.echo(document_text(document, form), nl=False)

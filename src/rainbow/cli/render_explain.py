@@ -89,7 +89,7 @@ def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
 def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = COLUMNS) -> str:
     """Everything that `rainbow explain` prints."""
     job = view["job"]
-    decision = Decision(view["decision"]) if view.get("decision") else None
+    decision = Decision.from_record(view["decision"]) if view.get("decision") else None
     terms = job.get("terms", {})
     only, never = terms.get("only_clusters", ()), terms.get("not_clusters", ())
     explanations = [e for e in view.get("explanations", ()) if not render_plan.left_out(e["cluster"], only, never)]

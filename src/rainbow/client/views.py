@@ -118,7 +118,7 @@ class Submitted(View):
 
 @dataclass(frozen=True, slots=True)
 class PlanView(View):
-    """What would happen, and why: `rainbow.decision/1` and `rainbow.explanations/1`."""
+    """What would happen, and why: `rainbow.decision/2` and `rainbow.explanations/1`."""
 
     decision: Mapping[str, Any]
     explanations: tuple[Mapping[str, Any], ...] = ()

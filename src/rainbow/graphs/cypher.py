@@ -26,6 +26,7 @@ from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fit_place import place
+from rainbow.scheduler.fit_plan import Planner
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape, Shapes
@@ -112,7 +113,8 @@ class CypherBackend:
             state = self._whole(cluster, facts)
             if key in state.placed:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-            found = place(state.fold, request, facts, state.taken, state.dark)
+            plan = Planner(request).plan(state.fold.structure.units)
+            found = place(state.fold, plan, facts, state.taken, state.dark)
             ids = state.fold.graph.ids
             cypher_write.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
         return found.complete

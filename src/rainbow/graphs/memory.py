@@ -23,11 +23,13 @@ from rainbow.graphs.memory_state import ClusterState
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Fit, Matches
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fit_place import place
+from rainbow.scheduler.fit_plan import Planner
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape, Shapes
@@ -49,6 +51,8 @@ class MemoryBackend:
         self._shapes = Shapes()
         self._index = FleetIndex(self._facts)
         self._answers = Answers()
+        self._key_of = Remembered(key_of)
+        self._planner = Remembered(Planner)
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[list[str], Order] | None = None
@@ -112,7 +116,8 @@ class MemoryBackend:
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-        found = place(state.fold, request, self._facts, state.taken, state.dark, state.hints)
+        plan = self._planner(request).plan(state.fold.structure.units)
+        found = place(state.fold, plan, self._facts, state.taken, state.dark, state.hints)
         self._changed(state, Changed(taken=state.hold(key, found.taken)))
         return found.complete
 
@@ -227,7 +232,7 @@ class MemoryBackend:
 
     def _kept(self, request: Request, asked: npt.NDArray[np.int64] | None) -> Kept:
         """The answer for the fleet; if only `asked` clusters matter, it may hold for those alone, and is not kept."""
-        key = key_of(request)
+        key = self._key_of(request)
         kept, stale = self._answers.get(key)
         if kept is not None and not stale:
             return kept

@@ -12,6 +12,7 @@ from rainbow.graphs.memory_rows import Changed, Held, Rows, around, offer
 from rainbow.graphs.memory_slots import slots_in
 from rainbow.graphs.memory_suffix import suffix_of
 from rainbow.graphs.memory_tables import ROOT, Floats, HostTable, Mask
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request, Requirement
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts, kinds
@@ -43,6 +44,7 @@ class FleetIndex:
         self.moved: dict[str, HostTable] = {}  # how now differs from ever
         self.kinds = Kinds()
         self._rows: dict[int, Rows] = {}
+        self._read_forms = Remembered(read_forms)
         self._masks: dict[object, tuple[int, int, Mask]] = {}
 
     def put(self, cluster: int, fold: Fold) -> None:
@@ -74,7 +76,7 @@ class FleetIndex:
 
     def answer(self, request: Request) -> tuple[Mask, Mask, Mask | None]:
         """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide."""
-        forms, exact = read_forms(request)
+        forms, exact = self._read_forms(request)
         unsure = Marks(None if exact else np.ones(self.kinds.size, np.bool_))
         now, ever = self._form(forms[0], unsure)
         for form in forms[1:]:
@@ -90,7 +92,7 @@ class FleetIndex:
 
     def slots(self, request: Request) -> tuple[Floats, Mask | None] | None:
         """By cluster number: how many of the one top-level resource fit now, and where that is not exact."""
-        forms, exact = read_forms(request)
+        forms, exact = self._read_forms(request)
         form = forms[0]
         if not exact or len(forms) > 1 or not form.host or form.wrappers or form.abstract:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rainbow.model.bid import NO_RECORD, Bid, TrackRecord
 from rainbow.model.errors import Invalid
@@ -26,28 +26,92 @@ class Placed(NamedTuple):
 NOTHING_PLACED = Placed()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One cluster that fits, now or later.
+FREE = {"nodes_free": "nodes", "cores_free": "cores"}  # less by what was placed
+QUEUED = ("queue_depth", "jobs_queued")  # more by the jobs placed
 
-    The service gives `state` as the cluster reported it. `decide` hands policies a copy in
-    which what was placed since is counted, and which is empty when the report is too old.
+
+class Count(NamedTuple):
+    """One number of a report with what was placed since."""
+
+    reported: float
+    placed: int
+    now: float
+
+
+def counted(state: Mapping[str, object], placed: Placed) -> dict[str, Count]:
+    """The numbers of a report that are no longer true, because something was placed since."""
+    if placed == NOTHING_PLACED:
+        return {}
+    found: dict[str, Count] = {}
+    for key, what in FREE.items():
+        taken = getattr(placed, what)
+        if taken and (value := _number(state, key)) is not None:
+            found[key] = Count(value, taken, max(0.0, value - taken))
+    for key in QUEUED:
+        if placed.jobs and (value := _number(state, key)) is not None:
+            found[key] = Count(value, placed.jobs, value + placed.jobs)
+    return found
+
+
+def _number(state: Mapping[str, object], key: str) -> float | None:
+    value = state.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """What a cluster last said of itself, and what is remembered of it: one object until any of that changes.
+
+    Compared by identity, so that what decisions write down of a fleet that has not changed is written once.
     """
 
     name: str
-    fit: Fit
-    slots_now: int = 0
-    slots_ever: int = 0
     state: Mapping[str, object] = field(default_factory=dict)
-    state_age: float | None = None  # seconds since the report; None: never reported
-    placed: Placed = NOTHING_PLACED
-    bid: Bid | None = None
-    no_bid: str = ""  # why there is none: "no agent", "silent for 2 s"
+    at: float | None = None  # epoch seconds; None: it never reported
     record: TrackRecord = NO_RECORD
 
     def __post_init__(self) -> None:
         if None in self.state.values():  # null is "not known", the same as absent
             object.__setattr__(self, "state", {key: value for key, value in self.state.items() if value is not None})
+
+
+def age(at: float, now: float) -> float:
+    """Seconds since a report, to the millisecond."""
+    return round(max(0.0, now - at), 3)
+
+
+def is_stale(report: Report, now: float, stale_after: float) -> bool:
+    """True if there is a state that is too old to be believed."""
+    return report.at is not None and bool(report.state) and report.at < now - stale_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One cluster that fits, now or later, as a policy sees it."""
+
+    name: str
+    fit: Fit
+    report: Report
+    slots_now: int = 0
+    slots_ever: int = 0
+    placed: Placed = NOTHING_PLACED
+    bid: Bid | None = None
+    no_bid: str = ""  # why there is none: "no agent", "silent for 2 s"
+    state: Mapping[str, object]  # as reported, with what was placed since counted; empty when too old
+    state_age: float | None = None  # seconds since the report, for policies that want ages
+
+    @classmethod
+    def of(cls, report: Report, fit: Fit, *, placed: Placed = NOTHING_PLACED, **more: Any) -> Candidate:
+        """A cluster by its report, with what was placed since counted."""
+        state = report.state
+        if changed := counted(state, placed):
+            state = {**state, **{key: count.now for key, count in changed.items()}}
+        return cls(name=report.name, fit=fit, report=report, placed=placed, state=state, **more)
+
+    @property
+    def record(self) -> TrackRecord:
+        """How its bids held so far."""
+        return self.report.record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,28 @@
 """The stored record of one choice: every cluster, why or why not, the winner; enough to compute it again.
 
-The record is one JSON document, `rainbow.decision/1`. What is said of every candidate lies
-in columns (`clusters.name[i]`, `clusters.fit[i]`, `state.columns.nodes_free[i]` ...), what is said
-of few in maps by name (`bids`, `records`, `placed`, `notes` ...): a decision over 100 clusters is
-built and written in a fraction of a millisecond, and `rows()` turns it back into one row per
-cluster for people. In a state, null and absent are the same: not known.
+The record is one JSON document, `rainbow.decision/2`, made of two parts that are kept apart.
+The *fleet's part* says what was known of every cluster, in columns (`clusters.name[i]`,
+`clusters.fit[i]`, `state.columns.nodes_free[i]` ...). Decisions that saw the same fleet share it: it is
+made and stored once, so a decision over 100 clusters costs little and a million jobs do not fill
+a disk. The decision's *own part* is the question, the ranking and the outcome; in it a cluster
+is its place in the columns. In a state, null and absent are the same: not known.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+from rainbow.model.candidate import Count, Placed, counted
 from rainbow.model.errors import Invalid
 
-SCHEMA = "rainbow.decision/1"
-COLUMNS = ("name", "fit", "slots_now", "slots_ever", "state_age", "score", "reason")
+SCHEMA = "rainbow.decision/2"
+COLUMNS = ("fit", "slots_now", "slots_ever")
 ESTIMATE = ("start", "start_p90", "runtime_factor", "cost", "source")
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +69,40 @@ class Row(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class FleetPart:
+    """What was known of every cluster; one object for all decisions that saw the same."""
+
+    text: str  # its JSON
+
+    @cached_property
+    def document(self) -> Mapping[str, Any]:
+        """It, read."""
+        document: Mapping[str, Any] = json.loads(self.text)
+        return document
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The clusters that could run it, in the order of the columns."""
+        return tuple(self.document["clusters"]["name"])
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Where in the columns a cluster stands."""
+        return {name: i for i, name in enumerate(self.names)}
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One choice. `record` is the JSON document; everything else is read from it."""
+    """One choice: what it shares with others, and what is its own."""
 
-    record: Mapping[str, Any]
+    fleet: FleetPart
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def outcome(self) -> Outcome:
         """Chosen, Wait or Refuse."""
-        outcome = self.record["outcome"]
+        outcome = self.own["outcome"]
         if outcome["kind"] == "chosen":
             return Chosen(outcome["cluster"])
         kind = Wait if outcome["kind"] == "wait" else Refuse
@@ -83,76 +111,133 @@ class Decision:
     @property
     def winner(self) -> str | None:
         """The cluster that was chosen, if one was."""
-        cluster: str | None = self.record["outcome"].get("cluster")
+        cluster: str | None = self.own["outcome"].get("cluster")
         return cluster
 
     @property
     def ranked(self) -> tuple[str, ...]:
         """Every cluster that is left, best first; what `satisfy_only` answers."""
-        return tuple(self.record["ranked"])
+        names = self.fleet.names
+        return tuple(names[i] for i in self.own["ranked"])
 
     @property
     def policy(self) -> str:
         """The policy that chose."""
-        name: str = self.record["policy"]["name"]
+        name: str = self.own["policy"]["name"]
         return name
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The whole document, in which the ranking is by name."""
+        return {"schema": SCHEMA, **self.own, "ranked": list(self.ranked), **self.fleet.document}
 
     def rows(self) -> Iterator[Row]:
         """One row per cluster: the ranking in order, then who was dropped, then who does not fit."""
-        record, columns, states = self.record, self.record["clusters"], states_of(self.record)
-        rank = {name: place for place, name in enumerate(record["ranked"])}
-        at = sorted(range(len(columns["name"])), key=lambda i: rank.get(columns["name"][i], len(rank)))
-        for i in at:
-            name = columns["name"][i]
-            yield Row(
-                **{column: columns[column][i] for column in COLUMNS},
-                rank=rank.get(name),
-                state=states[i],
-                terms=record["terms"].get(name, {}),
-                bid=record["bids"].get(name),
-                estimate=dict(zip(ESTIMATE, record["estimates"].get(name, ()), strict=False)),
-                notes=tuple(record["notes"].get(name, ())),
-            )
-        for name, (fit, reason) in record["misfits"].items():
+        own, fleet = self.own, self.fleet.document
+        ranked, reasons = own["ranked"], own["reasons"]
+        for rank, i in enumerate(ranked):
+            reason = reasons if isinstance(reasons, str) else reasons[rank]
+            yield self._row(i, reason, rank, own["scores"][rank] if own["scores"] else None)
+        for name, reason in own["dropped"].items():
+            yield self._row(self.fleet.place[name], reason, None, None)
+        for name, (fit, reason) in fleet["misfits"].items():
             yield Row(name=name, fit=fit, reason=reason)
 
+    def _row(self, i: int, reason: str, rank: int | None, score: float | None) -> Row:
+        own, fleet, name = self.own, self.fleet.document, self.fleet.names[i]
+        columns, state = fleet["clusters"], state_of(fleet, i)
+        at = columns["at"][i]
+        age = None if at is None else round(max(0.0, own["at"] - at), 3)
+        stale = at is not None and at < own["at"] - own["stale_after"]
+        placed = Placed(*own["placed"].get(name, ()))
+        since = () if stale else (_since(key, count) for key, count in counted(state, placed).items())
+        return Row(
+            name=name,
+            reason=reason,
+            **{column: columns[column][i] for column in COLUMNS},
+            rank=rank,
+            score=score,
+            state=state,
+            state_age=age,
+            terms=own["terms"].get(name, {}),
+            bid=own["bids"].get(name),
+            estimate=dict(zip(ESTIMATE, own["estimates"].get(name, ()), strict=False)),
+            notes=(*since, *own["notes"].get(name, ())),
+        )
+
     def to_json(self) -> str:
-        """The record as compact JSON; raise Invalid if a state, a parameter or a term is no finite plain value."""
-        try:
-            return json.dumps(self.record, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        except (ValueError, TypeError) as error:
-            raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
+        """The whole document as compact JSON."""
+        return encoded(self.record)
 
     @classmethod
     def from_json(cls, text: str) -> Decision:
-        """Read a stored record; raise Invalid if it is not one."""
+        """Read a whole document; raise Invalid if it is not one."""
         try:
             record = json.loads(text)
         except ValueError as error:
             raise Invalid(f"a decision's record is JSON: {error}") from None
-        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-            found = record.get("schema") if isinstance(record, dict) else type(record).__name__
-            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {found!r}")
-        missing = sorted(_PARTS - record.keys())
+        if not isinstance(record, dict):
+            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {type(record).__name__!r}")
+        return cls.from_record(record)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Decision:
+        """From the whole document; raise Invalid if it is not one."""
+        if record.get("schema") != SCHEMA:
+            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {record.get('schema')!r}")
+        missing = sorted((_OWN | set(SHARED)) - record.keys())
         if missing:
             raise Invalid(f"a decision's record lacks {', '.join(missing)}")
-        return cls(record)
+        fleet = FleetPart(encoded({key: record[key] for key in SHARED}))
+        own = {key: value for key, value in record.items() if key in _OWN}
+        try:
+            own["ranked"] = [fleet.place[name] for name in record["ranked"]]
+        except (KeyError, TypeError):
+            raise Invalid("a decision's record is damaged: its ranking names clusters that it does not know") from None
+        return cls(fleet, own)
 
 
-def states_of(record: Mapping[str, Any]) -> list[dict[str, object]]:
-    """The state of each cluster as it was reported, in the order of `clusters.name`."""
-    state = record["state"]
-    states: list[dict[str, object]] = [{} for _ in record["clusters"]["name"]]
-    for key, column in state["columns"].items():
-        for i, value in enumerate(column):
-            if value is not None:
-                states[i][key] = value
-    for i, some in state["rare"].items():
-        states[int(i)].update(some)
-    return states
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A decision as it is kept: its own part, and the part that it shares with others."""
+
+    own: str
+    fleet: str
+
+    @classmethod
+    def of(cls, decision: Decision) -> Stored:
+        """For keeping; raise Invalid if a parameter or a term is no finite plain value."""
+        return cls(encoded(decision.own), decision.fleet.text)
+
+    def decision(self) -> Decision:
+        """Back again; raise Invalid if it is damaged or was written by an older version."""
+        try:
+            return Decision(FleetPart(self.fleet), json.loads(self.own))
+        except ValueError as error:
+            raise Invalid(f"a decision's record is JSON: {error}") from None
 
 
-_PARTS = frozenset(
-    {"schema", "snapshot", "at", "seed", "request", "policy", "limits", "stale_after", "clusters", "state"}
-    | {"placed", "bids", "no_bids", "records", "terms", "estimates", "notes", "misfits", "outcome", "ranked"}
+def encoded(value: Mapping[str, Any]) -> str:
+    """A part of a record as compact JSON; raise Invalid if a state, a parameter or a term is no finite plain value."""
+    try:
+        return _ENCODE(value)
+    except (ValueError, TypeError) as error:
+        raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
+
+
+def _since(key: str, count: Count) -> str:
+    return f"{key} {count.now:g}: {count.reported:g} reported, {count.placed} placed since"
+
+
+def state_of(fleet: Mapping[str, Any], i: int) -> dict[str, object]:
+    """The state of one cluster as it was reported, by its place in the columns."""
+    state = fleet["state"]
+    found = {key: column[i] for key, column in state["columns"].items() if column[i] is not None}
+    return {**found, **state["rare"].get(str(i), {})}
+
+
+SHARED = ("clusters", "state", "records", "misfits")
+_OWN = frozenset(
+    {"snapshot", "at", "seed", "request", "policy", "limits", "stale_after", "outcome", "ranked", "scores", "reasons"}
+    | {"dropped", "terms", "placed", "bids", "no_bids", "estimates", "notes"}
 )

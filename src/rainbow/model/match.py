@@ -8,9 +8,9 @@ cluster's answer and `Explanation` the same with reasons (`model/reasons.py`) an
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rainbow.model.changes import Change
 from rainbow.model.errors import NotFound
@@ -85,6 +85,14 @@ class Explanation:
         )
 
 
+class Positions(Protocol):
+    """Ordered numbers: a sequence or a column."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[int]: ...
+
+
 class Matches:
     """The answer of a fleet to one request: names by answer, and one cluster's verdict when asked."""
 
@@ -93,9 +101,9 @@ class Matches:
     def __init__(
         self,
         names: Sequence[str],
-        now: Iterable[int],
-        ever: Iterable[int],
-        unknown: Iterable[int] = (),
+        now: Positions,
+        ever: Positions,
+        unknown: Positions = (),
         count: Callable[[str], tuple[int, int]] | None = None,
     ) -> None:
         """`now`, `ever` (`now` included) and `unknown` are ordered positions in `names`; `count` counts slots."""
@@ -126,7 +134,14 @@ class Matches:
     @property
     def ever(self) -> tuple[str, ...]:
         """Those whose whole graph fits, busy or not; those of `now` are among them."""
+        if len(self._ever) == len(self._names):
+            return tuple(self._names)
         return tuple(self._names[i] for i in self._ever)
+
+    @property
+    def all_now(self) -> bool:
+        """True if each that fits ever fits now."""
+        return len(self._now) == len(self._ever)
 
     @property
     def unknown(self) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
     """Rank the clusters that are eligible and choose the first; the same question gives the same decision."""
     name, options = question.chosen_policy()
     policy = policies.build(name, options)
-    field = prepare(question, bids=policy.wants_bids)
+    field = prepare(question, bids=policy.wants_bids, ages=getattr(policy, "wants_ages", False))
     ranking = _rank(name, policy, field, question)
-    return Decision(write_record(question, (name, options), field, ranking, _outcome(question, field, ranking)))
+    return write_record(question, (name, options), field, ranking, _outcome(question, field, ranking))
 
 
 def wants_bids(question: Question, policies: PolicyTable = BUILT_IN) -> bool:
@@ -60,9 +60,9 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
         raise
     except Exception as error:  # the edge to other people's code: its bugs are typed errors here
         raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
+    names = [entry.name for entry in ranking.ranked]
     given = {candidate.name for candidate in field.kept}
-    seen = {entry.name for entry in ranking.ranked}
-    if len(seen) != len(ranking.ranked) or seen & ranking.dropped.keys() or seen | ranking.dropped.keys() != given:
+    if len(names) + len(ranking.dropped) != len(given) or not given == {*names, *ranking.dropped}:
         raise PolicyFault(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
     for entry in ranking.ranked:
         if entry.score is not None and not -LARGEST <= entry.score <= LARGEST:

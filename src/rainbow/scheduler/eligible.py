@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from rainbow.model.bid import Bid
-from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits
+from rainbow.model.candidate import Candidate, Demand, Limits, age, is_stale
 from rainbow.model.match import Fit
 from rainbow.scheduler.question import Question
 from rainbow.scheduler.scoring import Estimate, bias, corrected, estimate
-
-FREE = {"nodes_free": "nodes", "cores_free": "cores"}  # less by what was placed
-QUEUED = ("queue_depth", "jobs_queued")  # more by the jobs placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,27 +18,29 @@ class Field:
 
     kept: list[Candidate]
     dropped: dict[str, str]
-    notes: dict[str, list[str]]  # what was done to a cluster's numbers before it was judged
+    notes: dict[str, list[str]]  # what was done to a cluster's numbers, beside counting what was placed since
     estimates: dict[str, Estimate]
     given: list[Candidate]  # all of them as given, by name
 
 
-def prepare(question: Question, *, bids: bool, limited: bool = True) -> Field:
+def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool = True) -> Field:
     """Sort the candidates by name, bring their numbers up to date, and drop the ones that cannot be chosen.
 
-    `bids`: the policy chooses by them, so a cluster without one is noted. `limited`: apply
-    deadline and cost, which need bids to be known.
+    `bids`: the policy chooses by them, so a cluster without one is noted. `ages`: it looks at
+    the age of reports. `limited`: apply deadline and cost, which need bids to be known.
     """
     limits, demand = question.limits, question.demand
     limited = limited and (limits.deadline is not None or limits.max_cost is not None)
     field = Field([], {}, {}, {}, sorted(question.candidates, key=attrgetter("name")))
-    plain = not (bids or limited or limits.only or limits.never)
+    oldest = question.now - question.stale_after
+    if not (bids or ages or limited or limits.only or limits.never) and _plain(field.given, oldest):
+        field.kept.extend(field.given)
+        return field
     for raw in field.given:
-        if plain and _needs_nothing(raw, question.stale_after):
-            field.kept.append(raw)
-            continue
         notes: list[str] = []
         candidate = _up_to_date(raw, question, notes)
+        if ages and raw.report.at is not None:
+            candidate = replace(candidate, state_age=age(raw.report.at, question.now))
         if bids and candidate.bid is None:
             notes.append(f"no bid{f' ({raw.no_bid})' if raw.no_bid else ''}: judged on its state and history")
         why = _not_eligible(candidate, limits)
@@ -59,50 +57,22 @@ def prepare(question: Question, *, bids: bool, limited: bool = True) -> Field:
     return field
 
 
-def _needs_nothing(raw: Candidate, stale_after: float) -> bool:
-    """True for the common case, which is to cost nothing: fits now, fresh, nothing placed since, no bid."""
-    return (
-        raw.fit is Fit.NOW
-        and raw.bid is None
-        and raw.placed is NOTHING_PLACED
-        and (raw.state_age is None or raw.state_age <= stale_after)
-    )
+def _plain(given: list[Candidate], oldest: float) -> bool:
+    """True for the common case, which is to cost nothing: all fit now, their reports are fresh, there are no bids."""
+    now = Fit.NOW
+    return all(c.fit is now and c.bid is None and ((at := c.report.at) is None or at >= oldest) for c in given)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:
     """`raw` itself when nothing is to be corrected, which is the common case."""
     candidate = raw
-    state = used_state(raw, question.stale_after, notes)
-    if state is not raw.state:
-        candidate = replace(candidate, state=state)
+    if is_stale(raw.report, question.now, question.stale_after):
+        old, limit = age(raw.report.at or 0.0, question.now), question.stale_after
+        notes.append(f"its state is {old:.0f} s old, over {limit:.0f} s: treated as unknown")
+        candidate = replace(candidate, state={})
     if raw.bid is not None:
         candidate = replace(candidate, bid=_live(raw.bid, raw, question.now, notes))
     return candidate
-
-
-def used_state(raw: Candidate, stale_after: float, notes: list[str]) -> Mapping[str, object]:
-    """The state that policies see: empty if too old, less what was placed since it was reported."""
-    if raw.state_age is not None and raw.state_age > stale_after and raw.state:
-        notes.append(f"its state is {raw.state_age:.0f} s old, over {stale_after:.0f} s: treated as unknown")
-        return {}
-    if raw.placed == NOTHING_PLACED:
-        return raw.state
-    changed: dict[str, float] = {}
-    for key, what in FREE.items():
-        taken = getattr(raw.placed, what)
-        if taken and (value := _number(raw.state, key)) is not None:
-            changed[key] = max(0.0, value - taken)
-            notes.append(f"{key} {changed[key]:g}: {value:g} reported, {taken} placed since")
-    for key in QUEUED:
-        if raw.placed.jobs and (value := _number(raw.state, key)) is not None:
-            changed[key] = value + raw.placed.jobs
-            notes.append(f"{key} {changed[key]:g}: {value:g} reported, {raw.placed.jobs} placed since")
-    return {**raw.state, **changed} if changed else raw.state
-
-
-def _number(state: Mapping[str, object], key: str) -> float | None:
-    value = state.get(key)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _live(bid: Bid, raw: Candidate, now: float, notes: list[str]) -> Bid | None:

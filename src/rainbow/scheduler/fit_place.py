@@ -6,12 +6,12 @@ search: if the first fit runs dry, what was found so far is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rainbow.model.request import Level, Request
 from rainbow.scheduler.fit_hints import Hints
-from rainbow.scheduler.fit_plan import Planner, Step, measured
+from rainbow.scheduler.fit_plan import Plan, Step, measured
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 
@@ -25,13 +25,12 @@ class Placement:
 
 
 def place(
-    fold: Fold, request: Request, facts: Facts, taken: Mapping[int, int], dark: set[int], hints: Hints | None = None
+    fold: Fold, plan: Plan, facts: Facts, taken: Mapping[int, int], dark: set[int], hints: Hints | None = None
 ) -> Placement:
-    """Take what `request` asks for out of what is neither taken nor dark; `hints` say where to begin."""
-    plan = Planner(request).plan(fold.structure.units)
+    """Take what a request asks for out of what is neither taken nor dark; `hints` say where to begin."""
     if plan.missing or plan.unclear:
         return Placement(complete=False)
-    chooser = _Chooser(fold, request, facts, taken, dark)
+    chooser = _Chooser(fold, plan.request, facts, taken, dark)
     chooser.hints = hints
     found = Placement()
     for top in plan.tops:
@@ -114,6 +113,8 @@ class _Chooser:
     def _take(self, step: Step, anchor: int) -> bool:
         left = step.need
         kids = self.fold.structure.kids
+        if self.unnamed and not step.level.exclusive and self.fold.structure.only_leaves(step.level.type):
+            return self._take_units(step, anchor)
         worth: dict[str, int] = {}  # what one unit of a vertex counts, by the vertex's unit
         for i in self._inside(anchor, step):
             if left <= 0:
@@ -137,7 +138,29 @@ class _Chooser:
             left -= units * one
         return left <= 0
 
-    def _inside(self, anchor: int, step: Step) -> Iterator[int]:
+    def _take_units(self, step: Step, anchor: int) -> bool:
+        """The common case of `_take`, and the same: leaves that anybody may have in part."""
+        left, mine, before, dark = step.need, self.mine, self.before.get, self.dark
+        sizes, units = self.sizes, self.fold.graph.units
+        worth: dict[str, int] = {}
+        for i in self._inside(anchor, step):
+            free = sizes[i] - before(i, 0)
+            if free <= 0 or (mine and (free := free - mine.get(i, 0)) <= 0) or i in dark:
+                continue
+            unit = units[i]
+            if unit not in worth:
+                worth[unit] = measured(step.mode, 1, unit) or 0
+            one = worth[unit]
+            if not one:
+                continue
+            taken = min(free, -(-left // one))
+            self._set(i, mine.get(i, 0) + taken)
+            left -= taken * one
+            if left <= 0:
+                return True
+        return left <= 0
+
+    def _inside(self, anchor: int, step: Step) -> Iterable[int]:
         """The vertices inside `anchor` that `step` could use, in the graph's order."""
         structure, type = self.fold.structure, step.level.type
         if anchor <= 0:
@@ -148,11 +171,9 @@ class _Chooser:
             found = structure.inside(anchor, type)
         requires = step.level.requires
         if not requires:
-            yield from found if anchor else (i for i in found if i)
-            return
-        for i in found:
-            if i != anchor and all(self.facts.holds(asked, self.fold.cls(i)) for asked in requires):
-                yield i
+            return found if anchor else (i for i in found if i)
+        holds, cls = self.facts.holds, self.fold.cls
+        return (i for i in found if i != anchor and all(holds(asked, cls(i)) for asked in requires))
 
     def _clean(self, i: int) -> bool:
         return not any(self.before.get(j) or self.mine.get(j) for j in self.fold.structure.below(i))

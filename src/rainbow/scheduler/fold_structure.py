@@ -37,6 +37,13 @@ class Children:
         """True if vertex `i` has children."""
         return self._first[i] != self._first[i + 1]
 
+    def none_below(self, kids: array[int]) -> bool:
+        """True if none of these children of one vertex has children; may be False when it is not seen at a glance."""
+        if not kids:
+            return True
+        in_a_row = kids[-1] - kids[0] + 1 == len(kids)
+        return in_a_row and self._first[kids[0]] == self._first[kids[-1] + 1]
+
 
 class Structure:
     """A graph's columns that its `Graph` does not have: children, properties, and each vertex's shape when free."""
@@ -52,6 +59,7 @@ class Structure:
         self._properties = self._inherited() if carried else []
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
+        self._only_leaves: dict[str, bool] = {}
         self._positions: dict[str, int] = {}
         self._host_numbers: array[int] = array("i")
         self.hosts = sum(1 for i in range(len(graph)) if self.kids.has(i))  # vertices with things inside
@@ -61,6 +69,13 @@ class Structure:
         known = self._of_type.get(type)
         if known is None:
             known = self._of_type[type] = array("i", [i for i, each in enumerate(self.graph.types) if each == type])
+        return known
+
+    def only_leaves(self, type: str) -> bool:
+        """True if no vertex of a type has children."""
+        known = self._only_leaves.get(type)
+        if known is None:
+            known = self._only_leaves[type] = not any(map(self.kids.has, self.of_type(type)))
         return known
 
     @property
@@ -92,6 +107,8 @@ class Structure:
         types, kids = self.graph.types, self.kids
         mine = kids[i]
         found = [kid for kid in mine if types[kid] == type]
+        if kids.none_below(mine):
+            return found
         deeper = [kid for kid in mine if kids.has(kid)]
         if deeper:
             for kid in deeper:

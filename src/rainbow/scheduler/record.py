@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 from rainbow.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
-from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed
-from rainbow.model.decision import SCHEMA, Chosen, Outcome, Wait, states_of
+from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed, Report
+from rainbow.model.decision import SHARED, Chosen, Decision, FleetPart, Outcome, Wait, encoded, state_of
 from rainbow.model.match import Fit
 from rainbow.model.request import Request
 from rainbow.scheduler.eligible import Field
@@ -28,11 +29,12 @@ def request_hash(request: Request) -> str:
 
 def write_record(
     question: Question, policy: tuple[str, Mapping[str, str]], field: Field, ranking: Ranking, outcome: Outcome
-) -> dict[str, Any]:
+) -> Decision:
     """The whole record; see `model/decision.py` for its shape."""
-    given = field.given
-    return {
-        "schema": SCHEMA,
+    given, ranked = field.given, ranking.ranked
+    fleet = _fleet(field, question.misfits)
+    place, reasons, scores = fleet.place, [entry.reason for entry in ranked], [entry.score for entry in ranked]
+    own = {
         "snapshot": question.snapshot,
         "at": question.now,
         "seed": question.seed,
@@ -46,18 +48,55 @@ def write_record(
         "limits": _limits(question.limits),
         "stale_after": question.stale_after,
         "outcome": _outcome(outcome),
-        "ranked": [entry.name for entry in ranking.ranked],
-        "clusters": _columns(field, ranking),
-        "state": _state_columns([c.state for c in given]),
-        "terms": {entry.name: entry.terms for entry in ranking.ranked if entry.terms},
-        "placed": {c.name: list(c.placed) for c in given if any(c.placed)},
+        "ranked": [place[entry.name] for entry in ranked],
+        "scores": scores if any(score is not None for score in scores) else [],
+        "reasons": reasons[0] if len(set(reasons)) == 1 else reasons,
+        "dropped": dict(sorted({**field.dropped, **ranking.dropped}.items())),
+        "terms": {entry.name: entry.terms for entry in ranked if entry.terms},
+        "placed": {c.name: list(c.placed) for c in given if c.placed is not NOTHING_PLACED},
         "bids": {c.name: _bid(c.bid) for c in given if c.bid is not None},
         "no_bids": {c.name: c.no_bid for c in given if c.no_bid},
-        "records": {c.name: c.record.to_mapping() for c in given if c.record is not NO_RECORD},
         "estimates": {name: _estimate(estimate) for name, estimate in field.estimates.items()},
         "notes": field.notes,
-        "misfits": {name: [fit.value, why] for name, (fit, why) in question.misfits.items()},
     }
+    return Decision(fleet, own)
+
+
+def _fleet(field: Field, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
+    """What is known of the fleet, made once for all decisions that see the same of it."""
+    given, now = field.given, Fit.NOW
+    later = tuple([(i, c.fit) for i, c in enumerate(given) if c.fit is not now])
+    slots = tuple([(c.slots_now, c.slots_ever) for c in given]) if any(c.slots_ever for c in given) else ()
+    return _fleet_part(
+        tuple([c.report for c in given]), later, slots, tuple([(name, *why) for name, why in misfits.items()])
+    )
+
+
+@lru_cache(maxsize=256)
+def _fleet_part(
+    reports: tuple[Report, ...],
+    later: tuple[tuple[int, Fit], ...],
+    slots: tuple[tuple[int, int], ...],
+    misfits: tuple[tuple[str, Fit, str], ...],
+) -> FleetPart:
+    """`later`: the places of those that do not fit now; `slots`: now and ever, where they were counted."""
+    fits = [Fit.NOW.value] * len(reports)
+    for i, fit in later:
+        fits[i] = fit.value
+    columns = {
+        "name": [report.name for report in reports],
+        "fit": fits,
+        "slots_now": [now for now, _ in slots] or [0] * len(reports),
+        "slots_ever": [ever for _, ever in slots] or [0] * len(reports),
+        "at": [report.at for report in reports],
+    }
+    parts = (
+        columns,
+        _state_columns([report.state for report in reports]),
+        {report.name: report.record.to_mapping() for report in reports if report.record is not NO_RECORD},
+        {name: [fit.value, why] for name, fit, why in misfits},
+    )
+    return FleetPart(encoded(dict(zip(SHARED, parts, strict=True))))
 
 
 def _request(hash: str, demand: Demand) -> dict[str, Any]:
@@ -69,22 +108,6 @@ def _request(hash: str, demand: Demand) -> dict[str, Any]:
         "duration": demand.duration,
         "parameters": dict(demand.parameters),
         "options": dict(demand.options),
-    }
-
-
-def _columns(field: Field, ranking: Ranking) -> dict[str, list[Any]]:
-    given = field.given
-    scores = {entry.name: entry.score for entry in ranking.ranked}
-    reasons = {**field.dropped, **ranking.dropped, **{entry.name: entry.reason for entry in ranking.ranked}}
-    names = [c.name for c in given]
-    return {
-        "name": names,
-        "fit": [c.fit for c in given],
-        "slots_now": [c.slots_now for c in given],
-        "slots_ever": [c.slots_ever for c in given],
-        "state_age": [c.state_age for c in given],
-        "score": [scores.get(name) for name in names],
-        "reason": [reasons[name] for name in names],
     }
 
 
@@ -138,24 +161,29 @@ def _estimate(estimate: Estimate) -> list[Any]:
     return [estimate.start, estimate.start_p90, estimate.runtime_factor, estimate.cost, estimate.source.value]
 
 
-def read_candidates(record: Mapping[str, Any]) -> list[Candidate]:
+def read_candidates(decision: Decision) -> list[Candidate]:
     """The candidates as they were given."""
-    columns, states = record["clusters"], states_of(record)
-    return [
-        Candidate(
+    own, fleet = decision.own, decision.fleet.document
+    columns = fleet["clusters"]
+    found = []
+    for i, name in enumerate(columns["name"]):
+        report = Report(
             name=name,
-            fit=Fit(columns["fit"][i]),
+            state=state_of(fleet, i),
+            at=columns["at"][i],
+            record=TrackRecord.from_mapping(fleet["records"].get(name, {})),
+        )
+        candidate = Candidate.of(
+            report,
+            Fit(columns["fit"][i]),
+            placed=Placed(*own["placed"][name]) if name in own["placed"] else NOTHING_PLACED,
             slots_now=columns["slots_now"][i],
             slots_ever=columns["slots_ever"][i],
-            state=states[i],
-            state_age=columns["state_age"][i],
-            placed=Placed(*record["placed"].get(name, NOTHING_PLACED)),
-            bid=bid_from_json(name, record["bids"][name]) if name in record["bids"] else None,
-            no_bid=record["no_bids"].get(name, ""),
-            record=TrackRecord.from_mapping(record["records"].get(name, {})),
+            bid=bid_from_json(name, own["bids"][name]) if name in own["bids"] else None,
+            no_bid=own["no_bids"].get(name, ""),
         )
-        for i, name in enumerate(columns["name"])
-    ]
+        found.append(candidate)
+    return found
 
 
 def bid_from_json(cluster: str, raw: Mapping[str, Any]) -> Bid:

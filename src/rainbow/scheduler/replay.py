@@ -17,15 +17,15 @@ def replay(record_json: str, policies: PolicyTable = BUILT_IN) -> Decision:
 
 def question_of(decision: Decision) -> Question:
     """The question that a decision answered."""
-    record = decision.record
+    record, misfits = decision.own, decision.fleet.document["misfits"]
     try:
         return Question(
-            candidates=read_candidates(record),
+            candidates=read_candidates(decision),
             demand=read_demand(record),
             policy=record["policy"]["configured"],
             options=record["policy"]["configured_options"],
             limits=read_limits(record),
-            misfits={name: (Fit(fit), why) for name, (fit, why) in record["misfits"].items()},
+            misfits={name: (Fit(fit), why) for name, (fit, why) in misfits.items()},
             request_hash=record["request"]["hash"],
             seed=record["seed"],
             snapshot=record["snapshot"],

@@ -12,7 +12,6 @@ from functools import partial
 from rainbow.graphs.packed import unpack, unpack_subsystem
 from rainbow.graphs.registry import open_backend
 from rainbow.model.attempt import Attempt
-from rainbow.model.candidate import NOTHING_PLACED
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
 from rainbow.model.errors import Corrupt, RainbowError
@@ -27,7 +26,7 @@ from rainbow.service.ids import Ids
 from rainbow.service.presence import Presence
 from rainbow.service.registering import DOMINANT
 from rainbow.service.settings import Settings
-from rainbow.service.submitting import Intake, size_of
+from rainbow.service.submitting import Intake
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers
 from rainbow.service.waiting import Decider
@@ -117,9 +116,8 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
 
     reported = cluster.state_at if cluster.state_at is not None else math.inf
     for attempt, job in await core.store.read(live):
-        request = core.request_of(job.spec)
-        since = size_of(request) if attempt.created_at > reported else NOTHING_PLACED
-        core.fleet.place(cluster.name, attempt.token, request, since)
+        known = attempt.created_at <= reported
+        core.fleet.place(cluster.name, attempt.token, core.request_of(job.spec), reported=known)
 
 
 async def _load_jobs(core: Core) -> None:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from rainbow.graphs.backend import GraphBackend
-from rainbow.model.bid import Bid, TrackRecord
-from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits
+from rainbow.model.bid import Bid
+from rainbow.model.candidate import Candidate, Limits
 from rainbow.model.job import Terms
-from rainbow.model.match import Fit, Matches, Verdict
+from rainbow.model.match import Fit, Matches
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
 from rainbow.service.core import Core
-from rainbow.service.fleet import Fleet, Member
+from rainbow.service.fleet import Fleet
 from rainbow.service.settings import Settings
-
-SHOWN_FOR = 1.0  # seconds for which a cluster is shown to decisions as it was; only the age of its report goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +48,17 @@ def question(core: Core, ask: Ask) -> Question:
     policy, options = policy_of(settings, ask.terms)
     count = ask.show_slots or core.policies.wants_slots(policy, options)
     ever, asked = matches.ever, matches.names
-    candidates = [_candidate(name, matches, fleet.member(name), ask, now, count) for name in ever]
+    if count or ask.bids or ask.silent:
+        candidates = [_candidate(name, matches, fleet, ask) for name in ever]
+    else:
+        candidates = fleet.candidates(matches)
     misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}
     if len(ever) < len(asked):
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in asked if name not in fitting)
     return Question(
         candidates=candidates,
-        demand=Demand.of(ask.request),
+        demand=fleet.demand_of(ask.request),
         policy=policy,
         options=options,
         limits=limits_of(ask.terms),
@@ -108,27 +108,17 @@ def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Colle
     return graphs.match(request, [name for name in fleet.names() if name not in closed])
 
 
-def _candidate(name: str, matches: Matches, member: Member, ask: Ask, now: float, count: bool) -> Candidate:
-    cluster = member.cluster
-    plain = not (count or ask.bids or ask.silent)
-    verdict = Verdict(name, matches.fit(name)) if plain else matches.verdict(name)
-    if plain and member.shown is not None and member.shown.fit is verdict.fit and member.shown_until > now:
-        return member.shown
-    candidate = Candidate(
-        name=name,
-        fit=verdict.fit,
+def _candidate(name: str, matches: Matches, fleet: Fleet, ask: Ask) -> Candidate:
+    """One cluster with its slots counted and its answer when it was asked for a bid."""
+    verdict = matches.verdict(name)
+    return fleet.candidate(
+        name,
+        verdict.fit,
         slots_now=verdict.slots_now,
         slots_ever=verdict.slots_ever,
-        state=cluster.state,
-        state_age=None if cluster.state_at is None else round(max(0.0, now - cluster.state_at), 3),
-        placed=member.placed_since if cluster.state else NOTHING_PLACED,
         bid=ask.bids.get(name),
         no_bid=ask.silent.get(name, ""),
-        record=TrackRecord.from_mapping(cluster.record),
     )
-    if plain:
-        member.shown, member.shown_until = candidate, now + (SHOWN_FOR if cluster.state_at is not None else math.inf)
-    return candidate
 
 
 def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:

@@ -62,7 +62,8 @@ async def explain(decider: Decider, id: int, by: Principal) -> Story:
     def work(tx: Tx) -> tuple[Job, JobView, str, list[Event]]:
         job = visible(tx, id, who)
         view = JobView(job, tx.attempt(id, job.attempt) if job.attempt else None)
-        return job, view, tx.decision(id) or "", tx.events(0, MOST_EVENTS, job=id)
+        stored = tx.decision(id)
+        return job, view, stored.decision().to_json() if stored is not None else "", tx.events(0, MOST_EVENTS, job=id)
 
     job, view, record, events = await core.store.read(work)
     ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rainbow.graphs.backend import GraphBackend
-from rainbow.model.candidate import NOTHING_PLACED, Candidate, Placed
+from rainbow.model.bid import TrackRecord
+from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Placed, Report
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
+from rainbow.model.match import Fit, Matches
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
@@ -26,8 +30,7 @@ class Member:
     counted: dict[str, Placed] = field(default_factory=dict)  # what of it each attempt is, by fence
     broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
-    shown: Candidate | None = None  # as decisions saw it last, until it changes or `shown_until`
-    shown_until: float = 0.0
+    report: Report | None = None  # as decisions see it, until its row changes
     crowded: list[str] = field(default_factory=list)  # of those, what did not find all it needs when it was placed
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
@@ -37,9 +40,11 @@ class Fleet:
 
     def __init__(self, graphs: GraphBackend) -> None:
         self.graphs = graphs
+        self.demand_of = Remembered(Demand.of)
         self.version = 0  # grows with every change; decisions name it
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
+        self._shown: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # kept until a cluster changes
 
     def __len__(self) -> int:
         return len(self._members)
@@ -58,6 +63,33 @@ class Fleet:
     def get(self, name: str) -> Member | None:
         """One cluster, or None."""
         return self._members.get(name)
+
+    def candidate(self, name: str, fit: Fit, **more: Any) -> Candidate:
+        """One cluster as a decision sees it."""
+        member = self._members[name]
+        report = member.report
+        if report is None:
+            cluster = member.cluster
+            record = TrackRecord.from_mapping(cluster.record)
+            report = member.report = Report(name=name, state=cluster.state, at=cluster.state_at, record=record)
+        placed = member.placed_since if report.state else NOTHING_PLACED
+        return Candidate.of(report, fit, placed=placed, **more)
+
+    def candidates(self, matches: Matches) -> list[Candidate]:
+        """Those that fit, now or later, as decisions see them; each is made anew only when it has changed."""
+        if matches.all_now:
+            shown = self._shown[Fit.NOW]
+            if len(shown) < len(self._members):
+                shown.update((name, self.candidate(name, Fit.NOW)) for name in self._members.keys() - shown.keys())
+            return [shown[name] for name in matches.ever]
+        found = []
+        for name in matches.ever:
+            fit = matches.fit(name)
+            candidate = self._shown[fit].get(name)
+            if candidate is None:
+                candidate = self._shown[fit][name] = self.candidate(name, fit)
+            found.append(candidate)
+        return found
 
     def closed(self) -> Mapping[str, str]:
         """Clusters that take no work now, with the reason."""
@@ -137,17 +169,18 @@ class Fleet:
                 self.graphs.remove(name)
             self._standing_changed(member)
 
-    def place(self, name: str, fence: str, request: Request, size: Placed) -> None:
-        """Count an attempt that was given to a cluster against what is free there."""
+    def place(self, name: str, fence: str, request: Request, *, reported: bool = False) -> None:
+        """Count an attempt that was given to a cluster against what is free there; `reported`: its state knows it."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
         if not self.graphs.place(name, fence, request):
             member.crowded.append(fence)
         member.placements[fence] = request
-        if size != NOTHING_PLACED:
-            since, member.counted[fence] = member.placed_since, size
-            member.placed_since = Placed(since.jobs + size.jobs, since.nodes + size.nodes, since.cores + size.cores)
+        if not reported:
+            demand, since = self.demand_of(request), member.placed_since
+            member.counted[fence] = Placed(1, demand.nodes, demand.cores)
+            member.placed_since = Placed(since.jobs + 1, since.nodes + demand.nodes, since.cores + demand.cores)
         self._load_changed(member)
 
     def take_back(self, name: str, fence: str) -> None:
@@ -182,11 +215,17 @@ class Fleet:
             member.bad_streak = 0 if good else member.bad_streak + 1
 
     def _standing_changed(self, member: Member) -> None:
-        member.shown, self._closed = None, None
+        member.report, self._closed = None, None
+        self._show_anew(member.cluster.name)
         self.version += 1
 
+    def _show_anew(self, name: str) -> None:
+        for shown in self._shown.values():
+            shown.pop(name, None)
+
     def _load_changed(self, member: Member) -> None:
-        member.shown = None
+        if member.cluster.state:  # of a cluster that reports nothing, decisions see no load either
+            self._show_anew(member.cluster.name)
         if member.cluster.standing is Standing.DEGRADED:
             self._closed = None  # one job at a time
         self.version += 1

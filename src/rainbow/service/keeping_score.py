@@ -7,7 +7,6 @@ from collections.abc import Callable
 from rainbow.jobspecs.canonical import from_json
 from rainbow.model.attempt import Attempt
 from rainbow.model.bid import Bid, TrackRecord
-from rainbow.model.decision import Decision
 from rainbow.model.job import Job
 from rainbow.scheduler.record import bid_from_json
 from rainbow.scheduler.scoring import after_end, after_start
@@ -35,7 +34,7 @@ def score_end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, started: float | 
 
 def _winning_bid(tx: Tx, attempt: Attempt) -> Bid | None:
     record = tx.decision(attempt.job, attempt.n)
-    told = None if record is None else Decision.from_json(record).record["bids"].get(attempt.cluster)
+    told = None if record is None else record.decision().own["bids"].get(attempt.cluster)
     return None if told is None else bid_from_json(attempt.cluster, told)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
+from rainbow.model.decision import Stored
 from rainbow.model.errors import Conflict, NotFound
 from rainbow.model.job import Delivery, Hold, Job, JobEvent, JobState
 from rainbow.service.effects import Effects
@@ -32,7 +33,7 @@ class Ending:
     started_at: float | None = None
 
 
-def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: str, now: float) -> Job:
+def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: Stored, now: float) -> Job:
     """Give a queued job to the cluster that was decided on."""
     attempt = tx.add_attempt(job, cluster, token, now)
     tx.put_decision(job.id, attempt.n, now, record)

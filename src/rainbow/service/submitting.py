@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow.model.candidate import Demand, Placed
-from rainbow.model.decision import Chosen, Decision, Refuse, Wait
+from rainbow.model.decision import Chosen, Decision, Refuse, Stored, Wait
 from rainbow.model.errors import Conflict, Invalid, NotFound, RainbowError
 from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
 from rainbow.model.request import Request
@@ -265,7 +264,7 @@ def _held(submission: Submission, now: float) -> tuple[Hold, str] | None:
 
 
 def _decided(core: Core, submission: Submission, decision: Decision, now: float) -> Draft:
-    record, outcome = decision.to_json(), decision.outcome
+    record, outcome = Stored.of(decision), decision.outcome
     if isinstance(outcome, Chosen):
         draft = _make(
             submission,
@@ -276,7 +275,7 @@ def _decided(core: Core, submission: Submission, decision: Decision, now: float)
             reason=f"given to {outcome.cluster}",
             decision=record,
         )
-        core.fleet.place(outcome.cluster, draft.token, submission.request, size_of(submission.request))
+        core.fleet.place(outcome.cluster, draft.token, submission.request)
         return draft
     reason = "; ".join(outcome.reasons)
     if isinstance(outcome, Refuse):
@@ -301,12 +300,6 @@ def _make(submission: Submission, now: float, **changes: object) -> Draft:
         **changes,
     }
     return Draft(**values)  # type: ignore[arg-type]  # the keys above are the draft's own, with their types
-
-
-def size_of(request: Request) -> Placed:
-    """How much a job counts against a reported state until the next report."""
-    demand = Demand.of(request)
-    return Placed(1, demand.nodes, demand.cores)
 
 
 def _undo(core: Core, drafts: list[Draft]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.bid import Bid
-from rainbow.model.decision import Chosen, Decision, Refuse
+from rainbow.model.decision import Chosen, Decision, Refuse, Stored
 from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
@@ -23,7 +23,6 @@ from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.receiving import RECEIVER
 from rainbow.service.reported import BLAMES_CLUSTER
-from rainbow.service.submitting import size_of
 from rainbow.store.base import Tx
 
 log = logging.getLogger(__name__)
@@ -153,9 +152,9 @@ class Decider:
 
     async def _store(self, job: Job, ask: Ask, decision: Decision) -> bool:
         """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
-        outcome, record, fence = decision.outcome, decision.to_json(), self.core.ids.fence()
+        outcome, record, fence = decision.outcome, Stored.of(decision), self.core.ids.fence()
         if isinstance(outcome, Chosen):
-            self.core.fleet.place(outcome.cluster, fence, ask.request, size_of(ask.request))
+            self.core.fleet.place(outcome.cluster, fence, ask.request)
 
         def work(tx: Tx, fx: Effects) -> bool:
             now = self.core.clock.now()

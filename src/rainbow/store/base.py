@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Credential, Kind
+from rainbow.model.decision import Stored
 from rainbow.model.job import Event, Hold, Job, JobEvent, JobState
 from rainbow.store.records import Account, AuditRow, ClusterGroup, Command, Dependency, Draft, JobFilter
 
@@ -176,13 +177,13 @@ class HistoryVerbs(Protocol):
     def last_seq(self) -> int:
         """The number of the newest event; 0 if there is none."""
 
-    def put_decision(self, job_id: int, n: int, at: float, record: str) -> None:
+    def put_decision(self, job_id: int, n: int, at: float, record: Stored) -> None:
         """Keep why attempt `n` went where it went; 0 while a job has no attempt. A second one replaces the first."""
 
-    def decision(self, job_id: int, n: int | None = None) -> str | None:
+    def decision(self, job_id: int, n: int | None = None) -> Stored | None:
         """The decision behind an attempt, or the newest one."""
 
-    def decisions(self, job_id: int) -> list[tuple[int, float, str]]:
+    def decisions(self, job_id: int) -> list[tuple[int, float, Stored]]:
         """Every decision of a job: (attempt, time, record)."""
 
     def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:

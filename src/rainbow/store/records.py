@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rainbow.model.decision import Stored
 from rainbow.model.job import Hold, JobState, Terms
 
 
@@ -35,7 +36,7 @@ class Draft:
     submitted_at: float = 0.0
     cluster: str = ""
     token: str = ""
-    decision: str | None = None  # JSON; kept under attempt 1 when bound, else under attempt 0
+    decision: Stored | None = None  # kept under attempt 1 when bound, else under attempt 0
     evaluations: int = 0
     evaluated_at: float | None = None
     waits_for: tuple[Dependency, ...] = ()

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
@@ -84,7 +85,7 @@ def test_any_fleet_is_ranked_or_dropped_whole_with_reasons_and_twice_the_same(
 ) -> None:
     before = copy.deepcopy(fleet)
     ranking = rank(table, policy, fleet, seed)
-    assert fleet == before, "the policy changed its input"
+    assert list(map(asdict, fleet)) == list(map(asdict, before)), "the policy changed its input"
     assert rank(table, policy, fleet, seed) == ranking
     told = [entry.name for entry in ranking.ranked] + list(ranking.dropped)
     assert sorted(told) == [candidate.name for candidate in fleet]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rainbow.model.decision import Stored
 from rainbow.model.errors import Corrupt, NotFound
 from rainbow.model.job import JobEvent
 from rainbow.store import Store, Tx
@@ -29,21 +30,25 @@ async def test_events_are_read_from_a_number_on_of_one_job_or_some_owners(store:
     assert await store.read(lambda tx: tx.last_seq()) == 4
 
 
+FIRST, SECOND = Stored('{"why":"nothing fits"}', "a fleet"), Stored('{"why":"still nothing"}', "a fleet")
+PERL = Stored('{"why":"perl"}', "another fleet")
+
+
 async def test_the_newest_decision_of_an_attempt_replaces_the_one_before(store: Store) -> None:
     await a_job(store)
-    for n, at, record in ((0, 1.0, "nothing fits"), (0, 2.0, "still nothing"), (1, 3.0, "perl")):
+    for n, at, record in ((0, 1.0, FIRST), (0, 2.0, SECOND), (1, 3.0, PERL)):
         await store.write(lambda tx, n=n, at=at, record=record: tx.put_decision(1, n, at, record))
-    assert await store.read(lambda tx: tx.decisions(1)) == [(0, 2.0, "still nothing"), (1, 3.0, "perl")]
+    assert await store.read(lambda tx: tx.decisions(1)) == [(0, 2.0, SECOND), (1, 3.0, PERL)]
     assert await store.read(lambda tx: (tx.decision(1), tx.decision(1, 0), tx.decision(1, 7), tx.decision(2))) == (
-        "perl",
-        "still nothing",
+        PERL,
+        SECOND,
         None,
         None,
     )
 
 
 async def test_a_decision_that_changed_on_disk_is_refused(store: Store) -> None:
-    await a_job(store, a_draft(decision="one", spec="two"))
+    await a_job(store, a_draft(decision=Stored("{}", "one"), spec="two"))
     await store.write(lambda tx: tx.db.run("UPDATE texts SET body = digest WHERE id = 2"))
     with pytest.raises(Corrupt):
         await store.read(lambda tx: tx.decision(1))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rainbow.model.decision import Stored
 from rainbow.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
 from rainbow.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, after
 from rainbow.store import Store, Tx
@@ -66,11 +67,12 @@ async def test_ids_begin_at_one_and_follow_each_other(store: Store) -> None:
 
 async def test_a_bound_job_arrives_with_its_attempt_its_decision_and_its_events(store: Store) -> None:
     await a_cluster(store)
-    job = await a_job(store, a_bound_draft("perl", decision='{"winner":"perl"}'))
+    why = Stored('{"winner":"perl"}', '{"fleet":[]}')
+    job = await a_job(store, a_bound_draft("perl", decision=why))
     assert (job.state, job.cluster, job.attempt) == (JobState.BOUND, "perl", 1)
     (attempt,) = await store.read(lambda tx: tx.attempts(1))
     assert (attempt.n, attempt.cluster, attempt.token, attempt.created_at) == (1, "perl", "fence", 1.0)
-    assert await store.read(lambda tx: tx.decisions(1)) == [(1, 1.0, '{"winner":"perl"}')]
+    assert await store.read(lambda tx: tx.decisions(1)) == [(1, 1.0, why)]
     events = await store.read(lambda tx: tx.events(0, 10))
     assert [(e.seq, e.kind, e.state, e.attempt) for e in events] == [
         (1, JobEvent.SUBMITTED, JobState.QUEUED, 0),

@@ -36,9 +36,9 @@ def a_decision(ranked=(), dropped=(), misfits=None, outcome=None, estimates=None
     """A record as the scheduler writes it; `ranked` and `dropped` are (name, fit, now, ever, reason)."""
     rows = [*ranked, *dropped]
     names = [row[0] for row in ranked]
-    return Decision(
+    return Decision.from_record(
         {
-            "schema": "rainbow.decision/1",
+            "schema": "rainbow.decision/2",
             "snapshot": 1,
             "at": NOW - 6,
             "seed": 1,
@@ -61,10 +61,11 @@ def a_decision(ranked=(), dropped=(), misfits=None, outcome=None, estimates=None
                 "fit": [row[1] for row in rows],
                 "slots_now": [row[2] for row in rows],
                 "slots_ever": [row[3] for row in rows],
-                "state_age": [None for _ in rows],
-                "score": [(scores or {}).get(row[0]) for row in rows],
-                "reason": [row[4] for row in rows],
+                "at": [None for _ in rows],
             },
+            "scores": [(scores or {}).get(name) for name in names],
+            "reasons": [row[4] for row in ranked],
+            "dropped": {row[0]: row[4] for row in dropped},
             "state": {"columns": {}, "rare": {}},
             "terms": {},
             "placed": {},
@@ -199,7 +200,7 @@ def test_clusters_that_the_owner_left_out_are_not_talked_about():
     waits = {"kind": "wait", "reasons": ["eks: not among them", "perl: busy"], "ever": True}
     rows = [("perl", "later", 2, 64, "busy"), ("eks", "now", 9, 9, "not among them")]
     decision = a_decision(dropped=rows, outcome=waits)
-    decision = Decision({**decision.record, "limits": {"only": ["perl"], "never": []}})
+    decision = Decision.from_record({**decision.record, "limits": {"only": ["perl"], "never": []}})
     said = [why("perl", "later", "core: 4 needed, 2 free now"), why("eks", "now", "")]
     assert render_plan.rejected(decision, said, {}) == " ✗ perl  busy\n         core: 4 needed, 2 free now\n"
     twice = [why("perl", "closed", "busy")]
@@ -210,7 +211,7 @@ def test_clusters_that_the_owner_left_out_are_not_talked_about():
     view = {"job": job, "decision": decision.record, "explanations": said}
     assert "eks" not in render_explain.explain(view, now=NOW, verbose=True)
     never = a_decision(dropped=rows[1:], misfits={"perl": ["never", ""]}, outcome=waits)
-    never = Decision({**never.record, "limits": {"only": ["perl"], "never": []}})
+    never = Decision.from_record({**never.record, "limits": {"only": ["perl"], "never": []}})
     assert render_plan.exit_code(never) == Exit.UNSATISFIABLE
     assert render_plan.verdict(never) == "No cluster could ever run it.\n"
 

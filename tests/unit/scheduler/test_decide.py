@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.model.candidate import Demand, Limits, Placed
+from rainbow.model.candidate import Candidate, Demand, Limits, Placed
 from rainbow.model.decision import Chosen, Decision, Refuse, Row, Wait
 from rainbow.model.errors import Invalid
 from rainbow.model.match import Fit
@@ -62,10 +62,9 @@ def test_a_corrected_number_says_how_it_came_about() -> None:
         "queue_depth 3: 1 reported, 2 placed since",
     )
     assert rows(decision)["a"].score == 3
-    assert cluster.state == {"nodes_free": 20, "queue_depth": 1}
-    full = decide(
-        a_question(replace(cluster, placed=Placed(jobs=1, nodes=99)), policy="least", options={"key": "nodes_free"})
-    )
+    assert cluster.report.state == {"nodes_free": 20, "queue_depth": 1}
+    crowded = Candidate.of(cluster.report, cluster.fit, placed=Placed(jobs=1, nodes=99))
+    full = decide(a_question(crowded, policy="least", options={"key": "nodes_free"}))
     assert rows(full)["a"].score == 0
 
 

@@ -125,7 +125,7 @@ def test_the_record_is_one_json_document_with_its_schema() -> None:
     record = json.loads(
         decide(a_question(a_cluster("a", x=1), a_cluster("b", x=2, y="z"), snapshot=17, seed=3)).to_json()
     )
-    assert record["schema"] == "rainbow.decision/1"
+    assert record["schema"] == "rainbow.decision/2"
     assert (record["snapshot"], record["seed"], record["at"]) == (17, 3, NOW)
     assert record["outcome"] == {"kind": "chosen", "cluster": "a"}
     assert record["clusters"]["name"] == ["a", "b"]

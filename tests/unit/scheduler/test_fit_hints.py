@@ -9,6 +9,7 @@ from rainbow.graphs.memory import MemoryBackend
 from rainbow.graphs.reading import read
 from rainbow.model.graph import Mark
 from rainbow.scheduler.fit_place import place
+from rainbow.scheduler.fit_plan import Planner
 from tests.support.service import a_graph, a_request
 
 steps = st.lists(
@@ -32,7 +33,8 @@ def test_placing_with_hints_takes_what_placing_without_them_would(ops: list[tupl
         state = backend._states["c"]  # the vertices themselves are not shown outside
         if kind == "place":
             request = a_request(nodes=a, cores=b)
-            expected = place(state.fold, request, backend._facts, state.taken, state.dark)
+            plan = Planner(request).plan(state.fold.structure.units)
+            expected = place(state.fold, plan, backend._facts, state.taken, state.dark)
             assert backend.place("c", f"k{number}", request) == expected.complete
             assert state.placed[f"k{number}"] == expected.taken
         elif kind == "release":

@@ -10,7 +10,6 @@ from typing import TypeVar
 import pytest
 
 from rainbow.model.attempt import AttemptState
-from rainbow.model.candidate import Placed
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.model.job import Delivery, Hold, JobState, Terms
@@ -153,8 +152,8 @@ async def test_a_job_given_to_a_full_cluster_takes_what_becomes_free_there(tmp_p
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=1, cores=4)
         fleet, request = service.core.fleet, a_request(cores=3)
-        fleet.place("east", "first", request, Placed())
-        fleet.place("east", "later", request, Placed())
+        fleet.place("east", "first", request, reported=True)
+        fleet.place("east", "later", request, reported=True)
         fleet.release("east", "first")
         [receipt] = await submit(service, a_submission(cores=2))
         assert receipt.state is JobState.HELD

@@ -91,7 +91,7 @@ async def decided(service: Service, **terms: object) -> tuple[jobs.JobView, Deci
     view = await jobs.get(service.core, receipt.id, ADMIN)
     record = await service.core.store.read(lambda tx: tx.decision(receipt.id))
     assert record is not None
-    return view, Decision.from_json(record)
+    return view, record.decision()
 
 
 async def test_the_earliest_bid_wins_and_the_record_replays(tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ class Constraint:
         """Only if an expression reads them."""
         return "slots_now" in self.program.names or "slots_ever" in self.program.names
 
+    def wants_ages(self) -> bool:
+        """Only if an expression reads them."""
+        return "state_age" in self.program.names
+
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Go through the priorities; the first one that leaves clusters ranks them."""
         reasons: _Why = {candidate.name: [] for candidate in candidates}

@@ -44,6 +44,8 @@ class Policy(Protocol):
 
     Counting how many slots would fit costs more than the rest of a decision; a policy that does
     not look at them says so with `wants_slots = False`, and finds zeros.
+
+    One that looks at `Candidate.state_age` says so with a true `wants_ages`; else it is None.
     """
 
     @property

@@ -45,10 +45,11 @@ class AtRandom:
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Draw a number for each and order by it."""
-        drawn = [(candidate.fit is not Fit.NOW, rng.random(), candidate) for candidate in candidates]
-        drawn.sort(key=lambda item: item[:2])
+        drawn = [(candidate.fit is not Fit.NOW, rng.random(), candidate.name) for candidate in candidates]
+        drawn.sort()
         reason = f"drawn at random among {len(candidates)}"
-        return Ranking([Ranked(c.name, None, reason + NOT_NOW if later else reason) for later, _, c in drawn], {})
+        reasons = (reason, reason + NOT_NOW)
+        return Ranking([Ranked(name, None, reasons[later]) for later, _, name in drawn], {})
 
 
 @dataclass(frozen=True, slots=True)

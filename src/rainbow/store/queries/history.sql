@@ -17,11 +17,11 @@ SELECT e.seq, e.job, e.at, e.kind, e.state, e.attempt, e.detail FROM events e JO
 WHERE e.job = :job AND e.seq > :after AND j.owner IN (:*owners) ORDER BY e.seq LIMIT :limit;
 
 -- name: add_decisions
-INSERT INTO decisions (job, n, at, record) VALUES (:job, :n, :at, :record)
-ON CONFLICT (job, n) DO UPDATE SET at = excluded.at, record = excluded.record;
+INSERT INTO decisions (job, n, at, own, record) VALUES (:job, :n, :at, :own, :record)
+ON CONFLICT (job, n) DO UPDATE SET at = excluded.at, own = excluded.own, record = excluded.record;
 
 -- name: decisions
-SELECT d.n, d.at, t.digest, t.body FROM decisions d LEFT JOIN texts t ON t.id = d.record WHERE d.job = :job ORDER BY d.at, d.n;
+SELECT d.n, d.at, d.own, t.digest, t.body FROM decisions d LEFT JOIN texts t ON t.id = d.record WHERE d.job = :job AND d.own <> '' ORDER BY d.at, d.n;
 
 -- name: output_end
 SELECT start + length FROM output WHERE job = :job AND n = :n AND stream = :stream ORDER BY start DESC LIMIT 1;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rainbow.model.decision import Stored
 from rainbow.model.errors import NotFound
 from rainbow.model.job import Event
 from rainbow.store.sql import Value
@@ -35,18 +36,18 @@ class HistoryTable(Table):
     def last_seq(self) -> int:
         return self.db.counter("event")
 
-    def put_decision(self, job_id: int, n: int, at: float, record: str) -> None:
-        text = self.intern([record])[record][0]
-        self.db.change("add_decisions", job=job_id, n=n, at=at, record=text)
+    def put_decision(self, job_id: int, n: int, at: float, record: Stored) -> None:
+        text = self.intern([record.fleet])[record.fleet][0]
+        self.db.change("add_decisions", job=job_id, n=n, at=at, own=record.own, record=text)
 
-    def decision(self, job_id: int, n: int | None = None) -> str | None:
+    def decision(self, job_id: int, n: int | None = None) -> Stored | None:
         found = [record for number, _, record in self.decisions(job_id) if n in (None, number)]
         return found[-1] if found else None
 
-    def decisions(self, job_id: int) -> list[tuple[int, float, str]]:
+    def decisions(self, job_id: int) -> list[tuple[int, float, Stored]]:
         return [
-            (n, at, decoded(checked(digest, body, f"decision {n} of job {job_id}")))
-            for n, at, digest, body in self.db.rows("decisions", job=job_id)
+            (n, at, Stored(own, decoded(checked(digest, body, f"decision {n} of job {job_id}"))))
+            for n, at, own, digest, body in self.db.rows("decisions", job=job_id)
         ]
 
     def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:

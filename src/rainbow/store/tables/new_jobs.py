@@ -55,7 +55,7 @@ class NewJobTable(Table):
             self.db.change_many(
                 "add_decisions",
                 [
-                    (id, int(d.state is _BOUND), d.submitted_at, texts[d.decision][0])
+                    (id, int(d.state is _BOUND), d.submitted_at, d.decision.own, texts[d.decision.fleet][0])
                     for id, d in numbered
                     if d.decision is not None
                 ],
@@ -87,7 +87,7 @@ def _texts(drafts: Sequence[Draft]) -> Iterator[str]:
         if draft.source:
             yield draft.source
         if draft.decision is not None:
-            yield draft.decision
+            yield draft.decision.fleet
 
 
 def _event_count(drafts: Sequence[Draft]) -> int:
