@@ -11,10 +11,11 @@ from typing import TypeAlias
 from rainbow.agent import events as e
 from rainbow.agent.backends.base import Backend, Launch
 from rainbow.agent.rules import Rules
+from rainbow.agent.signatures import Signatures
 from rainbow.agent.values import BidAnswer, Chunk, Offer, Result, Unknown
 from rainbow.jobspecs.canonical import from_json
 from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Invalid, RainbowError, Unsupported
+from rainbow.model.errors import Denied, Invalid, RainbowError, Unsupported
 
 log = logging.getLogger("rainbow.agent")
 BID_DEADLINE = 2.0
@@ -29,6 +30,7 @@ class Errands:
     backend: Backend
     rules: Rules
     run_guard: float
+    signatures: Signatures | None = None
 
     async def run(self, errand: Errand) -> e.Event:
         """Do it; never raises but when cancelled."""
@@ -54,7 +56,10 @@ class Errands:
     async def _refusal(self, offer: Offer) -> str | None:
         try:
             request = from_json(offer.spec)
-            reason = self.rules.refuses(offer, request) or await self.backend.check(request)
+            reason = self.rules.refuses(offer, request)
+            if reason is None and self.signatures is not None:
+                reason = self.signatures.refuses(offer)
+            reason = reason or await self.backend.check(request)
         except RainbowError as problem:
             reason = f"the agent cannot read the request: {problem}"
         if reason is not None:
@@ -75,8 +80,10 @@ class Errands:
                 array_index=offer.array_index,
                 guard=self.run_guard if offer.rerun_allowed else None,
             )
+            if self.signatures is not None:
+                await asyncio.to_thread(self.signatures.take, offer)
             return e.SubmitAnswered(ref, await self.backend.submit(launch))
-        except (Invalid, Unsupported) as problem:
+        except (Denied, Invalid, Unsupported) as problem:
             return e.SubmitRefused(ref, Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason=str(problem)))
         except Exception as problem:  # a driver may fail in any way; what the manager did is then unknown
             log.warning("%s: submitting it failed: %s", ref.tag, problem)

@@ -20,6 +20,7 @@ from rainbow.agent.reactor import due, idle, react
 from rainbow.agent.records import compacted, restored
 from rainbow.agent.refusals import Refusals
 from rainbow.agent.rules import Rules
+from rainbow.agent.signatures import Signatures
 from rainbow.agent.state import Limits, State
 from rainbow.agent.writing import JournalWriter
 from rainbow.client.connection import Backoff
@@ -52,6 +53,7 @@ class Parts:
     journal: Journal
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
+    signatures: Signatures | None = None
 
 
 class Agent:
@@ -75,7 +77,7 @@ class Agent:
         self._writer = JournalWriter(parts.journal, self._events.put_nowait)
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
-        self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard)
+        self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures)
         self._failures = 0
         self._refusals = Refusals()
         self._broken: asyncio.Future[None] | None = None

@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ Examples:
 @click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Take at most so many jobs at a time.")
 @click.option("--accept", default="", metavar="EXPR", help="Take only jobs for which this holds.")
 @click.option("--allow", multiple=True, metavar="USER[,...]", help="Run jobs of these users only.")
+@click.option("--allowed-signers", default="", metavar="FILE", help="Run only jobs signed with a key in this file.")
 @click.option("--price-core-hour", default=0.0, metavar="X", help="What an hour of a core costs.")
 @click.option("--price-node-hour", default=0.0, metavar="X", help="What an hour of a node costs.")
 @click.option("--price-gpu-hour", default=0.0, metavar="X", help="What an hour of a gpu costs.")
@@ -62,7 +64,7 @@ def agent(ctx: click.Context, /, server: str | None, config_path: str | None, qu
     from rainbow.client.settings import Overrides, resolve
 
     settings = resolve(Overrides(server=server, config_path=config_path))
-    options = _options(given, settings.cluster)
+    options = _options(given, settings)
     refuse_root(options, os.geteuid())
     logging.basicConfig(
         stream=sys.stderr,
@@ -73,10 +75,10 @@ def agent(ctx: click.Context, /, server: str | None, config_path: str | None, qu
     return 0
 
 
-def _options(given: dict[str, Any], configured: str) -> AgentOptions:
+def _options(given: dict[str, Any], settings: Settings) -> AgentOptions:
     from rainbow.agent.backends.base import Prices
 
-    cluster = given.pop("cluster") or configured
+    cluster = given.pop("cluster") or settings.cluster
     if not cluster:
         raise Invalid("say which cluster this agent speaks for: --cluster NAME")
     prices = Prices(**{f"{kind}_hour": given.pop(f"price_{kind}_hour") for kind in ("core", "node", "gpu")})
@@ -84,6 +86,8 @@ def _options(given: dict[str, Any], configured: str) -> AgentOptions:
     if wrong := next((key for key, equals, _ in pairs if not equals), None):
         raise Invalid(f"-O takes KEY=VALUE, not {wrong!r}")
     allow = tuple(name.strip() for names in given.pop("allow") for name in names.split(",") if name.strip())
+    signers = given.pop("allowed_signers") or settings.config.text("agent", "allowed_signers")
+    required = settings.config.get("agent", "require_signature")
     state_dir = given.pop("state_dir") or str(default_state_dir() / cluster)
     return AgentOptions(
         cluster=cluster,
@@ -91,6 +95,8 @@ def _options(given: dict[str, Any], configured: str) -> AgentOptions:
         backend_options={key: value for key, _, value in pairs},
         prices=prices,
         allow=allow,
+        allowed_signers=signers,
+        require_signature=bool(signers) if required is None else bool(required),
         **given,
     )
 
@@ -134,6 +140,7 @@ def _parts(options: AgentOptions, journal: Journal, link: Link) -> Parts:
     from rainbow.agent.loop import Parts
     from rainbow.agent.registering import graph_of
     from rainbow.agent.rules import Rules
+    from rainbow.agent.signatures import demanded
     from rainbow.agent.state import Limits
     from rainbow.scheduler.expressions import compiled
 
@@ -150,7 +157,17 @@ def _parts(options: AgentOptions, journal: Journal, link: Link) -> Parts:
     )
     limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)
     backend = load_backend(options.backend)(settings)
-    return Parts(cluster=options.cluster, link=link, backend=backend, journal=journal, rules=rules, limits=limits)
+    return Parts(
+        cluster=options.cluster,
+        link=link,
+        backend=backend,
+        journal=journal,
+        rules=rules,
+        limits=limits,
+        signatures=demanded(
+            options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
+        ),
+    )
 
 
 @agent.command(context_settings={"ignore_unknown_options": True})

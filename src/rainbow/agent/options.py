@@ -30,6 +30,8 @@ class AgentOptions:
     max_jobs: int = 64
     accept: str = ""
     allow: tuple[str, ...] = ()
+    allowed_signers: str = ""  # a file of public keys; empty: jobs need no signature
+    require_signature: bool = False
     prices: Prices = field(default_factory=Prices)
     once: bool = False
     run_as_root: bool = False

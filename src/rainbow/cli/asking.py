@@ -54,6 +54,8 @@ class Asked:
     fail_fast: bool = False
     array: str | None = None
     dependencies: tuple[str, ...] = ()
+    sign: bool = False
+    key: str | None = None
 
 
 RESOURCES = (
@@ -121,6 +123,8 @@ TERMS = (
         metavar="KIND:ID",
         help="after, afterok, afternotok or afterany:ID.",
     ),
+    click.option("--sign", is_flag=True, help="Sign it with your key, for sites that run signed jobs only."),
+    click.option("--key", metavar="FILE", help="With --sign: another key than the one of rainbow key create."),
 )
 
 

@@ -45,6 +45,7 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
         "user": Lazy("rainbow.cli.user:user", "Add, change, list and disable users."),
         "group": Lazy("rainbow.cli.group:group", "Add, change and list groups of clusters and users."),
         "token": Lazy("rainbow.cli.token:token", "Make, list, rotate and revoke tokens."),
+        "key": Lazy("rainbow.cli.key:key", "Make and show the key that signs your jobs."),
         "audit": Lazy("rainbow.cli.audit:audit", "Show who did what, and who was refused."),
     },
     "This program": {
@@ -113,7 +114,9 @@ def _own_error(error: Exception, args: Sequence[str]) -> int:
     from rainbow.model.errors import RainbowError, Unsupported
 
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("rainbow"):
-        extra = "agent" if args and args[0] == "agent" else "server"
+        extra = {"agent": "agent", "submit": "sign", "run": "sign", "key": "sign"}.get(
+            args[0] if args else "", "server"
+        )
         missing = f"this command needs {error.name}, which is not installed; run: pip install 'rainbow-sched[{extra}]'"
         return say_error(Unsupported(missing), args)
     if not isinstance(error, RainbowError):

@@ -40,11 +40,13 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
     until it starts; nothing else is mixed into its output.
     """
     from rainbow.cli.preparing import prepare
+    from rainbow.cli.signing import signer_of
     from rainbow.model.errors import Invalid
 
     if asked.array:
         raise Invalid("run stays with one job; submit an array, then use rainbow wait")
     prepared = prepare(asked, time.time(), os.environ)
+    signer = signer_of(asked, os.environ)
 
     async def asking(client: AsyncClient) -> int:
         from rainbow.cli.attached import Attached
@@ -52,7 +54,8 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
         from rainbow.cli.report import say
 
         await need_clusters(client, prepared.submission.terms)
-        answer = await client.submit_one(prepared.submission)
+        submission = prepared.submission if signer is None else await signer(client, prepared)
+        answer = await client.submit_one(submission)
         if answer.state == "held" and not sys.stderr.isatty():  # a terminal has a status line
             say(f"job {answer.id} waits: {answer.reason} (why: rainbow explain {answer.id})")
         client.connection.stay()

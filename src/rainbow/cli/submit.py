@@ -14,8 +14,9 @@ from rainbow.cli.link import Link, connected
 from rainbow.cli.options import output
 
 if TYPE_CHECKING:
+    from rainbow.cli.preparing import Prepared
+    from rainbow.cli.signing import Signer
     from rainbow.client import AsyncClient
-    from rainbow.client.submission import Submission
     from rainbow.client.views import Submitted
 
 EPILOG = """\b
@@ -48,9 +49,11 @@ def submit(link: Link, form: str, asked: Asked) -> int:
     from rainbow.cli.output import MACHINE, document_text
     from rainbow.cli.preparing import prepare
     from rainbow.cli.report import say
+    from rainbow.cli.signing import signer_of
 
     prepared = prepare(asked, time.time(), os.environ)
-    answers = link.ask(lambda client: _submitted(client, prepared.submission))
+    signer = signer_of(asked, os.environ)
+    answers = link.ask(lambda client: _submitted(client, prepared, signer))
     answer = answers[0]
     code = int(Exit.UNSATISFIABLE if answer.state == "infeasible" else Exit.OK)
     for ignored in prepared.request.ignored:
@@ -66,10 +69,11 @@ def submit(link: Link, form: str, asked: Asked) -> int:
     return code
 
 
-async def _submitted(client: AsyncClient, submission: Submission) -> tuple[Submitted, ...]:
+async def _submitted(client: AsyncClient, prepared: Prepared, signer: Signer | None) -> tuple[Submitted, ...]:
     from rainbow.cli.known import need_clusters
 
-    await need_clusters(client, submission.terms)
+    await need_clusters(client, prepared.submission.terms)
+    submission = prepared.submission if signer is None else await signer(client, prepared)
     return await client.submit_batch([submission]) if submission.array else (await client.submit_one(submission),)
 
 

@@ -17,6 +17,7 @@ MAX_NAME = 256
 MAX_LABELS = 64
 MAX_TERMS = 64 * 1024
 MAX_PRIORITY = 1_000_000
+MAX_SIGNATURE = 4_096
 
 
 class JobState(enum.StrEnum):
@@ -141,6 +142,7 @@ class Terms:
     prefer: str = ""  # start | cost
     labels: Mapping[str, str] = field(default_factory=dict)
     later: bool = False  # a cluster where it fits only later will do; it waits there
+    signature: str = ""  # the owner's own, for sites that run only what is signed
     opened: tuple[str, ...] = ()  # patterns of the clusters that the submitter's credential opened; empty: all
 
     def __post_init__(self) -> None:
@@ -154,6 +156,8 @@ class Terms:
             raise Invalid(f"a job has at most {MAX_LABELS} labels")
         if self.max_cost is not None and not self.max_cost >= 0:
             raise Invalid("max_cost is a number from 0 up")
+        if len(self.signature) > MAX_SIGNATURE or not self.signature.isascii():
+            raise Invalid(f"a signature has at most {MAX_SIGNATURE} characters, all of them ASCII")
         pairs = (*self.labels.items(), *self.policy_options.items())
         names = (self.policy, *self.only_clusters, *self.not_clusters)
         if sum(len(key) + len(value) for key, value in pairs) + sum(map(len, names)) > MAX_TERMS:

@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from rainbow.jobspecs.arrays import ARRAY_LABEL
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.errors import Invalid
 from rainbow.model.job import Job
 from rainbow.pb.v2 import agents_pb2 as pb
 from rainbow.pb.v2 import agents_pb2_grpc
-from rainbow.server.wire import ARRAY_LABEL
 from rainbow.service import receiving
 from rainbow.service.assembly import Service
 from rainbow.service.clusters import parse_state

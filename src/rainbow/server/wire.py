@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from rainbow.jobspecs import parse
+from rainbow.jobspecs.arrays import ARRAY_LABEL, array_indices
 from rainbow.jobspecs.canonical import from_json, to_json
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Invalid
@@ -22,10 +23,7 @@ from rainbow.store.base import Dependency, JobFilter
 
 SPECS_KEPT = 2_048
 MAX_SPEC = 64 * 1024
-MAX_ARRAY = 10_000
 _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
-_ARRAY_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
-ARRAY_LABEL = "array_index"
 
 
 class Specs:
@@ -77,23 +75,6 @@ def submissions(specs: Specs, message: pb.SubmitRequest, by: Principal) -> list[
     return made
 
 
-def array_indices(text: str) -> list[int]:
-    """`1-9:2,20` as 1, 3, 5, 7, 9, 20."""
-    indices: dict[int, None] = {}
-    for part in text.split(","):
-        found = _ARRAY_PART.fullmatch(part.strip())
-        if not found:
-            raise Invalid(f"{part!r} is not part of an array; write for example 1-100, 0-9:3 or 1,5,7-9")
-        first = int(found[1])
-        last, step = int(found[2] or first), int(found[3] or 1)
-        if last < first or step < 1 or (last - first) // step >= MAX_ARRAY:
-            raise Invalid(f"{part!r}: an array counts upwards and has at most {MAX_ARRAY} members")
-        indices.update(dict.fromkeys(range(first, last + 1, step)))
-    if len(indices) > MAX_ARRAY:
-        raise Invalid(f"an array has at most {MAX_ARRAY} members, not {len(indices)}")
-    return list(indices)
-
-
 def _dependencies(message: pb.Terms) -> tuple[Dependency, ...]:
     found = []
     for text in message.dependencies:
@@ -125,6 +106,7 @@ def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = No
         max_cost=message.max_cost if message.HasField("max_cost") else None,
         prefer=message.prefer,
         labels={**message.labels, **(extra or {})},
+        signature=message.signature,
         opened=opened(by),
     )
 
@@ -152,6 +134,7 @@ def terms_out(terms: Terms) -> pb.Terms:
         max_cost=terms.max_cost,
         prefer=terms.prefer,
         labels=terms.labels,
+        signature=terms.signature,
     )
 
 

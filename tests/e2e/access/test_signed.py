@@ -1,0 +1,58 @@
+"""Signed jobs from the command line to a site that asks for them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.house import RAINBOW, House
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def an_agent(house: House, *words: str) -> subprocess.CompletedProcess[str]:
+    """The agent of the cluster `here`, until it has nothing left to do."""
+    environment = house.environment() | {"RAINBOW_SERVER": house.address}
+    command = [*RAINBOW, "agent", "--cluster", "here", "--register", "auto", "--once", "--run-as-root", *words]
+    return subprocess.run(
+        [*command, "--state-dir", str(house.folder / "agent")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+def test_a_site_that_asks_for_signatures_runs_what_is_signed_and_hands_back_the_rest(house: House):
+    signers = house.folder / "signers"
+    key = Path(house.run("key", "create").stdout.strip())
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert house.run("key", "create", check=False).returncode != 0, "a key is never overwritten"
+    signers.write_text(house.run("key", "show").stdout)
+    assert signers.read_text().startswith("admin ssh-ed25519 ")
+    an_agent(house, "--allowed-signers", str(signers))
+    signed, plain = (house.run("submit", *words, "--", "echo", "hi").stdout.strip() for words in (["--sign"], []))
+    said = an_agent(house, "--allowed-signers", str(signers)).stderr
+    assert house.run("logs", signed).stdout == "hi\n"
+    assert f"rb-{plain}-1: handed back: the job is not signed" in said
+    assert "submit it with --sign" in house.run("explain", plain, check=False).stdout
+    script = house.folder / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -n 2\necho from a script\n")
+    signed = house.run("submit", "--sign", "-M", "here", str(script)).stdout.strip()
+    members = house.run("submit", "--sign", "--array", "1-2", "--", "printenv", "RAINBOW_ARRAY_INDEX").stdout.strip()
+    an_agent(house, "--allowed-signers", str(signers))
+    assert "from a script" in house.run("logs", signed).stdout
+    assert [house.run("logs", str(id)).stdout for id in range(*map(int, members.split("-")))] == ["1\n"]
+
+
+def test_a_key_that_others_can_read_or_that_is_none_is_refused(house: House):
+    assert "rainbow key create" in house.run("submit", "--sign", "--", "true", check=False).stderr
+    key = house.folder / "key"
+    key.write_text("no key")
+    key.chmod(0o644)
+    assert "chmod 600" in house.run("submit", "--sign", "--key", str(key), "--", "true", check=False).stderr
+    key.chmod(0o600)
+    assert "OpenSSH" in house.run("submit", "--sign", "--key", str(key), "--", "true", check=False).stderr
