@@ -40,7 +40,8 @@ class SyncMessage:
     @property
     def news(self) -> bool:
         """True if it says anything beyond "I am here"."""
-        return bool(self.reports or self.accepts or self.rejects or self.acks or self.bids or self.output)
+        said = self.reports or self.accepts or self.rejects or self.acks or self.bids or self.output
+        return bool(said) or self.facts is not None
 
     def at_once(self) -> SyncMessage:
         """The same message, asking for an answer without waiting."""

@@ -17,7 +17,7 @@ from rainbow.agent.events import (
     WriteJournal,
 )
 from rainbow.agent.records import intent_record
-from rainbow.agent.state import Draft, active
+from rainbow.agent.state import NEVER, Draft, State, active
 from rainbow.agent.values import STREAMS, UNCONFIRMED, WITH_MANAGER, Held, Offer, Phase, Ref, Result, Step, Wish
 from rainbow.model.attempt import AttemptState
 
@@ -26,6 +26,11 @@ ASK_AGAIN = 5.0  # seconds until a failed question or an unanswered cancel is re
 PACE = 1.0  # seconds between messages that say nothing new
 HASTE = 0.005  # the first pause when the server answers emptily without waiting; doubled each time
 _SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
+
+
+def facts_due(state: State) -> float | None:
+    """When the server is to be told what changed in the cluster; None if it knows."""
+    return state.facts_at + PACE if state.facts != state.facts_told else None
 
 
 def compose(d: Draft) -> SyncMessage:
@@ -39,7 +44,6 @@ def compose(d: Draft) -> SyncMessage:
             if held.phase is not Phase.OFFERED and not held.acked
         ),
         want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
-        facts=d.facts if d.facts != d.facts_told else None,
     )
 
 
@@ -54,6 +58,7 @@ def sayings(d: Draft) -> SyncMessage:
         acks=d.acks,
         bids=d.bids,
         output=tuple(d.chunks.values()),
+        facts=d.facts if d.facts != d.facts_told and d.now >= d.facts_at + PACE else None,
     )
 
 
@@ -83,6 +88,8 @@ def adds(message: SyncMessage, earlier: SyncMessage | None) -> bool:
     """True if `message` says something that `earlier` did not."""
     if earlier is None:
         return message.news
+    if message.facts not in (None, earlier.facts):
+        return True
     return any(item not in getattr(earlier, part) for part in _SAID for item in getattr(message, part))
 
 
@@ -111,6 +118,7 @@ def send_what_is_due(d: Draft) -> None:
     first = d.answered is None  # its answer says what should be held here: it is asked for until it has come
     at_once = first or new or message.news or d.stopping or d.listening is not None
     d.seq = message.seq
+    d.facts_at = d.now if message.facts is not None else d.facts_at
     d.flight, d.flight_at = replace(message, wait=0.0 if at_once else min(d.limits.max_wait, d.heartbeat)), d.now
     d.do(SendSync(d.flight))
 
@@ -187,7 +195,7 @@ def _repeats(d: Draft, said: SyncMessage) -> bool:
 def _say_all_again(d: Draft, answer: SyncAnswer) -> None:
     if d.resynced:
         d.send_at = d.now + PACE
-    d.answered, d.facts_told = None, None
+    d.answered, d.facts_told, d.facts_at = None, None, NEVER
     for ref, held in d.held.items():
         d.held[ref] = replace(held, told="")
     for ref in answer.expected:

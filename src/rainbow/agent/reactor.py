@@ -17,7 +17,7 @@ from typing import Any
 
 from rainbow.agent import events as e
 from rainbow.agent import manager
-from rainbow.agent.mailbox import send_what_is_due, take_answer
+from rainbow.agent.mailbox import facts_due, send_what_is_due, take_answer
 from rainbow.agent.records import offer_record
 from rainbow.agent.state import Draft, State
 from rainbow.agent.values import (
@@ -53,6 +53,8 @@ def due(state: State, now: float) -> float | None:
     ]
     if state.contact_at is not None:
         later.append(state.contact_at + state.limits.run_guard)
+    if (telling := facts_due(state)) is not None:
+        later.append(telling)
     times += [at for at in later if at > now]
     if state.flight is None:
         sending = max(state.send_at, state.quiet_until)

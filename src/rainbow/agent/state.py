@@ -24,6 +24,7 @@ from rainbow.agent.values import (
 )
 from rainbow.model.attempt import AttemptState
 
+NEVER = float("-inf")
 MAX_PAST = 4_096  # attempts that are over and still remembered
 
 
@@ -60,6 +61,7 @@ class State:
     reading: frozenset[tuple[Ref, str]] = frozenset()
     facts: Facts | None = None
     facts_told: Facts | None = None
+    facts_at: float = NEVER  # when facts were last sent
     seq: int = 0
     flight: SyncMessage | None = None  # the message without an answer yet
     flight_at: float = 0.0  # when it was first sent
@@ -94,7 +96,7 @@ class Draft:
         self.bids = state.bids
         self.chunks = dict(state.chunks)
         self.reading = set(state.reading)
-        self.facts, self.facts_told = state.facts, state.facts_told
+        self.facts, self.facts_told, self.facts_at = state.facts, state.facts_told, state.facts_at
         self.stopping, self.resynced, self.hasty = state.stopping, state.resynced, state.hasty
         self.seq, self.flight, self.flight_at, self.resend_at = (
             state.seq,
@@ -126,6 +128,7 @@ class Draft:
             reading=frozenset(self.reading),
             facts=self.facts,
             facts_told=self.facts_told,
+            facts_at=self.facts_at,
             seq=self.seq,
             flight=self.flight,
             flight_at=self.flight_at,

@@ -132,6 +132,21 @@ def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
     return {key: units for key, units in used.items() if units}
 
 
+def of_this_graph(
+    graph: Graph, marks: Mapping[str, str], used: Mapping[str, int] | None
+) -> tuple[dict[str, str], dict[str, int] | None]:
+    """What an agent says of vertices that are there, and no more of each than there is.
+
+    Its message may be older than the graph, which it or an operator has just replaced; refused, it would only come
+    again, and with it everything else that the agent has to say.
+    """
+    ids, names = graph.positions(), set(graph.names) if marks else set()
+    known = {key: mark for key, mark in marks.items() if key in ids or key in names}
+    if used is None:
+        return known, None
+    return known, {key: min(units, graph.sizes[ids[key]]) for key, units in used.items() if key in ids}
+
+
 async def dominant(core: Core, name: str) -> Graph:
     """A cluster's own graph, read from the store."""
     id = core.fleet.member(name).cluster.id

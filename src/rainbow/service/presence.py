@@ -13,6 +13,7 @@ class Presence:
     heartbeat: float
     grace: float
     started_at: float
+    graced_at: float = float("-inf")  # when all were last given fresh grace, because most fell silent together
     _spoke: dict[str, float] = field(default_factory=dict)
     _inside: Counter[str] = field(default_factory=Counter)
 
@@ -45,7 +46,7 @@ class Presence:
         """True if an agent that must be there has been silent for too long, this process's own downtime not counted."""
         if self._inside[cluster] > 0:
             return False
-        since = max(self._spoke.get(cluster, self.started_at), self.started_at)
+        since = max(self._spoke.get(cluster, self.started_at), self.started_at, self.graced_at)
         return now - since > self.interval() + self.grace
 
     def missed(self, cluster: str, now: float) -> bool:

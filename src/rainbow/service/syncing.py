@@ -16,7 +16,7 @@ from rainbow.model.graph import Mark
 from rainbow.model.job import Job, JobState
 from rainbow.service import reported
 from rainbow.service.bidding import Question
-from rainbow.service.clusters import apply_patch, dominant, merge_state, resolve_marks, resolve_used
+from rainbow.service.clusters import apply_patch, dominant, merge_state, of_this_graph, resolve_marks, resolve_used
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.hub import cluster_bell
@@ -116,7 +116,8 @@ class Agents:
         if not told.marks and told.used is None:
             return {}, None
         graph = await dominant(self.core, told.cluster)
-        return resolve_marks(graph, told.marks), None if told.used is None else resolve_used(graph, told.used)
+        marks, used = of_this_graph(graph, told.marks, told.used)
+        return resolve_marks(graph, marks), None if used is None else resolve_used(graph, used)
 
     def _apply(
         self,

@@ -86,7 +86,7 @@ class Timers:
         ]
         silent = [c for c in managed if c.standing in _WATCHED and self.core.presence.silent(c.name, now)]
         if len(silent) > 1 and 2 * len(silent) > len(managed):
-            self.core.presence.started_at = now  # more than half at once: it is our own network; grace for all
+            self.core.presence.graced_at = now  # more than half at once: it is our own network; grace for all
             return
         self._cut_off &= {cluster.id for cluster in silent}
         for cluster in silent:

@@ -153,9 +153,6 @@ def test_a_drained_node_is_no_longer_matched_and_comes_back(fleet: Fleet):
     slurm, words = fleet.clusters["wide"], ("plan", "-M", "wide", "-N2", "-n2", "--", "true")
 
     def answers(code: int) -> bool:
-        fleet.house.run(
-            "run", "-M", "wide", "--", "true"
-        )  # an idle agent speaks seldom; with news it tells all it knows
         return fleet.house.run(*words, check=False).returncode == code
 
     fleet.until(lambda: answers(0), "room for two nodes")

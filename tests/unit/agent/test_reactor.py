@@ -8,7 +8,7 @@ from dataclasses import replace
 from rainbow.agent import events as e
 from rainbow.agent.reactor import due, react
 from rainbow.agent.state import Limits, State
-from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Held, Offer, Past, Phase, Ref, Result, Unknown, Update
+from rainbow.agent.values import Absent, BidAnswer, Found, Held, Offer, Past, Phase, Ref, Result, Unknown, Update
 from rainbow.model.attempt import AttemptState
 
 REF = Ref(7, 1, "token")
@@ -367,13 +367,3 @@ def test_a_kill_that_comes_with_every_answer_is_not_asked_for_again_and_again():
             story.tell(e.Tick(), after=max(0.0, due(story.state, story.now) - story.now))
     assert story.now > 140.0
     assert len(story.all(e.WriteJournal)) == 4
-
-
-def test_facts_are_sent_when_they_change():
-    story = Story()
-    story.tell(e.Started())
-    story.tell(e.BackendUpdated((), Facts(manager="local", state={"cores_free": 2})))
-    story.answer()
-    assert story.message().facts.state == {"cores_free": 2}
-    story.answer()
-    assert story.message().facts is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict
 from rainbow.model.job import Delivery, JobState, Terms
-from rainbow.service import jobs, registering, watching
+from rainbow.service import clusters, jobs, registering, watching
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.registering import set_standing
@@ -352,3 +353,30 @@ async def test_a_restarted_server_knows_whose_messages_are_over(service: Service
     with pytest.raises(Conflict, match="another has followed"):
         await first.says(rejects=((ref, "said long ago, and late"),))
     assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_an_agent_may_speak_of_a_graph_that_was_just_replaced(service: Service) -> None:
+    agent = Agent(service)
+    await agent.says()
+    graph = await clusters.dominant(service.core, "east")
+    node = next(graph.ids[i] for i, type in enumerate(graph.types) if type == "node")
+    core = next(graph.ids[i] for i, type in enumerate(graph.types) if type == "core")
+    await agent.says(marks={node: "down", "gone": "down"}, used={core: 10_000, "gone-core": 1})
+    stored = service.core.fleet.member("east").cluster
+    assert (stored.marks, stored.used) == ({node: "down"}, {core: graph.sizes[graph.positions()[core]]})
+
+
+async def test_an_agent_without_its_journal_gets_in_though_all_others_are_silent_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        for name in ("east", "west", "north"):
+            await with_cluster(service, name)
+            await Agent(service, name).says(manager="local")
+    async with a_service(tmp_path, clock=clock) as service:  # it knows their epochs, and has heard of none
+        for _ in range(50):
+            clock.advance(5.0)
+            await service.timers.tick()  # most are silent at once: grace for all
+            with contextlib.suppress(Conflict):
+                await Agent(service, "east", epoch="b.1").says()
+                return
+    pytest.fail("it was refused for ever")
