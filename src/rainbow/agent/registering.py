@@ -9,8 +9,8 @@ from pathlib import Path
 from rainbow.agent.options import SECRET_FILE, AgentOptions, keep
 from rainbow.client import AsyncClient
 from rainbow.client.settings import Settings
+from rainbow.discover.finding import MANAGERS, find
 from rainbow.discover.host import Host
-from rainbow.discover.merge import MANAGERS, find
 from rainbow.graphs.jgf_write import subsystem_to_jgf, to_jgf
 from rainbow.graphs.reading import read
 from rainbow.model.errors import AlreadyExists, NotFound

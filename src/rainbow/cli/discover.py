@@ -12,7 +12,7 @@ from rainbow.cli.options import output, pairs
 from rainbow.cli.output import document_text
 
 if TYPE_CHECKING:
-    from rainbow.discover.merge import Found
+    from rainbow.discover.finding import Found
 
 EPILOG = """\b
 The file holds the resource graph as JGF; subsystems lie beside it, `perl.features.json`. Give
@@ -42,8 +42,8 @@ SCHEMA = "rainbow.discover/1"
 @output
 def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, form: str) -> None:
     """Say what this machine or cluster is. Nothing is sent anywhere."""
+    from rainbow.discover.finding import find
     from rainbow.discover.host import hostname
-    from rainbow.discover.merge import find
 
     found = find(name or hostname(), manager, pairs(options, "-O"))
     written = _write(found, Path(out)) if out else []

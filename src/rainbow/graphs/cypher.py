@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from rainbow.graphs import cypher_queries as queries
 from rainbow.graphs import cypher_read, cypher_write
 from rainbow.graphs.backend import Summary
+from rainbow.graphs.cluster_state import ClusterState
 from rainbow.graphs.cypher_engine import Engine, open_engine
-from rainbow.graphs.memory_runs import runs
-from rainbow.graphs.memory_state import ClusterState
+from rainbow.graphs.microarchitectures import runs
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Matches

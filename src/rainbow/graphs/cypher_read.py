@@ -12,7 +12,7 @@ from rainbow.graphs import cypher_queries as queries
 from rainbow.graphs.cypher_engine import Engine, Row
 from rainbow.graphs.cypher_values import sort_key
 from rainbow.graphs.cypher_write import listed
-from rainbow.graphs.memory_runs import runs
+from rainbow.graphs.microarchitectures import runs
 from rainbow.model.graph import NOTHING, Graph, Subsystem, Vertex
 from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term, Within
 from rainbow.model.versions import is_number, texts

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rainbow.graphs.backend import Summary
+from rainbow.graphs.cluster_state import ClusterState
 from rainbow.graphs.memory_answers import Answers, Kept, key_of
 from rainbow.graphs.memory_index import FleetIndex
 from rainbow.graphs.memory_rows import Changed, Held
-from rainbow.graphs.memory_runs import runs
-from rainbow.graphs.memory_state import ClusterState
+from rainbow.graphs.microarchitectures import runs
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Fit, Matches

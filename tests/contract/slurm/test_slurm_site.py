@@ -13,7 +13,7 @@ from rainbow.agent.backends import BackendSettings
 from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.slurm import make
 from rainbow.agent.values import Phase
-from rainbow.discover.merge import find
+from rainbow.discover.finding import find
 from rainbow.discover.slurm import SHOW_NODES, parse_nodes
 from rainbow.discover.slurm_graph import slurm_graph
 from rainbow.jobspecs.flags import Flags, request_from_flags

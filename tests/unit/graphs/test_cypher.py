@@ -18,7 +18,7 @@ from rainbow.graphs.cypher_queries import INDEXES
 from rainbow.graphs.cypher_read import subsystems as stored_subsystems
 from rainbow.graphs.cypher_read import whole
 from rainbow.graphs.cypher_values import field_row, sort_key
-from rainbow.graphs.memory_runs import runs
+from rainbow.graphs.microarchitectures import runs
 from rainbow.model.errors import AlreadyExists, Invalid, NotFound, Unsupported
 from rainbow.model.graph import Graph, Mark, Subsystem, Vertex
 from rainbow.model.match import Fit

@@ -1,4 +1,4 @@
-"""One cluster as the memory backend keeps it: its fold, and what is down, used and placed."""
+"""One cluster as the backends in memory keep it: its fold, and what is down, used and placed."""
 
 from __future__ import annotations
 
