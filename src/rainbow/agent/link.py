@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from rainbow import __version__
@@ -10,6 +11,8 @@ from rainbow.agent.wire import sync_answer, sync_request
 from rainbow.client import rpcs
 from rainbow.client.connection import Connection, Patience
 from rainbow.client.settings import Settings
+from rainbow.model.errors import Unauthenticated
+from rainbow.pb.v2 import agents_pb2 as pb
 
 MARGIN = 10.0  # seconds beyond the wait that was asked for
 PATIENCE = Patience(connect=5.0, unreachable=0.0)  # every server once; the agent itself decides when to try again
@@ -31,6 +34,8 @@ class Link:
 
     def __init__(self, settings: Settings, identity: Identity) -> None:
         self.identity = identity
+        self.secret, self.spare = identity.secret, ""  # the second during a change: see rotation.py
+        self.asked = asyncio.Event()  # the server wants the secret renewed
         self._connection = Connection(settings, patience=PATIENCE)
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
@@ -39,10 +44,25 @@ class Link:
         request.cluster, request.epoch = self.identity.cluster, self.identity.epoch
         request.manager, request.version = self.identity.manager, __version__
         request.accept_only = self.identity.accept_only
-        answer = await self._connection.call(
-            rpcs.SYNC, request, bearer=self.identity.secret, timeout=message.wait + MARGIN
-        )
+        try:
+            return await self._sync(request, message.wait + MARGIN)
+        except Unauthenticated:
+            if not self.spare:
+                raise
+            self.secret, self.spare = self.spare, self.secret
+            return await self._sync(request, message.wait + MARGIN)
+
+    async def _sync(self, request: pb.SyncRequest, timeout: float) -> SyncAnswer:
+        secret = self.secret
+        answer = await self._connection.call(rpcs.SYNC, request, bearer=secret, timeout=timeout)
+        if answer.renew and secret == self.secret:
+            self.asked.set()
         return sync_answer(answer)
+
+    async def renew(self, bearer: str, id: str, digest: bytes) -> None:
+        """Tell the server of a secret, speaking with `bearer`."""
+        request = pb.RenewRequest(cluster=self.identity.cluster, id=id, digest=digest)
+        await self._connection.call(rpcs.RENEW, request, bearer=bearer)
 
     async def close(self) -> None:
         """Hang up."""

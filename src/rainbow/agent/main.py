@@ -44,6 +44,9 @@ Examples:
 @click.option("-O", "--backend-option", "backend_options", multiple=True, metavar="KEY=VALUE", help="For the backend.")
 @click.option("--state-dir", metavar="DIR", help="Its journal and its jobs (default: the user's state folder).")
 @click.option("--secret-file", default="", metavar="FILE", help="File that holds the cluster's secret (mode 0600).")
+@click.option(
+    "--renew-secret", default="30d", show_default=True, metavar="TIME|never", help="Replace its secret so often."
+)
 @click.option("--graph", default="", metavar="FILE", help="Run jobs within this graph.")
 @click.option("--register", default="", metavar="FILE|auto", help="Register the cluster first if it has no credential.")
 @click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Take at most so many jobs at a time.")
@@ -77,6 +80,7 @@ def agent(ctx: click.Context, /, server: str | None, config_path: str | None, qu
 
 def _options(given: dict[str, Any], settings: Settings) -> AgentOptions:
     from rainbow.agent.backends.base import Prices
+    from rainbow.jobspecs.durations import parse_duration
 
     cluster = given.pop("cluster") or settings.cluster
     if not cluster:
@@ -87,6 +91,7 @@ def _options(given: dict[str, Any], settings: Settings) -> AgentOptions:
         raise Invalid(f"-O takes KEY=VALUE, not {wrong!r}")
     allow = tuple(name.strip() for names in given.pop("allow") for name in names.split(",") if name.strip())
     signers = given.pop("allowed_signers") or settings.config.text("agent", "allowed_signers")
+    renew = given.pop("renew_secret")
     required = settings.config.get("agent", "require_signature")
     state_dir = given.pop("state_dir") or str(default_state_dir() / cluster)
     return AgentOptions(
@@ -96,6 +101,7 @@ def _options(given: dict[str, Any], settings: Settings) -> AgentOptions:
         prices=prices,
         allow=allow,
         allowed_signers=signers,
+        renew_every=0.0 if renew == "never" else parse_duration(renew) or 0.0,
         require_signature=bool(signers) if required is None else bool(required),
         **given,
     )
@@ -113,6 +119,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
     from rainbow.agent.link import Identity, Link
     from rainbow.agent.loop import Agent
     from rainbow.agent.registering import register
+    from rainbow.agent.rotation import rotation_of
 
     with Journal(options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
@@ -129,9 +136,13 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
         running = Agent(_parts(options, journal, link), once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
+        rotation = rotation_of(options, os.environ, link)
+        renewing = None if rotation is None else asyncio.create_task(rotation.run())
         try:
             await running.run()
         finally:
+            if renewing is not None:
+                renewing.cancel()
             await link.close()
 
 

@@ -32,6 +32,7 @@ class AgentOptions:
     allow: tuple[str, ...] = ()
     allowed_signers: str = ""  # a file of public keys; empty: jobs need no signature
     require_signature: bool = False
+    renew_every: float = 30 * 86_400.0  # seconds after which its secret is replaced; 0: never
     prices: Prices = field(default_factory=Prices)
     once: bool = False
     run_as_root: bool = False

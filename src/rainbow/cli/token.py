@@ -114,6 +114,20 @@ def rotate(link: Link, id: str, grace: str | None, form: str) -> None:
     _show(link.ask(lambda client: client.rotate_token(id, grace=seconds)), form)
 
 
+@token.command(epilog="\b\nExample:\n  rainbow token renew perl\n")
+@click.argument("clusters", nargs=-1, required=True)
+@connected
+def renew(link: Link, clusters: tuple[str, ...]) -> None:
+    """Have the agents of CLUSTERS replace their secrets by themselves, within a minute. For administrators."""
+
+    async def each(client: AsyncClient) -> None:
+        for cluster in clusters:
+            await client.ask_renewal(cluster)
+            click.echo(f"the agent of {cluster} is asked")
+
+    link.ask(each)
+
+
 def _seconds(text: str | None) -> float:
     from rainbow.jobspecs.durations import parse_duration
     from rainbow.model.errors import Invalid

@@ -21,6 +21,7 @@ CREATE_TOKEN = Rpc(  # its answer holds a secret that is shown once
 LIST_TOKENS = Rpc(path=f"{_AT}ListTokens", asks=pb.ListTokensRequest, answers=pb.ListTokensResponse)
 REVOKE_TOKEN = Rpc(path=f"{_AT}RevokeToken", asks=pb.RevokeTokenRequest, answers=pb.RevokeTokenResponse, twice=False)
 ROTATE_TOKEN = Rpc(path=f"{_AT}RotateToken", asks=pb.RotateTokenRequest, answers=pb.CreateTokenResponse, twice=False)
+ASK_RENEWAL = Rpc(path=f"{_AT}AskRenewal", asks=pb.AskRenewalRequest, answers=pb.AskRenewalResponse)
 READ_AUDIT = Rpc(path=f"{_AT}ReadAudit", asks=pb.ReadAuditRequest, answers=pb.ReadAuditResponse)
 
 
@@ -161,6 +162,10 @@ class AccessVerbs:
         request = pb.RotateTokenRequest(id=id, grace=grace)
         answer = await self.connection.call(ROTATE_TOKEN, request, bearer=bearer)
         return NewToken(_token(answer.token), answer.text)
+
+    async def ask_renewal(self, cluster: str) -> None:
+        """Have the agent of a cluster renew its secret."""
+        await self.connection.call(ASK_RENEWAL, pb.AskRenewalRequest(cluster=cluster))
 
     async def audit(
         self, /, *, after: int = 0, limit: int = 0, verify: bool = False, newest: bool = False, **equal: str

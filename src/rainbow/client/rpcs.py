@@ -136,4 +136,8 @@ SYNC = Rpc(
     path="/rainbow.v2.Agents/Sync", asks=agents.SyncRequest, answers=agents.SyncResponse, purpose=Purpose.CLUSTER
 )
 
+RENEW = Rpc(
+    path="/rainbow.v2.Agents/Renew", asks=agents.RenewRequest, answers=agents.RenewResponse, purpose=Purpose.CLUSTER
+)
+
 WHO_AM_I = Rpc(path="/rainbow.v2.Access/WhoAmI", asks=access.WhoAmIRequest, answers=access.WhoAmIResponse)

@@ -98,6 +98,7 @@ class Client:
     tokens = _call(AsyncClient.tokens)
     revoke_token = _call(AsyncClient.revoke_token)
     rotate_token = _call(AsyncClient.rotate_token)
+    ask_renewal = _call(AsyncClient.ask_renewal)
     audit = _call(AsyncClient.audit)
 
     def submit(self, argv: Sequence[str] | None = None, **asked: Any) -> JobHandle:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from rainbow.model.errors import Invalid
 
 _SHAPE = re.compile(r"rbw_([a-z]+)_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_ID = re.compile(r"[a-z0-9]{12}")
 _SCOPE = re.compile(r"(admin|(submit|agent|register):@?[A-Za-z0-9._*?-]{1,128}|job:(read|cancel):(own|group|all))")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _RESERVED = frozenset({"anonymous", "registrant", "server", "nobody"})
@@ -74,6 +75,7 @@ class Principal:
     groups: frozenset[str] = frozenset()
     fellows: frozenset[str] = frozenset()  # users who share a group, if a scope reaches to them
     until: float | None = None  # when the credential ends; None: never
+    renew: bool = False  # an agent whose secret is to be renewed
 
     @property
     def admin(self) -> bool:
@@ -95,6 +97,13 @@ def id_of(text: str) -> str | None:
     """The id inside a credential's text, or None if it has not the shape of one."""
     found = _SHAPE.fullmatch(text)
     return found[2] if found else None
+
+
+def checked_id(text: str) -> str:
+    """`text` if it can be the id of a credential."""
+    if not _ID.fullmatch(text):
+        raise Invalid("the id of a credential is 12 small letters and digits")
+    return text
 
 
 def checked_scope(text: str) -> str:

@@ -8,7 +8,7 @@ from rainbow.model.credential import Credential
 from rainbow.pb.v2 import access_pb2 as pb
 from rainbow.pb.v2 import access_pb2_grpc
 from rainbow.server.gate import caller
-from rainbow.service import accounts
+from rainbow.service import accounts, renewing
 from rainbow.service.core import Core
 from rainbow.store.base import AuditRow
 
@@ -82,6 +82,10 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
     async def RotateToken(self, request: pb.RotateTokenRequest, context: Any) -> pb.CreateTokenResponse:
         text, made = await accounts.rotate(self._core, caller(), request.id, request.grace)
         return pb.CreateTokenResponse(token=token_out(made), text=text)
+
+    async def AskRenewal(self, request: pb.AskRenewalRequest, context: Any) -> pb.AskRenewalResponse:
+        await renewing.ask(self._core, request.cluster)
+        return pb.AskRenewalResponse()
 
     async def ReadAudit(self, request: pb.ReadAuditRequest, context: Any) -> pb.ReadAuditResponse:
         filters = ("actor", "verb", "object", "outcome", "address")

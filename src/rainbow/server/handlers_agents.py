@@ -12,7 +12,8 @@ from rainbow.model.errors import Invalid
 from rainbow.model.job import Job
 from rainbow.pb.v2 import agents_pb2 as pb
 from rainbow.pb.v2 import agents_pb2_grpc
-from rainbow.service import receiving
+from rainbow.server.gate import caller
+from rainbow.service import receiving, renewing
 from rainbow.service.assembly import Service
 from rainbow.service.clusters import parse_state
 from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut
@@ -35,6 +36,7 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         )
         answer = pb.SyncResponse.FromString(reply.answer)
         answer.heartbeat = reply.heartbeat
+        answer.renew = caller().renew
         now = self._service.core.clock.now()
         for question in reply.questions:
             answer.bid_requests.add(id=question.id, spec=question.spec, deadline=max(0.0, question.until - now))
@@ -51,6 +53,10 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         asked = [(ref.job, ref.n, ref.token) for ref in request.attempts]
         done = await receiving.accept(self._service.core, request.cluster, asked)
         return pb.AcceptResponse(accepted=[pb.AttemptRef(job=a.job, n=a.n, token=a.token) for a in done])
+
+    async def Renew(self, request: pb.RenewRequest, context: Any) -> pb.RenewResponse:
+        await renewing.renew(self._service.core, caller(), request.id, request.digest)
+        return pb.RenewResponse()
 
 
 def ref_in(message: pb.AttemptRef) -> Ref:

@@ -32,6 +32,7 @@ class OpenCall:
     principal: Principal
     again: Callable[[], Awaitable[Principal]]
     task: asyncio.Task[object]
+    until: float | None = None  # when its credential ends, as it was last seen
     cut: bool = False
 
     async def look(self) -> None:
@@ -44,6 +45,7 @@ class OpenCall:
         except Exhausted:
             return
         before = self.principal
+        self.until = now.until  # it may have got an end since: it was rotated
         if now.name != before.name or not (before.scopes <= now.scopes and before.fellows <= now.fellows):
             self._end()
 
@@ -63,7 +65,7 @@ class OpenCalls:
         """Look after this call while the block runs; when it is cut, the block is cancelled."""
         task = asyncio.current_task()
         assert task is not None
-        call = OpenCall(principal, again, task)
+        call = OpenCall(principal, again, task, principal.until)
         self._calls.add(call)
         try:
             yield call
@@ -73,8 +75,8 @@ class OpenCalls:
     async def look(self, now: float, *, all: bool) -> None:
         """Look at all calls, or at those whose credential has run out."""
         for call in list(self._calls):
-            until = call.principal.until
-            if (all or (until is not None and now >= until)) and call in self._calls and not call.cut:
+            over = call.until is not None and now >= call.until
+            if (all or over) and call in self._calls and not call.cut:
                 await call.look()
 
 

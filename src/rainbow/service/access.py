@@ -22,6 +22,7 @@ __all__ = ["ANONYMOUS", "Reach", "Recogniser", "may", "need", "reach"]
 
 REGISTRATION_META = "registration.digest"
 REVISION_META = "access.revision"
+RENEWAL_META = "renew."
 KNOWN_FOR = 1.0  # seconds for which a credential is not looked up again
 MOST_KNOWN = 10_000
 USED_EVERY = 60.0  # seconds between two notes of a credential's use
@@ -177,6 +178,7 @@ def principal_of(
         groups=frozenset(account.groups if account else ()),
         fellows=_fellows(tx, scopes, account.groups if account else (), members),
         until=until,
+        renew=credential.kind is Kind.AGENT and asked_at(tx, credential.owner) > credential.created_at,
     )
 
 
@@ -234,6 +236,11 @@ def ends_at(tx: Tx, id: str) -> float | None:
     """When a credential that was rotated stops being good; None: it was not."""
     text = tx.meta(f"ends.{id}")
     return float(text) if text else None
+
+
+def asked_at(tx: Tx, owner: str) -> float:
+    """When the agent of a cluster was last asked to renew its secret."""
+    return float(tx.meta(f"{RENEWAL_META}{owner}") or 0)
 
 
 def _earliest(*times: float | None) -> float | None:

@@ -276,6 +276,11 @@ ROWS: dict[str, Row] = {
         ),
         expect=lambda who, case: OK if who == "admin" else of_cluster(who, case),  # accepts nothing of nowhere
     ),
+    f"{_OURS}Agents/Renew": Row(
+        send=lambda w, c, who: agents_pb2.RenewRequest(cluster=CLUSTER_OF[c], id="abcdefghijkl", digest=b"d" * 32),
+        expect=among(SPEAKS_FOR, DENIED),  # an administrator has other ways, and is no agent
+        changes=True,
+    ),
     f"{_OURS}Access/WhoAmI": Row(send=lambda w, c, who: access_pb2.WhoAmIRequest(), expect=anyone),
     f"{_OURS}Access/PutUser": Row(
         send=lambda w, c, who: access_pb2.PutUserRequest(name=USERS[c], disabled=True),
@@ -301,6 +306,10 @@ ROWS: dict[str, Row] = {
     ),
     f"{_OURS}Access/RotateToken": Row(
         send=lambda w, c, who: access_pb2.RotateTokenRequest(id=w.tokens[c]), expect=ending_token, changes=True
+    ),
+    f"{_OURS}Access/AskRenewal": Row(
+        send=lambda w, c, who: access_pb2.AskRenewalRequest(cluster=CLUSTER_OF[c]),
+        expect=lambda who, case: DENIED if who != "admin" else OK if case in EXISTING else NOT_FOUND,
     ),
     f"{_OURS}Access/ReadAudit": Row(
         send=lambda w, c, who: access_pb2.ReadAuditRequest(verify=True), expect=administrators

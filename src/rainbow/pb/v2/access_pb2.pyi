@@ -184,6 +184,16 @@ class RotateTokenRequest(_message.Message):
     grace: float
     def __init__(self, id: _Optional[str] = ..., grace: _Optional[float] = ...) -> None: ...
 
+class AskRenewalRequest(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+
+class AskRenewalResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ReadAuditRequest(_message.Message):
     __slots__ = ("after", "limit", "actor", "verb", "object", "outcome", "address", "verify", "newest")
     AFTER_FIELD_NUMBER: _ClassVar[int]

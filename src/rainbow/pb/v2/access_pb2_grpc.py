@@ -79,6 +79,11 @@ class AccessStub:
                 request_serializer=rainbow_dot_v2_dot_access__pb2.RotateTokenRequest.SerializeToString,
                 response_deserializer=rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.FromString,
                 _registered_method=True)
+        self.AskRenewal = channel.unary_unary(
+                '/rainbow.v2.Access/AskRenewal',
+                request_serializer=rainbow_dot_v2_dot_access__pb2.AskRenewalRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_access__pb2.AskRenewalResponse.FromString,
+                _registered_method=True)
         self.ReadAudit = channel.unary_unary(
                 '/rainbow.v2.Access/ReadAudit',
                 request_serializer=rainbow_dot_v2_dot_access__pb2.ReadAuditRequest.SerializeToString,
@@ -147,6 +152,13 @@ class AccessServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskRenewal(self, request, context):
+        """Ask a cluster's agent to renew its secret; it does so with its next Sync.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadAudit(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -200,6 +212,11 @@ def add_AccessServicer_to_server(servicer, server):
                     servicer.RotateToken,
                     request_deserializer=rainbow_dot_v2_dot_access__pb2.RotateTokenRequest.FromString,
                     response_serializer=rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'AskRenewal': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskRenewal,
+                    request_deserializer=rainbow_dot_v2_dot_access__pb2.AskRenewalRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_access__pb2.AskRenewalResponse.SerializeToString,
             ),
             'ReadAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ReadAudit,
@@ -450,6 +467,33 @@ class Access:
             '/rainbow.v2.Access/RotateToken',
             rainbow_dot_v2_dot_access__pb2.RotateTokenRequest.SerializeToString,
             rainbow_dot_v2_dot_access__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AskRenewal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Access/AskRenewal',
+            rainbow_dot_v2_dot_access__pb2.AskRenewalRequest.SerializeToString,
+            rainbow_dot_v2_dot_access__pb2.AskRenewalResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -121,7 +121,7 @@ class Output(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., stream: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("ack", "confirms", "offers", "commands", "bid_requests", "heartbeat", "resync", "expected", "acked_reports", "output_acks")
+    __slots__ = ("ack", "confirms", "offers", "commands", "bid_requests", "heartbeat", "resync", "expected", "acked_reports", "output_acks", "renew")
     ACK_FIELD_NUMBER: _ClassVar[int]
     CONFIRMS_FIELD_NUMBER: _ClassVar[int]
     OFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class SyncResponse(_message.Message):
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     ACKED_REPORTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_ACKS_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
     ack: int
     confirms: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     offers: _containers.RepeatedCompositeFieldContainer[Offer]
@@ -142,7 +143,8 @@ class SyncResponse(_message.Message):
     expected: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     acked_reports: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     output_acks: _containers.RepeatedCompositeFieldContainer[OutputAck]
-    def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ...) -> None: ...
+    renew: bool
+    def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array")
@@ -249,3 +251,17 @@ class AcceptResponse(_message.Message):
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     accepted: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     def __init__(self, accepted: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("cluster", "id", "digest")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    id: str
+    digest: bytes
+    def __init__(self, cluster: _Optional[str] = ..., id: _Optional[str] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class RenewResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

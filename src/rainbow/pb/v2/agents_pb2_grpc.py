@@ -49,6 +49,11 @@ class AgentsStub:
                 request_serializer=rainbow_dot_v2_dot_agents__pb2.AcceptRequest.SerializeToString,
                 response_deserializer=rainbow_dot_v2_dot_agents__pb2.AcceptResponse.FromString,
                 _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/rainbow.v2.Agents/Renew',
+                request_serializer=rainbow_dot_v2_dot_agents__pb2.RenewRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_agents__pb2.RenewResponse.FromString,
+                _registered_method=True)
 
 
 class AgentsServicer:
@@ -75,6 +80,14 @@ class AgentsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Renew(self, request, context):
+        """Put another secret in the place of the one that makes this call. Called twice: with the old one, to make the new one
+        good beside it, and with the new one, to end the old one. Both may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +105,11 @@ def add_AgentsServicer_to_server(servicer, server):
                     servicer.Accept,
                     request_deserializer=rainbow_dot_v2_dot_agents__pb2.AcceptRequest.FromString,
                     response_serializer=rainbow_dot_v2_dot_agents__pb2.AcceptResponse.SerializeToString,
+            ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=rainbow_dot_v2_dot_agents__pb2.RenewRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_agents__pb2.RenewResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +193,33 @@ class Agents:
             '/rainbow.v2.Agents/Accept',
             rainbow_dot_v2_dot_agents__pb2.AcceptRequest.SerializeToString,
             rainbow_dot_v2_dot_agents__pb2.AcceptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Agents/Renew',
+            rainbow_dot_v2_dot_agents__pb2.RenewRequest.SerializeToString,
+            rainbow_dot_v2_dot_agents__pb2.RenewResponse.FromString,
             options,
             channel_credentials,
             insecure,
