@@ -104,6 +104,7 @@ class SlurmCluster:
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": _PATH}
         self._settings = settings
         self._port = _free_ports(1 + len(self.node_names))
+        self._ports = {name: self._port + 1 + i for i, name in enumerate(self.node_names)}
 
     @property
     def node_names(self) -> list[str]:
@@ -126,13 +127,33 @@ class SlurmCluster:
         deadline = time.monotonic() + START_SECONDS
         self.start_controller()
         for name in self.node_names:
-            (self.folder / "state" / f"spool.{name}").mkdir(exist_ok=True)
-            self._run("slurmd", "-f", str(self.conf), "-N", name)
+            self._start_node(name)
+        self._await_up(deadline)
+
+    def _start_node(self, name: str) -> None:
+        (self.folder / "state" / f"spool.{name}").mkdir(exist_ok=True)
+        self._run("slurmd", "-f", str(self.conf), "-N", name)
+
+    def _await_up(self, deadline: float) -> None:
         while self._up() < len(self.node_names):
             if time.monotonic() > deadline:
                 logs = "\n".join(path.read_text()[-2000:] for path in (self.folder / "log").iterdir())
                 raise RuntimeError(f"the Slurm cluster {self.name} did not come up:\n{logs}")
             time.sleep(0.05)  # a daemon in another process is awaited; nothing tells us when
+
+    def rebuild(self, nodes: Sequence[Nodes]) -> None:
+        """Other nodes from now on: the controller is stopped, configured anew and started; jobs go on."""
+        before = set(self.node_names)
+        self.nodes = tuple(nodes)
+        for name in before.difference(self.node_names):
+            self._end(self.folder / "run" / f"slurmd.{name}.pid", "slurmd")
+        self.stop_controller()
+        self._ports.update({name: _free_ports(1) for name in self.node_names if name not in self._ports})
+        self._configure()
+        self.start_controller()
+        for name in set(self.node_names) - before:
+            self._start_node(name)
+        self._await_up(time.monotonic() + START_SECONDS)
 
     def start_controller(self) -> None:
         """Start slurmctld."""
@@ -169,17 +190,14 @@ class SlurmCluster:
     def _configure(self) -> None:
         text = _SETTINGS.format(name=self.name, port=self._port, user=getpass.getuser(), folder=self.folder)
         gres = ["AutoDetect=off"]
-        port = self._port
         for part in self.nodes:
             kind = f"gpu:{part.gpu_type}" if part.gpu_type else "gpu"
             extra = f" {part.layout}" if part.layout else f" CPUs={part.cpus}"
             extra += f" Gres={kind}:{part.gpus}" if part.gpus else ""
             extra += f" Feature={','.join(part.features)}" if part.features else ""
             for name in part.names:
-                port += 1
-                text += (
-                    f"NodeName={name} NodeAddr=127.0.0.1 Port={port} RealMemory={part.memory}{extra} State=UNKNOWN\n"
-                )
+                text += f"NodeName={name} NodeAddr=127.0.0.1 Port={self._ports[name]} RealMemory={part.memory}"
+                text += f"{extra} State=UNKNOWN\n"
             if part.gpus:
                 devices = self._devices(part)
                 named = f" Type={part.gpu_type}" if part.gpu_type else ""

@@ -170,6 +170,11 @@ class BackendUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphReplaced:
+    """The server has another graph of this cluster now; what it was told of the old one's nodes is forgotten there."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputRead:
     """Bytes of a job's output, from the offset that was asked for."""
 
@@ -205,6 +210,7 @@ Event: TypeAlias = (
     | SubmitUnclear
     | LookedUp
     | BackendUpdated
+    | GraphReplaced
     | OutputRead
     | BidReady
     | Tick

@@ -18,6 +18,7 @@ from rainbow.agent.events import SyncAnswer, SyncMessage
 from rainbow.agent.journal import Journal
 from rainbow.agent.reactor import due, idle, react
 from rainbow.agent.records import compacted, restored
+from rainbow.agent.rediscovery import Rediscovery
 from rainbow.agent.refusals import Refusals
 from rainbow.agent.rules import Rules
 from rainbow.agent.signatures import Signatures
@@ -25,6 +26,7 @@ from rainbow.agent.state import Limits, State
 from rainbow.agent.writing import JournalWriter
 from rainbow.client.connection import Backoff
 from rainbow.model.errors import RainbowError
+from rainbow.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
 LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
@@ -53,6 +55,7 @@ class Parts:
     journal: Journal
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
+    rediscovery: Rediscovery | None = None
     signatures: Signatures | None = None
 
 
@@ -94,6 +97,8 @@ class Agent:
         await self.backend.start()
         self._spawn(self._follow_backend())
         self._spawn(self._writer.run())
+        if self.parts.rediscovery is not None:
+            self._spawn(self.parts.rediscovery.run(self._reshape))
         for held in self.state.held.values():
             log.info("%s: %s, from the journal", held.ref.tag, held.phase.value)
         self._apply(e.Started(self._contact.read()))
@@ -212,10 +217,16 @@ class Agent:
             try:
                 updates = await self.backend.poll()
                 facts = await self.backend.facts()
+                if self.parts.rediscovery is not None:
+                    self.parts.rediscovery.hint(facts.shape)
                 self._events.put_nowait(e.BackendUpdated(updates, facts))
             except (RainbowError, OSError) as problem:
                 log.warning("the manager cannot be asked: %s", problem)
             await self.backend.changed()
+
+    def _reshape(self, graph: Graph) -> None:
+        self.backend.reshape(graph)
+        self._events.put_nowait(e.GraphReplaced())
 
     async def _fetch(self, errand: Errand) -> None:
         """Ask the backend, and take its answer as an event."""

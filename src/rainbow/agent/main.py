@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,9 @@ Examples:
 @click.option("--price-core-hour", default=0.0, metavar="X", help="What an hour of a core costs.")
 @click.option("--price-node-hour", default=0.0, metavar="X", help="What an hour of a node costs.")
 @click.option("--price-gpu-hour", default=0.0, metavar="X", help="What an hour of a gpu costs.")
+@click.option(
+    "--rediscover", default=600.0, metavar="SECONDS", help="Look again so often at what the cluster is; 0: never."
+)
 @click.option("--once", is_flag=True, help="Leave when there is nothing left to do.")
 @click.option("--run-as-root", is_flag=True, help="Run as root, and every job too.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
@@ -118,7 +122,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
     from rainbow.agent.journal import Journal
     from rainbow.agent.link import Identity, Link
     from rainbow.agent.loop import Agent
-    from rainbow.agent.registering import register
+    from rainbow.agent.registering import rediscovery, register
     from rainbow.agent.rotation import rotation_of
 
     with Journal(options.state_dir) as journal:
@@ -133,7 +137,8 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
             accept_only=options.accept,
         )
         link = Link(settings, identity)
-        running = Agent(_parts(options, journal, link), once=options.once)
+        looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
+        running = Agent(replace(_parts(options, journal, link), rediscovery=looking), once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         rotation = rotation_of(options, os.environ, link)

@@ -34,6 +34,7 @@ class AgentOptions:
     require_signature: bool = False
     renew_every: float = 30 * 86_400.0  # seconds after which its secret is replaced; 0: never
     prices: Prices = field(default_factory=Prices)
+    rediscover: float = 600.0  # seconds between two looks at what the cluster is; 0: none
     once: bool = False
     run_as_root: bool = False
 
@@ -41,6 +42,8 @@ class AgentOptions:
         cluster_name(self.cluster)
         if self.max_jobs < 1:
             raise Invalid(f"--max-jobs is a number from 1 up, not {self.max_jobs}")
+        if self.rediscover < 0:
+            raise Invalid(f"--rediscover is a number of seconds, or 0 for never, not {self.rediscover:g}")
 
 
 def refuse_root(options: AgentOptions, uid: int) -> None:

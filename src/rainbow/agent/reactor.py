@@ -19,7 +19,7 @@ from rainbow.agent import events as e
 from rainbow.agent import manager
 from rainbow.agent.mailbox import facts_due, send_what_is_due, take_answer
 from rainbow.agent.records import offer_record
-from rainbow.agent.state import Draft, State
+from rainbow.agent.state import NEVER, Draft, State
 from rainbow.agent.values import (
     STREAMS,
     WITH_MANAGER,
@@ -125,6 +125,10 @@ def _stored(d: Draft, event: e.Stored) -> None:
         d.step(held, Step.END_STORED)
 
 
+def _graph_replaced(d: Draft, event: e.GraphReplaced) -> None:
+    d.facts_told, d.facts_at = None, NEVER
+
+
 def _output(d: Draft, event: e.OutputRead) -> None:
     chunk = event.chunk
     key, held = (chunk.ref, chunk.stream), d.held.get(chunk.ref)
@@ -209,6 +213,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     e.SubmitUnclear: manager.unclear,
     e.LookedUp: manager.looked_up,
     e.BackendUpdated: manager.updated,
+    e.GraphReplaced: _graph_replaced,
     e.OutputRead: _output,
     e.BidReady: _bid,
     e.Tick: _tick,

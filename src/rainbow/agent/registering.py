@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.options import SECRET_FILE, AgentOptions, keep
+from rainbow.agent.rediscovery import Rediscovery
+from rainbow.agent.told import GRAPH_FILE, Texts, Told, ToldFile, digest, texts
 from rainbow.client import AsyncClient
 from rainbow.client.settings import Settings
-from rainbow.discover.finding import MANAGERS, find
-from rainbow.discover.host import Host
-from rainbow.graphs.jgf_write import subsystem_to_jgf, to_jgf
+from rainbow.discover.finding import MANAGERS, Found, find
+from rainbow.graphs.jgf_write import to_jgf
 from rainbow.graphs.reading import read
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
-GRAPH_FILE = "graph.json"
 TOKEN_FILE = "submit-token"
 
 
 async def register(options: AgentOptions, settings: Settings) -> str:
     """Register the cluster; returns its secret, which is kept in the state directory."""
-    host = _found(options)
-    text = to_jgf(host.graph)
+    given = options.register != "auto"
+    said = Texts(to_jgf(_read(options.register)), {}) if given else texts(look(options))
+    text, file = said.graph, ToldFile(options.state_dir)
     async with AsyncClient(settings=settings) as client:
         answer = await client.register(options.cluster, text.encode(), manager=options.backend)
     if answer.exists:
         raise AlreadyExists(
             f"cluster {options.cluster} is registered already; give its secret with --secret-file, or take another name"
         )
-    keep(options.state_dir, GRAPH_FILE, text)
+    file.keep_graph(text)
     keep(options.state_dir, TOKEN_FILE, answer.token)
     keep(options.state_dir, SECRET_FILE, answer.secret)
     log.info("registered %s; its token for submitters is in %s", options.cluster, options.state_dir / TOKEN_FILE)
-    own = replace(settings, cluster=options.cluster, cluster_secret=answer.secret)
-    async with AsyncClient(settings=own) as client:
-        for subsystem in host.subsystems:
-            await client.put_subsystem(options.cluster, subsystem.name, subsystem_to_jgf(subsystem).encode())
+    if not given:
+        file.write(Told(digest(text)))  # what is not sent below, because of a crash, is sent by the rediscovery
+        async with as_cluster(options, settings, answer.secret) as client:
+            for name, subsystem in said.subsystems.items():
+                await client.put_subsystem(options.cluster, name, subsystem.encode())
+        file.write(said.told())
     return answer.secret
+
+
+def as_cluster(options: AgentOptions, settings: Settings, secret: str) -> AsyncClient:
+    """A client that speaks for the cluster."""
+    return AsyncClient(settings=replace(settings, cluster=options.cluster, cluster_secret=secret))
+
+
+def rediscovery(options: AgentOptions, settings: Settings, secret: Callable[[], str]) -> Rediscovery | None:
+    """What keeps the registered graph up to date; None if the cluster was not found from here or its graph is given."""
+    file = ToldFile(options.state_dir)
+    found_here = options.register == "auto" or (not options.register and file.read() is not None)
+    if not options.rediscover or options.graph or not found_here:
+        return None
+    return Rediscovery(
+        options.cluster,
+        lambda: look(options),
+        lambda: as_cluster(options, settings, secret()),
+        file,
+        options.rediscover,
+    )
 
 
 def graph_of(options: AgentOptions) -> Graph | None:
@@ -52,12 +76,10 @@ def graph_of(options: AgentOptions) -> Graph | None:
     return _read(str(kept)) if kept.exists() else None
 
 
-def _found(options: AgentOptions) -> Host:
-    if options.register != "auto":
-        return Host(_read(options.register), ())
+def look(options: AgentOptions) -> Found:
+    """What this cluster is now, by its manager's word or, for a backend without discovery, by the host's."""
     manager = options.backend if options.backend in MANAGERS else "host"
-    found = find(options.cluster, manager, options.backend_options)
-    return Host(found.graph, found.subsystems)
+    return find(options.cluster, manager, options.backend_options)
 
 
 def _read(path: str) -> Graph:

@@ -200,6 +200,7 @@ class Facts:
     state: Mapping[str, object] = field(default_factory=dict)
     marks: Mapping[str, str] = field(default_factory=dict)  # vertex id or name -> up | down | drained
     used: Mapping[str, int] | None = None  # vertex id -> units taken by others than Rainbow; None: not known
+    shape: str = ""  # changes when the cluster does: nodes, what is in them; empty: the backend cannot tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

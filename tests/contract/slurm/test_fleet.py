@@ -15,6 +15,7 @@ from tests.support.house import RAINBOW, House, a_house
 from tests.support.slurm import Nodes, SlurmCluster, running
 
 SECONDS = 60.0
+OTHER_MODULES = ("LMOD_CMD", "MODULES_CMD")
 
 
 class Fleet:
@@ -32,9 +33,14 @@ class Fleet:
         if name in self.clusters:
             conf = f"conf={self.clusters[name].conf}"
             words += ["--backend", "slurm", "-O", conf, "-O", "interval=0.5", "-O", "facts_interval=0.5"]
+        else:
+            words += ["--rediscover", "0.5"]
         if os.geteuid() == 0:
             words.append("--run-as-root")
-        environment = self.house.environment() | {"RAINBOW_SERVER": self.house.address}
+        own = {"RAINBOW_SERVER": self.house.address, "MODULEPATH": str(self.folder / "modules")}
+        environment = {
+            name: value for name, value in self.house.environment().items() if name not in OTHER_MODULES
+        } | own
         with (self.folder / f"{name}.log").open("ab") as log:
             self._agents[name] = subprocess.Popen(
                 [*RAINBOW, *words], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -160,3 +166,32 @@ def test_a_drained_node_is_no_longer_matched_and_comes_back(fleet: Fleet):
     fleet.until(lambda: answers(75), "the drained node's absence")
     slurm.call("scontrol", "update", "nodename=w1", "state=resume")
     fleet.until(lambda: answers(0), "the node's return")
+
+
+@pytest.mark.timeout(240)
+def test_a_cluster_that_grows_and_shrinks_is_known_by_its_new_shape_and_what_runs_goes_on(fleet: Fleet, tmp_path: Path):
+    slurm, before = fleet.clusters["wide"], fleet.clusters["wide"].nodes
+    gate, three = tmp_path / "go", ("plan", "-M", "wide", "-N3", "-n3", "--", "true")
+    script = tmp_path / "fresh.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --constraint=fresh\necho $SLURMD_NODENAME\n")
+    id = fleet.submit("-M", "wide", "--", "sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.1; done; exit 6")
+    fleet.until(lambda: fleet.job(id).get("attempt_state") == "running", "the job's start")
+    assert fleet.house.run(*three, check=False).returncode == 3
+    slurm.rebuild([*before, Nodes(prefix="x", count=1, cpus=4, features=("fresh",))])
+    fleet.until(lambda: fleet.house.run(*three, check=False).returncode == 0, "the third node")
+    said = fleet.house.run("run", "-M", "wide", str(script))
+    assert said.stdout.split() == ["x1"]
+    slurm.rebuild(before)
+    fleet.until(lambda: fleet.house.run(*three, check=False).returncode == 3, "the third node's going")
+    assert fleet.job(id).get("attempt_state") == "running"
+    gate.touch()
+    assert fleet.house.run("wait", id, "--timeout", "90s", check=False, timeout=100).returncode == 6
+
+
+@pytest.mark.timeout(120)
+def test_software_that_is_installed_while_the_agent_runs_can_be_asked_for(fleet: Fleet):
+    words = ("plan", "-M", "here", "--software", "aurora@3:", "--", "true")
+    assert fleet.house.run(*words, check=False).returncode == 3
+    (fleet.folder / "modules" / "aurora").mkdir(parents=True)
+    (fleet.folder / "modules" / "aurora" / "3.2").write_text("#%Module\n")
+    fleet.until(lambda: fleet.house.run(*words, check=False).returncode == 0, "the new software")

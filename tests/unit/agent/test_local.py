@@ -19,7 +19,7 @@ import pytest
 from rainbow.agent import wrapper
 from rainbow.agent.backends import BackendSettings, load_backend
 from rainbow.agent.backends.local_files import JobFiles, slots
-from rainbow.agent.backends.local_machine import Place
+from rainbow.agent.backends.local_machine import Machine, Place
 from rainbow.agent.values import Phase
 from rainbow.discover.host import discover
 from rainbow.model.attempt import AttemptState, Failure
@@ -94,7 +94,7 @@ async def test_a_job_whose_runner_is_killed_dies_with_it_and_has_an_unknown_outc
 def test_two_runners_of_one_job_run_it_once(tmp_path: Path):
     one = JobFiles(tmp_path, "rb-1-1")
     one.create(a_launch(a_request("sh", "-c", f"echo ran >> {tmp_path}/runs")), dict(os.environ))
-    one.put_place(Place())
+    one.put_place(Place(), Machine(a_graph()))
     runners = [subprocess.Popen([sys.executable, "-I", wrapper.__file__, str(one.path)]) for _ in range(4)]
     assert sorted(runner.wait(20) for runner in runners) == [0, 3, 3, 3]
     assert (tmp_path / "runs").read_text() == "ran\n"
@@ -173,7 +173,7 @@ async def test_a_job_that_may_run_elsewhere_ends_itself_when_even_its_agent_is_g
     code = "import wrapper; wrapper.LOOK = 0.05; wrapper.main(wrapper.Path(wrapper.sys.argv[1]))"
     one = files(desk, "rb-1-1")
     one.create(replace(a_launch(a_request("sleep", "1")), guard=50.0), {})
-    one.put_place(Place())
+    one.put_place(Place(), Machine(a_graph()))
     command = [sys.executable, "-c", code, str(one.path)]
     folder = Path(wrapper.__file__).parent
     await (await asyncio.create_subprocess_exec(*command, cwd=folder)).wait()
@@ -201,7 +201,7 @@ async def test_gpus_are_shown_to_the_job_that_has_them_and_to_no_other(tmp_path:
     assert await desk.out("rb-1-1") == b"[]\n"
     one = files(desk, "rb-2-1")
     one.create(a_launch(a_request("true"), job=2), {})
-    one.put_place(Place({}, (), (1, 3)))
+    one.put_place(Place({}, (), (1, 3)), Machine(a_graph()))
     assert json.loads((one.path / "place.json").read_text())["environment"] == {"CUDA_VISIBLE_DEVICES": "1,3"}
 
 

@@ -89,6 +89,9 @@ class Backend(Protocol):
     async def facts(self) -> Facts:
         """The manager's name and what is free."""
 
+    def reshape(self, graph: Graph) -> None:
+        """The cluster changed: work within this graph from now on. What runs goes on, and still counts."""
+
     async def forget(self, tag: str) -> None:
         """The server has all there is to know: traces may go."""
 

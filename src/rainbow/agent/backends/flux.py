@@ -32,6 +32,7 @@ from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.discover.flux import flux_graph, parse_r
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
 OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle"})
@@ -282,6 +283,12 @@ class FluxBackend:
         if self.settings.graph is None:
             return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
+
+    def reshape(self, graph: Graph) -> None:
+        """Take over another graph; the instance is asked anew what it has."""
+        self.settings = replace(self.settings, graph=graph)
+        self._site = None
+        self._facts.expire()
 
     async def forget(self, tag: str) -> None:
         """Remove the job's directory; Flux lists the job on, and that is no longer news."""

@@ -19,6 +19,10 @@ class KeptFacts:
         self._at: float | None = None
         self._last = Facts(manager=manager)
 
+    def expire(self) -> None:
+        """Look anew at the next question."""
+        self._at = None
+
     async def get(self, look: Callable[[], Awaitable[Facts]]) -> Facts:
         """The facts; `look` finds new ones. If it fails the old ones stand: they are advice, and get old visibly."""
         now = self._clock()

@@ -12,7 +12,7 @@ import logging
 import os
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
@@ -23,6 +23,7 @@ from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result,
 from rainbow.discover.host import discover_graph
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unsupported
+from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
@@ -56,7 +57,7 @@ class LocalBackend:
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
         self.root = settings.directory / "jobs"
-        self.machine = Machine(settings.graph or discover_graph(settings.cluster), sorted(os.sched_getaffinity(0)))
+        self.machine = _machine(settings.graph or discover_graph(settings.cluster))
         self._jobs: dict[str, _Job] = {}
         self._history: list[Ran] = []
         self._news = asyncio.Event()
@@ -87,7 +88,7 @@ class LocalBackend:
             job.phase = Phase.ENDED
             return
         marker = job.files.begun()
-        job.phase, job.place = Phase.RUNNING, job.files.place()
+        job.phase, job.place = Phase.RUNNING, job.files.place(self.machine)
         job.started_at = float(str(marker["at"])) if marker else None
         self.machine.occupy(job.place)
         pid = job.files.runner()
@@ -202,6 +203,22 @@ class LocalBackend:
         state.update({f"cost_per_{kind}_hour": price for kind, price in named.items() if price})
         return Facts(manager="local", state=state)
 
+    def reshape(self, graph: Graph) -> None:
+        """The machine changed. What runs keeps what it has; what waits and could never run now goes elsewhere."""
+        machine = _machine(graph)
+        for job in self._jobs.values():
+            if job.phase is Phase.RUNNING:
+                job.place = replace(job.place, units=machine.held(self.machine.holdings(job.place)))
+                machine.occupy(job.place)
+        self.machine = machine
+        for job in self._queue():
+            reason = machine.lacks(job.request)
+            if reason is not None:
+                job.files.end_before_start("no-room", f"the machine changed: {reason}")
+                self._ended(job, job.files.result())
+        self._start_what_fits()
+        self._news.set()
+
     async def forget(self, tag: str) -> None:
         """Remove the job's directory."""
         job = self._jobs.get(tag)
@@ -235,7 +252,7 @@ class LocalBackend:
                 return
 
     def _run(self, job: _Job, place: Place) -> None:
-        job.files.put_place(place)
+        job.files.put_place(place, self.machine)
         job.runner = start_runner(job.files.path)
         job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
         self._watch(job, job.runner.pid)
@@ -297,6 +314,10 @@ class LocalBackend:
             started_at=job.started_at,
             sizes=job.files.sizes(),
         )
+
+
+def _machine(graph: Graph) -> Machine:
+    return Machine(graph, sorted(os.sched_getaffinity(0)))
 
 
 def _end_strays(job: _Job, result: Result) -> None:

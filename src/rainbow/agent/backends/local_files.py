@@ -8,12 +8,12 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.job_files import piece, script, size
-from rainbow.agent.backends.local_machine import Place
+from rainbow.agent.backends.local_machine import Machine, Place
 from rainbow.agent.values import STREAMS, Result
 from rainbow.agent.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
 from rainbow.jobspecs.canonical import from_json, to_json
@@ -117,17 +117,17 @@ class JobFiles:
         launch = json.loads((self.path / "launch.json").read_text())
         return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]))
 
-    def put_place(self, place: Place) -> None:
+    def put_place(self, place: Place, machine: Machine) -> None:
         """Write down where it is to run. An earlier place of a job that may have begun stays."""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
-        write_whole(self.path / "place.json", {**asdict(place), "environment": environment})
+        about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
+        write_whole(self.path / "place.json", {**about, "environment": environment})
 
-    def place(self) -> Place:
+    def place(self, machine: Machine) -> Place:
         """Where it runs."""
         with contextlib.suppress(FileNotFoundError):
             data = json.loads((self.path / "place.json").read_text())
-            units = {int(i): int(amount) for i, amount in data["units"].items()}
-            return Place(units, tuple(data["cpus"]), tuple(data["gpus"]), data["memory"])
+            return Place(machine.held(data["holds"]), tuple(data["cpus"]), tuple(data["gpus"]), data["memory"])
         return Place()
 
     def begun(self) -> dict[str, object] | None:
@@ -164,9 +164,9 @@ class JobFiles:
             started_at=float(str(marker["at"])),
         )
 
-    def end_before_start(self, cause: str) -> None:
+    def end_before_start(self, cause: str, reason: str = "") -> None:
         """Write down the end of a job that never began."""
-        ended = {"code": None, "cause": cause, "reason": cause, "started": None, "ended": time.time()}
+        ended = {"code": None, "cause": cause, "reason": reason or cause, "started": None, "ended": time.time()}
         write_whole(self.path / EXIT, ended)
 
     def sizes(self) -> tuple[int, int]:
@@ -209,7 +209,7 @@ def _result(ended: Mapping[str, object]) -> Result:
     reason = str(ended["reason"])
     if cause == "cancelled":
         state = AttemptState.CANCELLED
-    elif cause == "out-of-touch":
+    elif cause in ("out-of-touch", "no-room"):
         state = AttemptState.PREEMPTED
     elif cause == "exit" and exit_code == 0:
         state, failure = AttemptState.SUCCEEDED, None

@@ -104,6 +104,15 @@ class Machine:
         for i, idle in self._idle.items():
             self._idle[i] = [number for number in idle if number not in gone[self.graph.types[i]]]
 
+    def holdings(self, place: Place) -> dict[str, int]:
+        """Its units by the ids of their vertices, which mean the same in another graph of this machine."""
+        return {self.graph.ids[i]: amount for i, amount in place.units.items()}
+
+    def held(self, holdings: Mapping[str, int]) -> dict[int, int]:
+        """Units by vertex; those of vertices that this graph lacks are not counted."""
+        known = self.graph.positions()
+        return {known[id]: amount for id, amount in holdings.items() if id in known}
+
     def release(self, place: Place) -> None:
         """Give back what `take` or `occupy` reserved."""
         for i, amount in place.units.items():

@@ -28,7 +28,7 @@ from rainbow.agent.backends.slurm_options import option_words
 from rainbow.agent.backends.slurm_queue import SlurmQueue
 from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
-from rainbow.agent.backends.slurm_site import Site, make_site
+from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
 from rainbow.agent.backends.slurm_tracking import choose, overdue, update_of
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
@@ -43,6 +43,7 @@ from rainbow.discover.slurm import (
 )
 from rainbow.discover.slurm_graph import slurm_graph
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
 OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "allow_extra"})
@@ -263,10 +264,14 @@ class SlurmBackend:
     async def _look(self) -> Facts:
         site = await self.site()
         self._nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
+        shape = shape_of(self._nodes)
+        if site.shape != shape:
+            self._site = None  # its partitions and features may be others now
         waiting = await self.commands.ask(*SHOW_WAITING)
         own = self._holdings(self.queue.ours(self.queue.last))
         state = {"queue_depth": len(waiting.split()), **price_state(self.settings.prices)}
         found = await asyncio.to_thread(make_facts, site.graph, self._nodes, own, self._marked, state)
+        found = replace(found, shape=shape)
         if self.settings.graph is None:
             return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
@@ -277,6 +282,12 @@ class SlurmBackend:
             record = SlurmFiles(self.root, tag).record()
             found += [(job, record.gpus if record is not None else 0) for job in same]
         return found
+
+    def reshape(self, graph: Graph) -> None:
+        """Take over another graph; Slurm is asked anew what it has."""
+        self.settings = replace(self.settings, graph=graph)
+        self._site = None
+        self._facts.expire()
 
     async def forget(self, tag: str) -> None:
         """Remove the job's directory; Slurm shows the job for a while yet, and that is no longer news."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ class Site:
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     threaded: bool = False  # a core is several cpus in Slurm's count
+    shape: str = ""  # of the nodes it was made from
 
 
 def make_site(graph: Graph, nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition]) -> Site:
@@ -42,4 +44,14 @@ def make_site(graph: Graph, nodes: Sequence[SlurmNode], partitions: Sequence[Slu
         partitions={name: frozenset(on) for name, on in members.items()},
         nodes=tuple(node.name for node in nodes),
         threaded=any(node.threads > 1 and node.cpus > node.sockets * node.cores_per_socket for node in nodes),
+        shape=shape_of(nodes),
     )
+
+
+def shape_of(nodes: Sequence[SlurmNode]) -> str:
+    """The same for the same nodes, whatever they do: what changes when the cluster was rebuilt or reconfigured."""
+    told = hashlib.sha256()
+    for node in nodes:
+        size = (node.cpus_usable, node.sockets, node.cores_per_socket, node.threads, node.memory)
+        told.update(repr((node.name, size, node.features, node.partitions, node.gres)).encode())
+    return told.hexdigest()
