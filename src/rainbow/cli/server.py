@@ -10,6 +10,7 @@ import click
 
 from rainbow.cli.lazy import Commands
 from rainbow.cli.options import pairs
+from rainbow.cli.server_admin import admin_token
 from rainbow.cli.server_init import init
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def server(
 
 
 server.add_command(init)
+server.add_command(admin_token)
 
 
 def default_data_dir() -> Path:

@@ -15,7 +15,8 @@ from rainbow.model.errors import AlreadyExists, Denied, Invalid, NotFound
 from rainbow.service.access import ADMIN, changed, ends_at, store_rights, stored_rights, within
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
-from rainbow.store.base import Account, AuditRow, Tx
+from rainbow.service.ids import Ids
+from rainbow.store.base import Account, AuditRow, Store, Tx
 
 DAY = 86_400.0
 TOKEN_TTL = 30 * DAY
@@ -312,6 +313,23 @@ async def read_audit(
         )
 
     return await core.store.read(work)
+
+
+async def new_administrator(store: Store, ids: Ids, now: float) -> str:
+    """For an operator who has the data but no token: open the first account again, with a new one; the text of it."""
+    text, credential = ids.credential(
+        Kind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note="made beside the database"
+    )
+
+    def work(tx: Tx) -> None:
+        before = tx.user(ADMIN)
+        tx.put_user(ADMIN, before.groups if before else (), False, now)
+        store_rights(tx, "user", ADMIN, tuple(sorted({"admin", *stored_rights(tx, "user", ADMIN)})))
+        tx.add_credential(credential)
+        acting().note(tx, "token.recover", credential.id, now, f"for {ADMIN}, by whoever can open the database")
+
+    await store.write(work)
+    return text
 
 
 async def ensure_administrator(core: Core) -> None:

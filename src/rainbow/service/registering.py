@@ -176,13 +176,21 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
 
 
 async def delete(core: Core, name: str) -> int:
-    """Remove a cluster: what it has not begun goes elsewhere, what it runs is lost to us and said so."""
+    """Remove a cluster: what it has not begun goes elsewhere, what it runs is lost to us and said so.
+
+    With its own secret a cluster leaves only when nothing runs there: other people's jobs are not its to lose.
+    """
     by, now = acting(), core.clock.now()
 
     def work(tx: Tx, fx: Effects) -> int:
         cluster = _live(tx, name)
-        moved = 0
-        for attempt in tx.live_attempts(name):
+        moved, attempts = 0, tx.live_attempts(name)
+        running = sum(attempt.state not in BEFORE_CONFIRM for attempt in attempts)
+        if running and not by.principal.admin:
+            raise Conflict(
+                f"{running} jobs run on {name}: drain it and wait until they have ended, or let an administrator delete it"
+            )
+        for attempt in attempts:
             job = lifecycle.need_job(tx, attempt.job)
             if attempt.state in BEFORE_CONFIRM:
                 how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason="its cluster was removed")

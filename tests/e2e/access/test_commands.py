@@ -107,3 +107,27 @@ def listed(house: House, key: str, token: str, *command: str) -> list[dict[str, 
     """The rows of a listing."""
     found: list[dict[str, object]] = json.loads(house.run(*(command or (key,)), "-o", "json", token=token).stdout)[key]
     return found
+
+
+def test_a_lost_administrators_token_is_made_anew_beside_the_database(tmp_path: Path) -> None:
+    with a_house(tmp_path) as house:
+        data = str(house.folder / "data")
+        house.run("user", "add", "root2", "--allow", "admin")
+        other = house.run("token", "create", "--user", "root2", "--scope", "admin").stdout.strip()
+        house.run("user", "disable", "admin", token=other)
+        lost = house.admin_token
+        assert house.run("whoami", check=False).returncode == 5
+        busy = house.run("server", "admin-token", "--data-dir", data, check=False)
+        assert "stop it" in busy.stderr, "with SQLite the server has the database for itself"
+        house.stop()
+        assert house.run("server", "admin-token", "--data-dir", data).stdout.strip() == f"{data}/admin.token"
+        assert stat.S_IMODE((house.folder / "data/admin.token").stat().st_mode) == 0o600
+        house.start()
+        assert house.admin_token != lost
+        assert "admin" in house.run("whoami").stdout
+        [line] = house.run("audit", "--verb", "token.recover", "-o", "jsonl").stdout.splitlines()
+        assert json.loads(line)["actor"] == "server"
+        assert house.admin_token not in line
+        assert house.run("audit", "--verify").returncode == 0
+        missing = house.run("server", "admin-token", "--data-dir", str(tmp_path / "none"), check=False)
+        assert missing.returncode == 4
