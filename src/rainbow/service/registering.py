@@ -188,7 +188,7 @@ async def delete(core: Core, name: str) -> int:
         running = sum(attempt.state not in BEFORE_CONFIRM for attempt in attempts)
         if running and not by.principal.admin:
             raise Conflict(
-                f"{running} jobs run on {name}: drain it and wait until they have ended, or let an administrator delete it"
+                f"{running} jobs run on {name}: drain it and wait until they end, or let an administrator delete it"
             )
         for attempt in attempts:
             job = lifecycle.need_job(tx, attempt.job)
