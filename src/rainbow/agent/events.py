@@ -262,7 +262,6 @@ class Cancel:
     """End it. Harmless when there is nothing to end."""
 
     ref: Ref
-    native: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,9 +184,9 @@ class Agent:
                 self._writer.write(command)
             case e.Judge() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
                 self._spawn(self._fetch(command))
-            case e.Cancel(ref, native):
+            case e.Cancel(ref):
                 log.info("%s: ending it", ref.tag)
-                self._spawn(self._quietly(self.backend.cancel(ref.tag, native), f"{ref.tag}: cannot end it"))
+                self._spawn(self._quietly(self.backend.cancel(ref.tag), f"{ref.tag}: cannot end it"))
             case e.Forget(ref):
                 self._spawn(self._quietly(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
 

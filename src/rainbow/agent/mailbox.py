@@ -259,14 +259,14 @@ def _obey(d: Draft, command: ServerCommand) -> None:
         if d.judging.pop(ref, None) is not None:
             d.rejects[ref] = command.reason or "cancelled before it was accepted"
         elif wish is Wish.KILL:
-            d.do(Cancel(ref, ""))  # it may run all the same, if a journal was lost
+            d.do(Cancel(ref))  # it may run all the same, if a journal was lost
     elif held.phase in WITH_MANAGER:
         if held.wish not in (wish, Wish.KILL):
             held = d.wish(held, wish)
             d.acks_waiting += ((command.id, ref),) if command.id else ()
             if held.phase is not Phase.INTENT:
                 d.held[ref] = replace(held, act_at=d.now + ASK_AGAIN)
-                d.do(Cancel(ref, held.native))
+                d.do(Cancel(ref))
         elif all(ref != waiting for _, waiting in d.acks_waiting):
             _acknowledge(d, command)
     else:

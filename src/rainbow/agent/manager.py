@@ -150,5 +150,5 @@ def _update(d: Draft, held: Held, update: Update) -> None:
 def cancel(d: Draft, held: Held) -> Held:
     """Ask the manager to end it, again and again until it has ended."""
     asked = d.held[held.ref] = replace(held, act_at=d.now + ASK_AGAIN)
-    d.do(e.Cancel(held.ref, held.native))
+    d.do(e.Cancel(held.ref))
     return asked

@@ -93,7 +93,7 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     yield desk
     for update in await desk.backend.poll():
         if update.phase is not Phase.ENDED:
-            await desk.backend.cancel(update.tag, update.native)
+            await desk.backend.cancel(update.tag)
             await desk.until(update.tag, Phase.ENDED)
     await desk.backend.close()
 

@@ -102,7 +102,7 @@ async def test_no_more_runs_at_once_than_there_are_cores(desk: Desk):
     second = await desk.submit(a_request("true"), job=2)
     await desk.until(first, Phase.RUNNING)
     await desk.until(second, Phase.SUBMITTED)
-    await desk.backend.cancel(first, first)
+    await desk.backend.cancel(first)
     assert (await desk.until(second, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
 
 
@@ -117,9 +117,9 @@ async def test_a_small_job_passes_a_large_one_that_has_to_wait(desk: Desk):
 async def test_a_waiting_job_that_is_cancelled_never_begins(desk: Desk):
     first = await desk.submit(a_request(*LONG, cores=2), job=1)
     second = await desk.submit(a_request("echo", "ran"), job=2)
-    await desk.backend.cancel(second, second)
+    await desk.backend.cancel(second)
     assert (await desk.until(second, Phase.ENDED)).result.state is AttemptState.CANCELLED
-    await desk.backend.cancel(first, first)
+    await desk.backend.cancel(first)
     await desk.until(first, Phase.ENDED)
     assert await desk.out(second) == b""
 
@@ -129,15 +129,15 @@ async def test_a_running_job_that_is_cancelled_can_tidy_up(desk: Desk):
         a_request("sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
     )
     await desk.until_output(tag, b"up")
-    await desk.backend.cancel(tag, tag)
+    await desk.backend.cancel(tag)
     assert (await desk.until(tag, Phase.ENDED)).result.state is AttemptState.CANCELLED
     assert await desk.out(tag) == b"up\nbye\n"
 
 
 async def test_cancelling_what_has_ended_or_never_was_changes_nothing(desk: Desk):
     update = await desk.run(a_request("true"))
-    await desk.backend.cancel(update.tag, update.native)
-    await desk.backend.cancel("rb-99-1", "")
+    await desk.backend.cancel(update.tag)
+    await desk.backend.cancel("rb-99-1")
     assert (await desk.until(update.tag, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
 
 
@@ -176,7 +176,7 @@ async def test_a_waiting_job_waits_on_with_the_next_agent(desk: Desk):
     second = await desk.submit(a_request("true"), job=2)
     await desk.again()
     await desk.until(second, Phase.SUBMITTED)
-    await desk.backend.cancel(first, first)
+    await desk.backend.cancel(first)
     assert (await desk.until(second, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
 
 

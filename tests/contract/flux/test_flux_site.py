@@ -109,7 +109,7 @@ async def test_an_instance_that_does_not_answer_means_unknown(flux: Flux):
         await flux.backend.submit(a_launch(a_request("true"), job=2))
     flux.instance.start()
     await flux.until(tag, Phase.RUNNING)
-    await flux.backend.cancel(tag, "")
+    await flux.backend.cancel(tag)
     assert (await flux.until(tag, Phase.ENDED)).result.state is AttemptState.CANCELLED
 
 
@@ -150,7 +150,7 @@ async def test_what_others_use_is_told_and_what_we_use_is_not(flux: Flux):
     assert facts.used == {"rank1/core": 3}
     assert (facts.state["cores_free"], facts.state["nodes_free"]) == (16 - 6, 1)
     await flux.backend.commands.run("cancel", other)
-    await flux.backend.cancel(tag, "")
+    await flux.backend.cancel(tag)
     await flux.until(tag, Phase.ENDED)
 
 
@@ -172,7 +172,7 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
     answer = await flux.backend.bid(replace(sh("true"), duration=60.0))
     assert expected - 20 < answer.start_p50 <= expected
     for tag in (second, first):
-        await flux.backend.cancel(tag, "")
+        await flux.backend.cancel(tag)
         await flux.until(tag, Phase.ENDED)
 
 

@@ -56,6 +56,6 @@ async def desk(small: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
     yield desk
     for update in await desk.backend.poll():
         if update.phase is not Phase.ENDED:
-            await desk.backend.cancel(update.tag, update.native)
+            await desk.backend.cancel(update.tag)
             await desk.until(update.tag, Phase.ENDED)
     await desk.backend.close()

@@ -121,7 +121,7 @@ async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_
     await desk.run(a_request("true"), job=2)  # gets the id of the first if that is forgotten, and may be killed for it
     assert not isinstance(await desk.backend.lookup(tag), Absent)
     assert (desk.directory / "runs").read_text() == "ran\n"
-    await desk.backend.cancel(tag, "")
+    await desk.backend.cancel(tag)
 
 
 async def test_a_name_that_slurm_refuses_is_refused_for_good(desk: Desk):

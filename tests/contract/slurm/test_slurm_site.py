@@ -42,7 +42,7 @@ async def desk(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():
-        await desk.backend.cancel(update.tag, update.native)
+        await desk.backend.cancel(update.tag)
         await desk.until(update.tag, Phase.ENDED)
 
 

@@ -196,7 +196,7 @@ class World:
             case e.Lookup(ref):
                 unknown = not self.calm and self.choose(3) == 0
                 self.event(e.LookedUp(ref, Unknown("busy") if unknown else self.manager.lookup(ref.tag)))
-            case e.Cancel(ref, _):
+            case e.Cancel(ref):
                 if ref.tag in self.manager.running():
                     self.manager.end(ref.tag, AttemptState.CANCELLED)
             case e.ReadOutput(ref, stream, offset, limit):

@@ -35,7 +35,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     yield desk
     for update in await desk.backend.poll():
         if update.phase is not Phase.ENDED:
-            await desk.backend.cancel(update.tag, update.native)
+            await desk.backend.cancel(update.tag)
             await desk.until(update.tag, Phase.ENDED)
     await desk.backend.close()
 
@@ -74,7 +74,7 @@ async def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(desk: Desk, 
     monkeypatch.setattr("rainbow.agent.backends.local_files.GRACE", 0.2)
     tag = await desk.submit(a_request("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
     await desk.until_output(tag, b"up")
-    await desk.backend.cancel(tag, tag)
+    await desk.backend.cancel(tag)
     result = (await desk.until(tag, Phase.ENDED)).result
     assert (result.state, result.exit_code) == (AttemptState.CANCELLED, 137)
 

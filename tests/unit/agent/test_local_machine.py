@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,6 +138,6 @@ def test_a_bid_behind_a_job_of_unknown_length_names_no_time():
 def test_the_cost_is_what_is_taken_times_its_price_times_the_hours():
     machine = a_machine(4, 4, gpus=2)
     prices = Prices(core_hour=0.5, node_hour=10.0, gpu_hour=2.0)
-    assert cost(slots(2, 3, gpus=1), machine, prices, 2.0) == 2 * (6 * 0.5 + 2 * 10.0 + 2 * 2.0)
-    assert cost(slots(1, 1), machine, prices, None) is None
-    assert cost(slots(1, 1), machine, Prices(), None) == 0.0
+    assert cost(replace(slots(2, 3, gpus=1), duration=7200.0), machine, prices) == 2 * (6 * 0.5 + 2 * 10.0 + 2 * 2.0)
+    assert cost(slots(1, 1), machine, prices) is None
+    assert cost(slots(1, 1), machine, Prices()) == 0.0

@@ -214,7 +214,7 @@ def test_a_lost_answer_is_asked_for_with_the_same_message():
 def test_a_cancel_is_written_down_before_it_is_acknowledged():
     story = Story().running()
     story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
-    assert e.Cancel(REF, "n1") in story.commands
+    assert e.Cancel(REF) in story.commands
     assert story.state.acks == ()
     story.tell(e.Stored(REF, "cancel"))
     assert story.state.acks == (5,)
@@ -236,7 +236,7 @@ def test_a_cancel_of_what_is_being_looked_for_is_not_acknowledged_before_it_is_f
     assert story.state.acks == ()
     story.tell(e.LookedUp(REF, Found(Update(tag=REF.tag, phase=Phase.RUNNING, native="n1"))))
     story.answer(after=2.0, commands=(e.ServerCommand(5, "cancel", REF),))
-    assert e.Cancel(REF, "n1") in story.commands
+    assert e.Cancel(REF) in story.commands
 
 
 def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_there():
@@ -251,7 +251,7 @@ def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_the
 def test_what_the_server_does_not_count_on_is_killed_and_forgotten():
     story = Story().running()
     story.answer(commands=(e.ServerCommand(0, "kill", REF),))
-    assert e.Cancel(REF, "n1") in story.commands
+    assert e.Cancel(REF) in story.commands
     assert story.state.acks == ()
     story.tell(ended(AttemptState.CANCELLED))
     story.tell(e.Stored(REF, "end"))
@@ -294,7 +294,7 @@ def test_a_job_that_may_be_rerun_elsewhere_is_ended_when_contact_is_lost_for_too
         story.answer()
         story.tell(e.Tick(), after=Limits().run_guard + 10)
     assert once.all(e.Cancel) == []
-    assert again.all(e.Cancel) == [e.Cancel(REF, "n1")]
+    assert again.all(e.Cancel) == [e.Cancel(REF)]
     again.tell(ended(AttemptState.CANCELLED))
     assert again.state.held[REF].result.state is AttemptState.PREEMPTED
 
@@ -306,7 +306,7 @@ def test_contact_that_is_lost_is_noticed_by_the_very_tick_that_was_due_for_it():
         story.tell(e.Tick(), after=at - story.now)
         at = due(story.state, story.now)
     story.tell(e.Tick(), after=at - story.now)
-    assert story.all(e.Cancel) == [e.Cancel(REF, "n1")]
+    assert story.all(e.Cancel) == [e.Cancel(REF)]
 
 
 def test_a_kill_that_comes_late_for_what_is_over_does_not_cost_its_output():

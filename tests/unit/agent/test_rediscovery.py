@@ -167,7 +167,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     yield desk
     for update in await desk.backend.poll():
         if update.phase is not Phase.ENDED:
-            await desk.backend.cancel(update.tag, update.native)
+            await desk.backend.cancel(update.tag)
             await desk.until(update.tag, Phase.ENDED)
     await desk.backend.close()
 
@@ -183,7 +183,7 @@ async def test_a_machine_that_grows_runs_more_and_one_that_shrinks_counts_what_r
     assert (await desk.backend.facts()).state["cores_free"] <= 0
     third = await desk.submit(a_request("true"), job=3)
     await desk.until(third, Phase.SUBMITTED)
-    await desk.backend.cancel(first, first)
+    await desk.backend.cancel(first)
     await desk.until(third, Phase.ENDED)
 
 

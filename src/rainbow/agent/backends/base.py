@@ -7,12 +7,14 @@ A driver is built once per process, keeps no global state, and passes the suite 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Unknown, Update
+from rainbow.model.errors import Invalid
 from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
@@ -40,6 +42,18 @@ class Prices:
     node_hour: float = 0.0
     gpu_hour: float = 0.0
 
+    def cost(self, *, cores: int, nodes: int, gpus: int, duration: float | None) -> float | None:
+        """What a job costs that takes so much for so many seconds; None if its length counts and is not known."""
+        hourly = cores * self.core_hour + nodes * self.node_hour + gpus * self.gpu_hour
+        if not hourly:
+            return 0.0
+        return None if duration is None else duration / 3600 * hourly
+
+    def state(self) -> dict[str, object]:
+        """Those that are set, as the cluster's state names them."""
+        named = {"core": self.core_hour, "node": self.node_hour, "gpu": self.gpu_hour}
+        return {f"cost_per_{kind}_hour": price for kind, price in named.items() if price}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
@@ -50,6 +64,17 @@ class BackendSettings:
     graph: Graph | None = None  # None: find out
     prices: Prices = Prices()
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def seconds(self, name: str, otherwise: float) -> float:
+        """An option that is a time."""
+        text = self.options.get(name)
+        try:
+            value = float(text) if text else otherwise
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < math.inf:
+            raise Invalid(f"-O {name} is a number of seconds, not {text!r}")
+        return value
 
 
 class Backend(Protocol):
@@ -74,8 +99,11 @@ class Backend(Protocol):
     async def changed(self) -> None:
         """Return when `poll` may have news: an interval for managers that must be asked, at once for others."""
 
-    async def cancel(self, tag: str, native: str) -> None:
-        """End a job that waits or runs; nothing to end is fine. Its end shows in `poll`."""
+    async def cancel(self, tag: str) -> None:
+        """End a job that waits or runs; nothing to end is fine. By its tag: managers give ids out again.
+
+        Its end shows in `poll`.
+        """
 
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes of stdout or stderr from `offset`; empty if there are none."""

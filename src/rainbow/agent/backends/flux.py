@@ -47,14 +47,14 @@ class FluxBackend:
         options = settings.options
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
-        self._pace = Pace(cap=_seconds(options.get("interval"), 5.0))
-        self._settle = _seconds(options.get("settle"), SETTLE)
+        self._pace = Pace(cap=settings.seconds("interval", 5.0))
+        self._settle = settings.seconds("settle", SETTLE)
         self._submitting = asyncio.Lock()
         self._site: FluxSite | None = None
         self._jobs: tuple[FluxJob, ...] = ()
         self._ended: dict[str, Update] = {}
         self._seen: dict[str, tuple[object, ...]] = {}
-        self._facts = KeptFacts("flux", _seconds(options.get("facts_interval"), 60.0), time.monotonic)
+        self._facts = KeptFacts("flux", settings.seconds("facts_interval", 60.0), time.monotonic)
         self._gone = Tombstones(settings.directory / "forgotten")
 
     async def start(self) -> None:
@@ -214,7 +214,7 @@ class FluxBackend:
             lambda: any(FluxFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
         )
 
-    async def cancel(self, tag: str, native: str) -> None:
+    async def cancel(self, tag: str) -> None:
         """End a job, found by its tag."""
         files = FluxFiles(self.root, tag)
         record = files.record()
@@ -262,9 +262,7 @@ class FluxBackend:
         text = await self.commands.ask("jobs", "--json", "--count=0", "--user=all", "--filter=pending,running")
         free = site.cores_free(await self._free())
         starts = wait(answer, parse_jobs(text), cores, free, time.time())
-        prices = self.settings.prices
-        hourly = cores * prices.core_hour + max(1, nodes) * prices.node_hour + gpus * prices.gpu_hour
-        price = 0.0 if not hourly else None if request.duration is None else request.duration / 3600 * hourly
+        price = self.settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)
         return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
 
     async def _free(self) -> dict[str, object]:
@@ -306,13 +304,6 @@ async def read_r(commands: FluxCommands) -> dict[str, object]:
         return await commands.document("kvs", "get", "resource.R")
     except (Unavailable, Invalid):
         return await commands.document("resource", "R")
-
-
-def _seconds(text: str | None, otherwise: float) -> float:
-    try:
-        return float(text) if text else otherwise
-    except ValueError:
-        raise Invalid(f"{text!r} is no number of seconds") from None
 
 
 def make(settings: BackendSettings) -> FluxBackend:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.flux_jobs import FluxJob
-from rainbow.agent.backends.slurm_facts import MarkedNodes, price_state
+from rainbow.agent.backends.slurm_facts import MarkedNodes
 from rainbow.agent.values import Facts, Phase
 from rainbow.discover.flux import FluxNode, node_of_rank, parse_r
 from rainbow.discover.flux_state import STATUS_FORMAT, FluxHolding, parse_status, totals, used_by_others
@@ -49,6 +49,6 @@ def make_facts(
         if job.id in own and job.phase is Phase.RUNNING
     ]
     waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
-    state = {**totals(site.nodes, free), "queue_depth": waiting, **price_state(prices)}
+    state = {**totals(site.nodes, free), "queue_depth": waiting, **prices.state()}
     used = used_by_others(site.graph, site.nodes, free, not_up, holdings)
     return Facts(manager="flux", state=state, marks=marks, used=used)

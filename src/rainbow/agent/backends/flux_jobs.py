@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rainbow.agent.backends.endings import exited, not_found, over_limit, shell_code
 from rainbow.agent.values import Phase, Result
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unavailable
@@ -114,9 +115,8 @@ def job_name(number: int) -> str:
 def result(job: FluxJob, *, limit: float | None = None, missing: str = "") -> Result:
     """How a job ended; `missing` is the command that its script did not find, `limit` what it was given."""
     code = _shell_code(job.code)
-    state, failure, reason = AttemptState.FAILED, Failure.EXIT, f"exit code {code}"
     if job.result == "COMPLETED":
-        return Result(state=AttemptState.SUCCEEDED, exit_code=0, started_at=job.started, ended_at=job.ended)
+        return exited(0, started=job.started, ended=job.ended)
     if job.result == "CANCELED":
         reason = "cancelled" if job.started else "cancelled before it began"
         code = code if job.started else None
@@ -124,24 +124,29 @@ def result(job: FluxJob, *, limit: float | None = None, missing: str = "") -> Re
             state=AttemptState.CANCELLED, exit_code=code, reason=reason, started_at=job.started, ended_at=job.ended
         )
     if job.result == "TIMEOUT" or job.exception == "timeout":
-        failure, reason = Failure.TIME_LIMIT, "ran longer than its time limit"
-        if limit is not None:
-            reason = f"ran longer than its limit of {limit:g} s"
+        failure, reason = Failure.TIME_LIMIT, over_limit(limit)
     elif missing:
-        failure, reason = Failure.LAUNCH, f"cannot start {missing!r}: not found"
+        failure, reason = Failure.LAUNCH, not_found(missing)
     elif job.exception:
         failure, reason = _failure(job), f"Flux says {job.exception}: {job.note}"
         code = code if job.started else None
-    elif code is not None and code > 128:
-        reason = f"ended by signal {code - 128}"
+    elif code:
+        return exited(code, started=job.started, ended=job.ended)
+    else:
+        failure, reason = Failure.EXIT, "Flux says that it failed, and not how"
     return Result(
-        state=state, exit_code=code, failure=failure, reason=reason, started_at=job.started, ended_at=job.ended
+        state=AttemptState.FAILED,
+        exit_code=code,
+        failure=failure,
+        reason=reason,
+        started_at=job.started,
+        ended_at=job.ended,
     )
 
 
 def _shell_code(code: int | None) -> int | None:
     """Flux gives a negative number when the shell itself was killed."""
-    return code if code is None or code >= 0 else 128 - code if code > -128 else None
+    return None if code is None or code <= -128 else shell_code(code)
 
 
 def _failure(job: FluxJob) -> Failure:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rainbow.agent.backends.endings import exited
 from rainbow.agent.backends.flux_files import FluxFiles
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, FluxJob, job_name, result
-from rainbow.agent.values import Phase, Result, Update
-from rainbow.model.attempt import AttemptState, Failure
+from rainbow.agent.values import Phase, Update
 
 
 def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
@@ -37,9 +37,5 @@ def _from_files(files: FluxFiles) -> Update | None:
     begun, code = files.begun(), files.exit_code()
     if begun is None or code is None:
         return None
-    if code == 0:
-        ended = Result(state=AttemptState.SUCCEEDED, exit_code=0)
-    else:
-        reason = f"ended by signal {code - 128}" if code > 128 else f"exit code {code}"
-        ended = Result(state=AttemptState.FAILED, exit_code=code, failure=Failure.EXIT, reason=reason)
-    return Update(tag=files.tag, phase=Phase.ENDED, native=job_name(begun), result=ended, sizes=files.sizes(begun))
+    native, sizes = job_name(begun), files.sizes(begun)
+    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=exited(code), sizes=sizes)

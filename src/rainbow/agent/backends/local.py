@@ -134,7 +134,7 @@ class LocalBackend:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), interval)
 
-    async def cancel(self, tag: str, native: str) -> None:
+    async def cancel(self, tag: str) -> None:
         """End a job: one that waits never begins, one that runs gets SIGTERM and later SIGKILL."""
         job = self._jobs.get(tag)
         if job is None or job.phase is Phase.ENDED:
@@ -181,26 +181,23 @@ class LocalBackend:
         ]
         queued = [job.request for job in self._queue()]
         p50, p90 = (starts_in(request, self.machine, running, queued, self._history, q) for q in (0.5, 0.9))
-        hours = None if request.duration is None else request.duration / 3600
         return BidAnswer(
             yes=True,
             start_p50=p50,
             start_p90=None if p50 is None or p90 is None else max(p50, p90),
-            cost=cost(request, self.machine, self.settings.prices, hours),
+            cost=cost(request, self.machine, self.settings.prices),
             valid_for=30.0,
         )
 
     async def facts(self) -> Facts:
         """What is free, and what it costs."""
-        prices = self.settings.prices
         state: dict[str, object] = {
             "nodes_free": self.machine.count("node", free=True),
             "cores_free": self.machine.count("core", free=True),
             "gpus_free": self.machine.count("gpu", free=True),
             "queue_depth": len(self._queue()),
+            **self.settings.prices.state(),
         }
-        named = {"core": prices.core_hour, "node": prices.node_hour, "gpu": prices.gpu_hour}
-        state.update({f"cost_per_{kind}_hour": price for kind, price in named.items() if price})
         return Facts(manager="local", state=state)
 
     def reshape(self, graph: Graph) -> None:

@@ -90,14 +90,10 @@ def starts_in(
             trial.free[i] += amount
 
 
-def cost(request: Request, machine: Machine, prices: Prices, hours: float | None) -> float | None:
-    """What the whole job would cost; None if its length is not known."""
+def cost(request: Request, machine: Machine, prices: Prices) -> float | None:
+    """What the whole job would cost; None if its length is not known, or it does not fit."""
     units = machine.fit(request, empty=True)
     if units is None:
-        return None
-    if not (prices.core_hour or prices.gpu_hour or prices.node_hour):
-        return 0.0
-    if hours is None:
         return None
     of = {"core": 0, "gpu": 0}
     nodes = set()
@@ -108,4 +104,4 @@ def cost(request: Request, machine: Machine, prices: Prices, hours: float | None
         while i >= 0 and machine.graph.types[i] != "node":
             i = machine.graph.parents[i]
         nodes.add(i)
-    return hours * (of["core"] * prices.core_hour + of["gpu"] * prices.gpu_hour + len(nodes) * prices.node_hour)
+    return prices.cost(cores=of["core"], nodes=len(nodes), gpus=of["gpu"], duration=request.duration)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.endings import exited
 from rainbow.agent.backends.job_files import piece, script, size
 from rainbow.agent.backends.local_machine import Machine, Place
 from rainbow.agent.values import STREAMS, Result
@@ -193,34 +194,25 @@ class JobFiles:
         return value
 
 
+_FAILURES = {"time-limit": Failure.TIME_LIMIT, "memory": Failure.MEMORY, "launch": Failure.LAUNCH}
+_STATES = {
+    "cancelled": AttemptState.CANCELLED,
+    "out-of-touch": AttemptState.PREEMPTED,
+    "no-room": AttemptState.PREEMPTED,
+}
+
+
 def _result(ended: Mapping[str, object]) -> Result:
-    code, cause = ended["code"], ended["cause"]
-    exit_code = int(str(code)) if code is not None else None
-    started, stopped = ended["started"], ended["ended"]
-    state, failure = (
-        AttemptState.FAILED,
-        {
-            "exit": Failure.EXIT,
-            "time-limit": Failure.TIME_LIMIT,
-            "memory": Failure.MEMORY,
-            "launch": Failure.LAUNCH,
-        }.get(str(cause)),
-    )
-    reason = str(ended["reason"])
-    if cause == "cancelled":
-        state = AttemptState.CANCELLED
-    elif cause in ("out-of-touch", "no-room"):
-        state = AttemptState.PREEMPTED
-    elif cause == "exit" and exit_code == 0:
-        state, failure = AttemptState.SUCCEEDED, None
-    elif cause == "exit":
-        signal_number = exit_code - 128 if exit_code is not None and exit_code > 128 else 0
-        reason = f"ended by signal {signal_number}" if signal_number else f"exit code {exit_code}"
+    """What the runner wrote down, or who ended it before it began."""
+    started, stopped = (None if ended[name] is None else float(str(ended[name])) for name in ("started", "ended"))
+    code, cause = None if ended["code"] is None else int(str(ended["code"])), str(ended["cause"])
+    if cause == "exit" and code is not None:
+        return exited(code, started=started, ended=stopped)
     return Result(
-        state=state,
-        exit_code=exit_code,
-        failure=failure,
-        reason=reason,
-        started_at=float(str(started)) if started is not None else None,
-        ended_at=float(str(stopped)) if stopped is not None else None,
+        state=_STATES.get(cause, AttemptState.FAILED),
+        exit_code=code,
+        failure=_FAILURES.get(cause),
+        reason=str(ended["reason"]),
+        started_at=started,
+        ended_at=stopped,
     )

@@ -21,7 +21,7 @@ from rainbow.agent.backends.local_files import TAG
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands
-from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts, price_state
+from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
 from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
 from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
 from rainbow.agent.backends.slurm_options import option_words
@@ -58,14 +58,13 @@ class SlurmBackend:
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = SlurmCommands(os.environ, conf=options.get("conf", ""))
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
-        self._pace = Pace(cap=_seconds(options.get("interval"), 10.0))
-        self._estimates = Estimates(time.monotonic, kept=_seconds(options.get("bid_kept"), 15.0))
+        self._pace = Pace(cap=settings.seconds("interval", 10.0))
+        self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
         self._submitting = asyncio.Lock()
         self._site: Site | None = None
         self._nodes: tuple[SlurmNode, ...] = ()
         self._seen: dict[str, tuple[object, ...]] = {}
-        interval = _seconds(options.get("facts_interval"), 30.0)
-        self._facts = KeptFacts("slurm", interval, time.monotonic)
+        self._facts = KeptFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
         self._marked = MarkedNodes(settings.directory / "marked.json")
         self._gone = Tombstones(settings.directory / "forgotten")
 
@@ -190,8 +189,8 @@ class SlurmBackend:
             lambda: any(SlurmFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
         )
 
-    async def cancel(self, tag: str, native: str) -> None:
-        """End a job, found by its tag: the id that we are given may be another's by now."""
+    async def cancel(self, tag: str) -> None:
+        """End a job, found by its tag."""
         jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
         alive = [job.id for job in jobs if job.phase is not Phase.ENDED]
         if alive:
@@ -269,7 +268,7 @@ class SlurmBackend:
             self._site = None  # its partitions and features may be others now
         waiting = await self.commands.ask(*SHOW_WAITING)
         own = self._holdings(self.queue.ours(self.queue.last))
-        state = {"queue_depth": len(waiting.split()), **price_state(self.settings.prices)}
+        state = {"queue_depth": len(waiting.split()), **self.settings.prices.state()}
         found = await asyncio.to_thread(make_facts, site.graph, self._nodes, own, self._marked, state)
         found = replace(found, shape=shape)
         if self.settings.graph is None:
@@ -296,13 +295,6 @@ class SlurmBackend:
 
     async def close(self) -> None:
         """Nothing to stop: jobs are Slurm's."""
-
-
-def _seconds(text: str | None, otherwise: float) -> float:
-    try:
-        return float(text) if text else otherwise
-    except ValueError:
-        raise Invalid(f"{text!r} is no number of seconds") from None
 
 
 def make(settings: BackendSettings) -> SlurmBackend:

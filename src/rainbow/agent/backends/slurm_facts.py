@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.slurm_jobs import SlurmJob
 from rainbow.agent.values import Facts, Phase
 from rainbow.agent.wrapper import write_whole
@@ -56,9 +55,3 @@ def _holding(job: SlurmJob, gpus: int) -> Holding:
         hosts = ()  # a list of nodes too long for its field: what it holds counts as taken by others
     many = max(1, len(hosts) or job.nodes)
     return Holding(nodes=hosts, cpus=-(-job.cpus // many), memory=-(-job.memory // many), gpus=gpus)
-
-
-def price_state(prices: Prices) -> dict[str, object]:
-    """Prices as state, those that are set."""
-    named = {"core": prices.core_hour, "node": prices.node_hour, "gpu": prices.gpu_hour}
-    return {f"cost_per_{kind}_hour": price for kind, price in named.items() if price}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rainbow.agent.backends.endings import exited, over_limit
 from rainbow.agent.values import Phase, Result
 from rainbow.discover.slurm import node_names
 from rainbow.model.attempt import AttemptState, Failure
@@ -171,32 +172,21 @@ def _ended(job: SlurmJob, left: Exit | None, *, over_memory: bool) -> Result:
     if state is AttemptState.CANCELLED and job.started is None:
         return Result(state=state, reason="cancelled before it began")
     reason = {
-        "FAILED": f"ended by signal {signal}" if signal else f"exit code {code}",
+        "FAILED": exited(code).reason,
         "CANCELLED": "cancelled",
-        "TIMEOUT": "ran longer than its time limit",
+        "TIMEOUT": over_limit(None),
     }.get(job.state, f"Slurm says {job.state} ({job.reason})")
     return Result(state=state, exit_code=code or None, failure=failure, reason=reason)
 
 
 def from_exit(left: Exit) -> Result:
     """How a job ended by its own script's word."""
-    state, failure, reason = AttemptState.FAILED, Failure.EXIT, f"exit code {left.code}"
+    ended = exited(left.code, started=left.started, ended=left.ended)
     if left.cause == "time-limit":
-        failure, reason = Failure.TIME_LIMIT, "ran longer than its time limit"
-    elif left.cause in ("launch", "cwd"):
-        failure, reason = Failure.LAUNCH, "its working directory cannot be used"
-    elif left.code > 128:
-        reason = f"ended by signal {left.code - 128}"
-    if left.code == 0:
-        return Result(state=AttemptState.SUCCEEDED, exit_code=0, started_at=left.started, ended_at=left.ended)
-    return Result(
-        state=state,
-        exit_code=left.code,
-        failure=failure,
-        reason=reason,
-        started_at=left.started,
-        ended_at=left.ended,
-    )
+        return replace(ended, failure=Failure.TIME_LIMIT, reason=over_limit(None))
+    if left.cause in ("launch", "cwd"):
+        return replace(ended, failure=Failure.LAUNCH, reason="its working directory cannot be used")
+    return ended
 
 
 def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[SlurmJob]]:

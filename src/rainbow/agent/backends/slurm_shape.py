@@ -252,10 +252,4 @@ def _gres_words(found: Shape) -> list[str]:
 
 def cost(found: Shape, prices: Prices, duration: float | None) -> float | None:
     """What the whole job costs at these prices; None if its length is not known and something has a price."""
-    if not (prices.core_hour or prices.node_hour or prices.gpu_hour):
-        return 0.0
-    if duration is None:
-        return None
-    nodes = found.nodes or 1
-    hourly = found.total_cores * prices.core_hour + nodes * prices.node_hour + found.total_gpus * prices.gpu_hour
-    return duration / 3600 * hourly
+    return prices.cost(cores=found.total_cores, nodes=found.nodes or 1, gpus=found.total_gpus, duration=duration)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rainbow.agent.backends.endings import not_found, over_limit
 from rainbow.agent.backends.slurm_files import ALREADY_RAN, Record, SlurmFiles
 from rainbow.agent.backends.slurm_jobs import SlurmJob, from_exit, read_comment, result
 from rainbow.agent.values import Phase, Result, Update
@@ -68,9 +69,9 @@ def _explained(ended: Result, files: SlurmFiles) -> Result:
     """The result with what only the job's files tell: which command, which limit."""
     left, record = files.left(), files.record()
     if left is not None and left.cause == "launch":
-        return replace(ended, reason=f"cannot start {files.command()!r}: not found")
+        return replace(ended, reason=not_found(files.command()))
     if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
-        return replace(ended, reason=f"ran longer than its limit of {record.duration:g} s")
+        return replace(ended, reason=over_limit(record.duration))
     if ended.state is AttemptState.CANCELLED and not files.asked_to_end():
         return replace(ended, reason="ended in Slurm, not by Rainbow: by scancel, or by its controller")
     return ended
