@@ -16,8 +16,9 @@ from rainbow.service import registering
 from rainbow.service.assembly import Service, assemble
 from rainbow.service.clock import ManualClock
 from rainbow.service.ids import Ids
+from rainbow.service.new_jobs import Receipt
 from rainbow.service.settings import Settings
-from rainbow.service.submitting import Receipt, Submission
+from rainbow.service.submitting import Submission
 from rainbow.store.opening import open_store
 
 ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))

@@ -114,7 +114,7 @@ class CypherBackend:
             if key in state.placed:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
             plan = Planner(request).plan(state.fold.structure.units)
-            found = place(state.fold, plan, facts, state.taken, state.dark)
+            found = place(state.fold, plan, facts, state.taken.column(), state.dark)
             ids = state.fold.graph.ids
             cypher_write.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
         return found.complete

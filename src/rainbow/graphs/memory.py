@@ -117,7 +117,7 @@ class MemoryBackend:
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
         plan = self._planner(request).plan(state.fold.structure.units)
-        found = place(state.fold, plan, self._facts, state.taken, state.dark, state.hints)
+        found = place(state.fold, plan, self._facts, state.taken.column(), state.dark, state.hints)
         self._changed(state, Changed(taken=state.hold(key, found.taken)))
         return found.complete
 

@@ -60,7 +60,10 @@ class Rows:
     def change(self, state: Held, changed: Changed) -> None:
         """Take a change over, from the leaves up."""
         graph = self._fold.graph
-        pending = {i: _Delta() for i in (*changed.taken, *changed.flipped)}
+        if changed.flipped:
+            pending = {i: _Delta() for i in (*changed.taken, *changed.flipped)}
+        else:
+            pending = self._leaves_together(state, changed)
         for i in tuple(pending):
             at = graph.parents[i]
             while at >= 0 and at not in pending:
@@ -73,6 +76,26 @@ class Rows:
                 pending[graph.parents[i]].add(delta)
             else:
                 self._move(ROOT, -1, delta.units, not (self._taken or state.taken.get(i)))
+
+    def _leaves_together(self, state: Held, changed: Changed) -> dict[int, _Delta]:
+        """What the leaves of each vertex add up to, when nothing went dark or came back: the common case."""
+        graph, has, dark = self._fold.graph, self._fold.structure.kids.has, state.dark
+        found: dict[int, _Delta] = {}
+        for i, before in changed.taken.items():
+            parent = graph.parents[i]
+            if parent < 0 or has(i):
+                found.setdefault(i, _Delta())
+                continue
+            delta = found.get(parent)
+            if delta is None:
+                delta = found[parent] = _Delta()
+            size = graph.sizes[i]
+            units_now, units_before = min(state.taken.get(i, 0), size), min(before, size)
+            delta.taken += bool(units_now) - bool(units_before)
+            if units_now != units_before and i not in dark:
+                dim = (graph.types[i], graph.units[i])
+                delta.units[dim] = delta.units.get(dim, 0) + units_before - units_now
+        return found
 
     def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
         """Add a vertex's own part to what changed inside it, and move it if it is a host."""

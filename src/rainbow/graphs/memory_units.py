@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,12 @@ class Units(Mapping[int, int]):
     def get(self, i: int, default: Any = 0) -> Any:
         """The number of a vertex."""
         return (self._column[i] if self._set else 0) or default
+
+    def column(self) -> Sequence[int]:
+        """The number of every vertex, for readers in a hurry; good until the next `put`."""
+        if not self._column:
+            self._column = array(WIDTHS[0], bytes(self._size))
+        return self._column
 
     def put(self, i: int, number: int) -> None:
         """Set the number of a vertex; zero takes it out."""

@@ -48,7 +48,7 @@ def whom_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: i
     field = prepare(open_question, bids=False, limited=False)
     ranking = _rank(name, policy, field, open_question)
     later = {c.name for c in field.kept if c.fit is not Fit.NOW}
-    return sorted((entry.name for entry in ranking.ranked), key=later.__contains__)[:at_most]
+    return sorted(ranking.names, key=later.__contains__)[:at_most]
 
 
 def _rank(name: str, policy: Policy, field: Field, question: Question) -> Ranking:
@@ -60,11 +60,10 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
         raise
     except Exception as error:  # the edge to other people's code: its bugs are typed errors here
         raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
-    names = [entry.name for entry in ranking.ranked]
     given = {candidate.name for candidate in field.kept}
-    if len(names) + len(ranking.dropped) != len(given) or not given == {*names, *ranking.dropped}:
+    if len(ranking.names) + len(ranking.dropped) != len(given) or not given == {*ranking.names, *ranking.dropped}:
         raise PolicyFault(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
-    for entry in ranking.ranked:
+    for entry in () if ranking.reason is not None else ranking.ranked:
         if entry.score is not None and not -LARGEST <= entry.score <= LARGEST:
             raise PolicyFault(
                 f"policy {name!r} gave {entry.name} the score {entry.score}, which is not a finite number"
@@ -73,8 +72,8 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
 
 
 def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
-    if ranking.ranked:
-        return Chosen(ranking.ranked[0].name)
+    if ranking.names:
+        return Chosen(ranking.names[0])
     limits = question.limits
     misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
     said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items() if why}}

@@ -6,7 +6,7 @@ search: if the first fit runs dry, what was found so far is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rainbow.model.request import Level, Request
@@ -25,9 +25,9 @@ class Placement:
 
 
 def place(
-    fold: Fold, plan: Plan, facts: Facts, taken: Mapping[int, int], dark: set[int], hints: Hints | None = None
+    fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], dark: set[int], hints: Hints | None = None
 ) -> Placement:
-    """Take what a request asks for out of what is neither taken nor dark; `hints` say where to begin."""
+    """Take what a request asks for out of what is neither taken (units by vertex) nor dark; `hints`: where to begin."""
     if plan.missing or plan.unclear:
         return Placement(complete=False)
     chooser = _Chooser(fold, plan.request, facts, taken, dark)
@@ -41,7 +41,7 @@ def place(
 
 
 class _Chooser:
-    def __init__(self, fold: Fold, request: Request, facts: Facts, taken: Mapping[int, int], dark: set[int]) -> None:
+    def __init__(self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], dark: set[int]) -> None:
         self.fold = fold
         self.facts = facts
         self.request = request
@@ -124,7 +124,7 @@ class _Chooser:
                     left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
                     self._seize(i)
                 continue
-            free = 0 if i in self.dark else self.sizes[i] - self.before.get(i, 0) - self.mine.get(i, 0)
+            free = 0 if i in self.dark else self.sizes[i] - self.before[i] - self.mine.get(i, 0)
             if free <= 0 or not (self.unnamed or self._allowed(i)):
                 continue
             unit = self.fold.graph.units[i]
@@ -140,11 +140,11 @@ class _Chooser:
 
     def _take_units(self, step: Step, anchor: int) -> bool:
         """The common case of `_take`, and the same: leaves that anybody may have in part."""
-        left, mine, before, dark = step.need, self.mine, self.before.get, self.dark
+        left, mine, before, dark = step.need, self.mine, self.before, self.dark
         sizes, units = self.sizes, self.fold.graph.units
         worth: dict[str, int] = {}
         for i in self._inside(anchor, step):
-            free = sizes[i] - before(i, 0)
+            free = sizes[i] - before[i]
             if free <= 0 or (mine and (free := free - mine.get(i, 0)) <= 0) or i in dark:
                 continue
             unit = units[i]
@@ -176,7 +176,7 @@ class _Chooser:
         return (i for i in found if i != anchor and all(holds(asked, cls(i)) for asked in requires))
 
     def _clean(self, i: int) -> bool:
-        return not any(self.before.get(j) or self.mine.get(j) for j in self.fold.structure.below(i))
+        return not any(self.before[j] or self.mine.get(j) for j in self.fold.structure.below(i))
 
     def _up(self, i: int) -> bool:
         return self.dark.isdisjoint(self.fold.structure.below(i))

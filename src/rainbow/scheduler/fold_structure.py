@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from rainbow.model.graph import Graph
@@ -102,12 +102,15 @@ class Structure:
             yield at
             stack.extend(self.kids[at])
 
-    def inside(self, i: int, type: str) -> list[int]:
+    def inside(self, i: int, type: str) -> Sequence[int]:
         """The vertices of a type inside vertex `i`, in the graph's order."""
         types, kids = self.graph.types, self.kids
         mine = kids[i]
+        leaves = kids.none_below(mine)
+        if leaves and mine and types[mine[0] : mine[-1] + 1].count(type) == len(mine):
+            return mine
         found = [kid for kid in mine if types[kid] == type]
-        if kids.none_below(mine):
+        if leaves:
             return found
         deeper = [kid for kid in mine if kids.has(kid)]
         if deeper:

@@ -31,9 +31,9 @@ def write_record(
     question: Question, policy: tuple[str, Mapping[str, str]], field: Field, ranking: Ranking, outcome: Outcome
 ) -> Decision:
     """The whole record; see `model/decision.py` for its shape."""
-    given, ranked = field.given, ranking.ranked
+    given = field.given
     fleet = _fleet(field, question.misfits)
-    place, reasons, scores = fleet.place, [entry.reason for entry in ranked], [entry.score for entry in ranked]
+    place = fleet.place
     own = {
         "snapshot": question.snapshot,
         "at": question.now,
@@ -48,11 +48,9 @@ def write_record(
         "limits": _limits(question.limits),
         "stale_after": question.stale_after,
         "outcome": _outcome(outcome),
-        "ranked": [place[entry.name] for entry in ranked],
-        "scores": scores if any(score is not None for score in scores) else [],
-        "reasons": reasons[0] if len(set(reasons)) == 1 else reasons,
+        "ranked": [place[name] for name in ranking.names],
+        **_ranking(ranking),
         "dropped": dict(sorted({**field.dropped, **ranking.dropped}.items())),
-        "terms": {entry.name: entry.terms for entry in ranked if entry.terms},
         "placed": {c.name: list(c.placed) for c in given if c.placed is not NOTHING_PLACED},
         "bids": {c.name: _bid(c.bid) for c in given if c.bid is not None},
         "no_bids": {c.name: c.no_bid for c in given if c.no_bid},
@@ -60,6 +58,19 @@ def write_record(
         "notes": field.notes,
     }
     return Decision(fleet, own)
+
+
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    """Scores, reasons and terms in the order of the ranking; a reason that all share is written once."""
+    if ranking.reason is not None:
+        return {"scores": [], "reasons": ranking.reason, "terms": {}}
+    ranked = ranking.ranked
+    reasons, scores = [entry.reason for entry in ranked], [entry.score for entry in ranked]
+    return {
+        "scores": scores if any(score is not None for score in scores) else [],
+        "reasons": reasons[0] if len(set(reasons)) == 1 else reasons,
+        "terms": {entry.name: entry.terms for entry in ranked if entry.terms},
+    }
 
 
 def _fleet(field: Field, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:

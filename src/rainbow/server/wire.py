@@ -18,7 +18,8 @@ from rainbow.model.request import Request
 from rainbow.pb.v2 import jobs_pb2 as pb
 from rainbow.service.explaining import Story
 from rainbow.service.jobs import JobView
-from rainbow.service.submitting import Receipt, Submission
+from rainbow.service.new_jobs import Receipt
+from rainbow.service.submitting import Submission
 from rainbow.store.base import Dependency, JobFilter
 
 SPECS_KEPT = 2_048

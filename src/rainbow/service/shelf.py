@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -30,7 +31,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.piles: dict[str, Pile] = {}
-        self.queued: list[int] = []  # to be decided at once
+        self.queued: deque[int] = deque()  # to be decided at once
         self._where: dict[int, str] = {}
         self._came: dict[int, int] = {}  # how often its pile had been tried when a job came
         self._stirred = asyncio.Event()
@@ -52,10 +53,9 @@ class Shelf:
         if len(self.queued) > before:
             self._stirred.set()
 
-    def take_queued(self) -> list[int]:
-        """All jobs to be decided at once; they are no longer on the list."""
-        taken, self.queued = self.queued, []
-        return taken
+    def take_queued(self, most: int) -> list[int]:
+        """The first of the jobs to be decided at once; they are no longer on the list."""
+        return [self.queued.popleft() for _ in range(min(most, len(self.queued)))]
 
     def remove(self, jobs: Iterable[int]) -> None:
         """Jobs that wait no more; their places on the piles are skipped when they come up."""

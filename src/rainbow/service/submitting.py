@@ -1,33 +1,33 @@
-"""Submit: many submissions that arrive together are decided one after another and stored in one write.
+"""Submit: what arrives while a write is under way is decided one after another and stored with the next write.
 
 The answer is given only when the job, its decision and its events are durable. A client
-token makes it safe to ask again: the same token and body give the same job.
+token makes it safe to ask again: the same token and body give the same job. A long batch is
+stored first and decided right after, so that whoever sends it does not wait for each choice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rainbow.model.decision import Chosen, Decision, Refuse, Stored, Wait
-from rainbow.model.errors import Conflict, Invalid, NotFound, RainbowError
-from rainbow.model.job import MAX_NAME, Hold, Job, JobState, Terms
+from rainbow.model.errors import Invalid, RainbowError
+from rainbow.model.job import MAX_NAME, Hold, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
-from rainbow.service import lifecycle
-from rainbow.service.access import reach
-from rainbow.service.auditing import Actor, acting, note_submitted
+from rainbow.service.auditing import Actor, acting
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, pinned, question, shape_of, unpinned
+from rainbow.service.deciding import Ask, pinned, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
-from rainbow.service.jobs import reaches
+from rainbow.service.new_jobs import Call, Outcome, Receipt, insert
 from rainbow.store.base import Dependency, Draft, Tx
 
 MAX_BATCH = 10_000
+AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
 BETWEEN = 16  # decisions of a batch before other calls have a turn
+UNDECIDED = "waits for its decision"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +48,6 @@ class Submission:
             raise Invalid(f"a job's name has at most {MAX_NAME} printable characters")
         if len(self.client_token) > MAX_NAME:
             raise Invalid(f"a client token has at most {MAX_NAME} characters")
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a submitter is told; the job is stored."""
-
-    id: int
-    state: JobState
-    cluster: str
-    reason: str
-    again: bool = False  # the same client token had made it before
 
 
 @dataclass(slots=True)
@@ -96,27 +85,25 @@ class Intake:
 
 async def _store(core: Core, bundles: list[_Bundle]) -> None:
     """Decide each bundle in order, write them all at once, answer each."""
-    prepared: list[tuple[_Bundle, list[Draft]]] = []
+    prepared: list[tuple[_Bundle, Call]] = []
     for bundle in bundles:
         try:
-            prepared.append((bundle, await _drafts(core, bundle.submissions)))
+            prepared.append((bundle, Call(bundle.by, await _drafts(core, bundle.submissions))))
         except RainbowError as error:
             _fail(bundle, error)
     if not prepared:
         return
+    calls = [call for _, call in prepared]
 
-    def work(tx: Tx) -> tuple[list[list[Receipt] | RainbowError], Effects]:
+    def work(tx: Tx) -> tuple[list[Outcome], Effects]:
         effects = Effects()
-        outcomes = [_insert(tx, effects, core, bundle.by, drafts) for bundle, drafts in prepared]
-        made = zip([bundle.by for bundle, _ in prepared], map(_fresh_ids, outcomes), strict=True)
-        note_submitted(tx, made, core.clock.now())
-        return outcomes, effects
+        return insert(tx, effects, core.quota, calls, core.clock.now()), effects
 
     try:
         outcomes, effects = await core.store.write(work)
     except Exception as error:  # whatever the store raises, every submitter in this write gets an answer
-        for _, drafts in prepared:
-            _undo(core, drafts)
+        for call in calls:
+            _undo(core, call.drafts)
         if len(prepared) > 1 and isinstance(error, RainbowError):
             for bundle, _ in prepared:  # one of them spoiled it for all: each on its own
                 await _store(core, [bundle])
@@ -124,14 +111,16 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
             for bundle, _ in prepared:
                 _fail(bundle, error)
         return
-    for (bundle, drafts), outcome in zip(prepared, outcomes, strict=True):
-        _answer(core, bundle, drafts, outcome)
+    for (bundle, call), outcome in zip(prepared, outcomes, strict=True):
+        _answer(core, bundle, call.drafts, outcome)
     core.carry_out(effects)
     core.hub.ring(EVENTS)
 
 
 async def _drafts(core: Core, submissions: list[Submission]) -> list[Draft]:
-    """Decide one after the other; a long batch lets other calls go on in between."""
+    """Decide one after the other, and let other calls go on in between; a long batch is not decided here."""
+    if len(submissions) > AT_ONCE:
+        return [_undecided(core, submission, core.clock.now()) for submission in submissions]
     made: list[Draft] = []
     try:
         for submission in submissions:
@@ -144,20 +133,22 @@ async def _drafts(core: Core, submissions: list[Submission]) -> list[Draft]:
     return made
 
 
-def _fresh_ids(outcome: list[Receipt] | RainbowError) -> list[int]:
-    return [] if isinstance(outcome, RainbowError) else [receipt.id for receipt in outcome if not receipt.again]
-
-
-def _answer(core: Core, bundle: _Bundle, drafts: list[Draft], outcome: list[Receipt] | RainbowError) -> None:
+def _answer(core: Core, bundle: _Bundle, drafts: list[Draft], outcome: Outcome) -> None:
     if isinstance(outcome, RainbowError):
         _undo(core, drafts)
         _fail(bundle, outcome)
         return
+    queued: list[int] = []
     for draft, receipt in zip(drafts, outcome, strict=True):
         if receipt.again:
             _undo(core, [draft])
-        else:
-            _settle(core, draft, receipt.id)
+        elif draft.state is JobState.QUEUED:
+            queued.append(receipt.id)
+        elif draft.state is JobState.BOUND:
+            core.hub.ring(cluster_bell(draft.cluster))
+        elif draft.hold is Hold.NOTHING_FITS:
+            core.shelf.put(receipt.id, draft.terms.priority, shape_of(draft.spec, draft.terms))
+    core.shelf.add_queued(queued)
     if not bundle.answer.done():
         bundle.answer.set_result(outcome)
 
@@ -168,83 +159,36 @@ def _fail(bundle: _Bundle, error: BaseException) -> None:
         bundle.answer.exception()  # its caller may be gone; that is no reason for a warning
 
 
-def _insert(tx: Tx, fx: Effects, core: Core, by: Actor, drafts: list[Draft]) -> list[Receipt] | RainbowError:
-    """One bundle inside the shared transaction; a refusal concerns this bundle alone, and all of it."""
-    try:
-        known = _known(tx, drafts)
-        fresh = [draft for draft in drafts if (draft.owner, draft.client_token) not in known]
-        for owner, coming in Counter(draft.owner for draft in fresh).items():
-            core.quota.check(tx, owner, coming)
-        _check_dependencies(tx, by, fresh)
-        ids = iter(tx.add_jobs(fresh))
-    except RainbowError as error:
-        return error
-    receipts = []
-    for draft in drafts:
-        job = known.get((draft.owner, draft.client_token))
-        if job is not None:
-            receipts.append(Receipt(job.id, job.state, job.cluster, job.reason, again=True))
-        elif draft.waits_for:
-            receipts.append(_depending(tx, fx, next(ids), draft.submitted_at))
-        else:
-            receipts.append(Receipt(next(ids), draft.state, draft.cluster, draft.reason))
-    return receipts
-
-
-def _check_dependencies(tx: Tx, by: Actor, fresh: list[Draft]) -> None:
-    """A job waits for jobs that its submitter may see; any other is answered like one that does not exist."""
-    for id, owner in sorted({(waited.job, draft.owner) for draft in fresh for waited in draft.waits_for}):
-        job = tx.job(id)
-        if job is None or (job.owner != owner and not reaches(tx, reach(by.principal, "read"), job)):
-            raise NotFound(f"there is no job {id} to wait for")
-
-
-def _depending(tx: Tx, fx: Effects, id: int, now: float) -> Receipt:
-    """What a new job waits for may have ended before: nobody would tell it later."""
-    job = lifecycle.need_job(tx, id)
-    if job.state is JobState.HELD and job.hold is Hold.DEPENDENCY:
-        job = lifecycle.settle_dependent(tx, fx, job, now)
-    return Receipt(job.id, job.state, job.cluster, job.reason)
-
-
-def _known(tx: Tx, drafts: list[Draft]) -> dict[tuple[str, str], Job]:
-    """Jobs that were submitted before under the same client tokens."""
-    tokens: dict[str, list[str]] = defaultdict(list)
-    for draft in drafts:
-        if draft.client_token:
-            tokens[draft.owner].append(draft.client_token)
-    found: dict[tuple[str, str], Job] = {}
-    for owner, wanted in tokens.items():
-        if len(set(wanted)) < len(wanted):
-            raise Invalid("two jobs of one batch carry the same client token")
-        found.update(((owner, token), job) for token, job in tx.jobs_by_tokens(owner, wanted).items())
-    for draft in drafts:
-        job = found.get((draft.owner, draft.client_token))
-        if job is not None and not _same_body(tx, job, draft):
-            raise Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
-    return found
-
-
-def _same_body(tx: Tx, job: Job, draft: Draft) -> bool:
-    """True if the draft asks for the job that was made; which registration of a cluster its names mean may differ."""
-    was, now = (replace(terms, opened=tuple(map(unpinned, terms.opened))) for terms in (job.terms, draft.terms))
-    return (job.spec, job.name, was) == (draft.spec, draft.name, now) and set(tx.dependencies(job.id)) == set(
-        draft.waits_for
-    )
-
-
 def _draft(core: Core, submission: Submission) -> Draft:
     """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
     now = core.clock.now()
-    if submission.terms.opened:
-        submission = replace(submission, terms=pinned(core.fleet, submission.terms))
-    held = _held(submission, now)
-    if held is not None:
-        return _make(submission, now, state=JobState.HELD, hold=held[0], reason=held[1])
+    undecided = _undecided(core, submission, now)
+    if undecided.state is JobState.HELD:
+        return undecided
+    if undecided.terms is not submission.terms:
+        submission = replace(submission, terms=undecided.terms)
     asked = question(core, ask_of(submission, core.ids.seed()))
     if wants_bids(asked, core.policies):
-        return _make(submission, now, reason="waits for its decision")
+        return undecided
     return _decided(core, submission, decide(asked, core.policies), now)
+
+
+def _undecided(core: Core, submission: Submission, now: float) -> Draft:
+    """A job that is held, or to be decided after it was stored."""
+    hold, reason = _held(submission, now)
+    return Draft(
+        owner=submission.owner,
+        name=submission.name,
+        spec=submission.spec,
+        source=submission.source,
+        terms=pinned(core.fleet, submission.terms),
+        state=JobState.QUEUED if hold is None else JobState.HELD,
+        hold=hold,
+        reason=reason,
+        client_token=submission.client_token,
+        submitted_at=now,
+        waits_for=submission.waits_for,
+    )
 
 
 def ask_of(submission: Submission, seed: int) -> Ask:
@@ -252,7 +196,7 @@ def ask_of(submission: Submission, seed: int) -> Ask:
     return Ask(request=submission.request, spec=submission.spec, terms=submission.terms, seed=seed)
 
 
-def _held(submission: Submission, now: float) -> tuple[Hold, str] | None:
+def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
     terms = submission.terms
     if terms.hold:
         return Hold.USER, "held by its owner; release it with: rainbow release JOB"
@@ -260,46 +204,40 @@ def _held(submission: Submission, now: float) -> tuple[Hold, str] | None:
         return Hold.DEPENDENCY, "waits for " + ", ".join(f"{d.kind}:{d.job}" for d in submission.waits_for)
     if terms.start_after is not None and terms.start_after > now:
         return Hold.TIME, "waits for its start time"
-    return None
+    return None, UNDECIDED
 
 
 def _decided(core: Core, submission: Submission, decision: Decision, now: float) -> Draft:
     record, outcome = Stored.of(decision), decision.outcome
+    state, hold, cluster, token = JobState.BOUND, None, "", ""
     if isinstance(outcome, Chosen):
-        draft = _make(
-            submission,
-            now,
-            state=JobState.BOUND,
-            cluster=outcome.cluster,
-            token=core.ids.fence(),
-            reason=f"given to {outcome.cluster}",
-            decision=record,
-        )
-        core.fleet.place(outcome.cluster, draft.token, submission.request)
-        return draft
-    reason = "; ".join(outcome.reasons)
-    if isinstance(outcome, Refuse):
-        return _make(submission, now, state=JobState.INFEASIBLE, reason=reason, decision=record)
-    assert isinstance(outcome, Wait)
-    return _make(submission, now, state=JobState.HELD, hold=Hold.NOTHING_FITS, reason=reason, decision=record)
-
-
-def _make(submission: Submission, now: float, **changes: object) -> Draft:
-    decided = changes.get("decision") is not None
-    values: dict[str, object] = {
-        "owner": submission.owner,
-        "name": submission.name,
-        "spec": submission.spec,
-        "source": submission.source,
-        "terms": submission.terms,
-        "client_token": submission.client_token,
-        "submitted_at": now,
-        "evaluations": int(decided),
-        "evaluated_at": now if decided else None,
-        "waits_for": submission.waits_for,
-        **changes,
-    }
-    return Draft(**values)  # type: ignore[arg-type]  # the keys above are the draft's own, with their types
+        cluster, token, reason = outcome.cluster, core.ids.fence(), f"given to {outcome.cluster}"
+        core.fleet.place(cluster, token, submission.request)
+    else:
+        reason = "; ".join(outcome.reasons)
+        if isinstance(outcome, Refuse):
+            state = JobState.INFEASIBLE
+        else:
+            assert isinstance(outcome, Wait)
+            state, hold = JobState.HELD, Hold.NOTHING_FITS
+    return Draft(
+        owner=submission.owner,
+        name=submission.name,
+        spec=submission.spec,
+        source=submission.source,
+        terms=submission.terms,
+        state=state,
+        hold=hold,
+        reason=reason,
+        client_token=submission.client_token,
+        submitted_at=now,
+        cluster=cluster,
+        token=token,
+        decision=record,
+        evaluations=1,
+        evaluated_at=now,
+        waits_for=submission.waits_for,
+    )
 
 
 def _undo(core: Core, drafts: list[Draft]) -> None:
@@ -307,13 +245,3 @@ def _undo(core: Core, drafts: list[Draft]) -> None:
     for draft in drafts:
         if draft.cluster:
             core.fleet.take_back(draft.cluster, draft.token)
-
-
-def _settle(core: Core, draft: Draft, id: int) -> None:
-    """The job is stored: wake its cluster, or let it wait."""
-    if draft.state is JobState.BOUND:
-        core.hub.ring(cluster_bell(draft.cluster))
-    elif draft.state is JobState.QUEUED:
-        core.shelf.add_queued([id])
-    elif draft.hold is Hold.NOTHING_FITS:
-        core.shelf.put(id, draft.terms.priority, shape_of(draft.spec, draft.terms))

@@ -18,6 +18,7 @@ from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
 from rainbow.service import lifecycle
+from rainbow.service.batches import TOGETHER, decide_together
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question, shape_of
 from rainbow.service.effects import Effects
@@ -65,8 +66,14 @@ class Decider:
                     failed.append(id)
 
         failed: list[int] = []
-        while ids := self.core.shelf.take_queued():
-            await asyncio.gather(*(one(id) for id in ids))
+        while ids := self.core.shelf.take_queued(TOGETHER):
+            try:
+                alone = await decide_together(self.core, ids)
+            except Unavailable as error:
+                log.warning("%d jobs could not be decided: %s", len(ids), error)
+                failed.extend(ids)
+                continue
+            await asyncio.gather(*(one(id) for id in alone))
         if failed:
             await self._try_again()
             self.core.shelf.add_queued(failed)

@@ -15,7 +15,8 @@ from rainbow.model.job import Delivery, Hold, Job, JobState, Terms
 from rainbow.model.request import Count, Group, Level, Request, Task
 from rainbow.service import jobs, receiving, registering
 from rainbow.service.assembly import Service
-from rainbow.service.submitting import Receipt, Submission
+from rainbow.service.new_jobs import Receipt
+from rainbow.service.submitting import Submission
 from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import FOR_EVER
 from rainbow.sim.network import Wire

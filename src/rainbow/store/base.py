@@ -16,7 +16,7 @@ from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Credential, Kind
 from rainbow.model.decision import Stored
 from rainbow.model.job import Event, Hold, Job, JobEvent, JobState
-from rainbow.store.records import Account, AuditRow, ClusterGroup, Command, Dependency, Draft, JobFilter
+from rainbow.store.records import Account, AuditRow, ClusterGroup, Command, Dependency, Draft, JobFilter, Settlement
 
 __all__ = [
     "Account",
@@ -27,6 +27,7 @@ __all__ = [
     "Draft",
     "JobFilter",
     "ReadOnly",
+    "Settlement",
     "Store",
     "Tx",
 ]
@@ -83,6 +84,12 @@ class JobVerbs(Protocol):
 
     def job(self, id: int) -> Job | None:
         """One job; Corrupt if its stored request changed since it was written."""
+
+    def jobs(self, ids: Sequence[int]) -> list[Job]:
+        """Those of these jobs that exist, in order of their ids."""
+
+    def settle_jobs(self, settled: Sequence[Settlement], at: float) -> None:
+        """Give many queued jobs to their clusters, or hold them; raise Conflict if one has moved on."""
 
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         """The jobs that `owner` submitted under these client tokens."""

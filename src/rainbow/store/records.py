@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rainbow.model.decision import Stored
-from rainbow.model.job import Hold, JobState, Terms
+from rainbow.model.job import Hold, Job, JobState, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,18 @@ class Draft:
     evaluations: int = 0
     evaluated_at: float | None = None
     waits_for: tuple[Dependency, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """A queued job with what was decided: given to a cluster under a fence, or held."""
+
+    job: Job
+    decision: Stored
+    reason: str
+    cluster: str = ""
+    token: str = ""
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

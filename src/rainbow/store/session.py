@@ -92,14 +92,15 @@ class Session:
         self._check(query, values.values())
         return self.rows(query, **values)
 
-    def change_many(self, query: str, rows: Sequence[Row]) -> None:
-        """Run one statement for each row; values in the order in which the query names them."""
+    def change_many(self, query: str, rows: Sequence[Row]) -> int:
+        """Run one statement for each row, with values in the order in which the query names them; rows touched."""
         self._check(query, ())
         text = sql.statement(self._queries[query], self.dialect.placeholder).fixed
         if len(rows) == 1:
             self._cursor.execute(text, rows[0])
         elif rows:
             self._cursor.executemany(text, rows)
+        return self._cursor.rowcount if rows else 0
 
     def _check(self, query: str, values: Iterable[sql.Value]) -> None:
         if not self._writing:

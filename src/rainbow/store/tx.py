@@ -8,9 +8,10 @@ from rainbow.store.tables.clusters import ClusterTable
 from rainbow.store.tables.history import HistoryTable
 from rainbow.store.tables.job_lists import JobListTable
 from rainbow.store.tables.new_jobs import NewJobTable
+from rainbow.store.tables.settling import SettlingTable
 
 
-class SqlTx(ClusterTable, NewJobTable, JobListTable, AttemptTable, HistoryTable, AccessTable):
+class SqlTx(ClusterTable, NewJobTable, SettlingTable, JobListTable, AttemptTable, HistoryTable, AccessTable):
     """See `base.Tx`."""
 
     def meta(self, key: str) -> str | None:

@@ -87,7 +87,7 @@ def test_the_second_documented_priority_is_tried_when_the_first_leaves_nothing()
 
 def test_without_the_jobs_parameter_every_cluster_is_out_and_says_which_is_missing() -> None:
     ranking = choose(DOCUMENTED.format(select="random"), documented_state("keebler"))
-    assert ranking == (
+    assert ranking == Ranking(
         [],
         {"keebler": "priority 1: 'seconds_per_gb' is not known; priority 2: 'seconds_per_gb' is not known"},
     )
@@ -156,7 +156,7 @@ def test_ties_stay_in_the_order_of_names_whichever_way_they_are_sorted() -> None
 
 def test_a_filter_that_is_a_number_keeps_nobody() -> None:
     ranking = choose("- {priority: 1, steps: [{filter: x + 1}]}", a_cluster("a", x=1))
-    assert ranking == ([], {"a": "priority 1: filter x + 1 is not true or false"})
+    assert ranking == Ranking([], {"a": "priority 1: filter x + 1 is not true or false"})
 
 
 def test_texts_and_numbers_in_one_column_still_have_an_order() -> None:

@@ -43,7 +43,7 @@ def test_least_takes_the_smallest_and_puts_the_unknown_last() -> None:
     fleet = [a_cluster("a"), a_cluster("b", load=7), a_cluster("c", load=2.5), a_cluster("d", load="low")]
     ranking = choose("least", *fleet, key="load")
     assert order(ranking) == ["c", "b", "a", "d"]
-    assert ranking.ranked[0] == ("c", 2.5, "load 2.5", {"load": 2.5})
+    assert ranking.ranked[0] == ("c", 2.5, "load 2.5", None)
     assert ranking.ranked[2] == ("a", None, "load is not known", None)
 
 

@@ -32,11 +32,35 @@ class Ranked(NamedTuple):
     terms: Mapping[str, float] | None = None
 
 
-class Ranking(NamedTuple):
+class Ranking:
     """The clusters in order, best first, and the ones that this policy leaves out, each with its reason."""
 
-    ranked: list[Ranked]
-    dropped: Mapping[str, str]
+    __slots__ = ("_ranked", "dropped", "names", "reason")
+
+    def __init__(self, ranked: list[Ranked], dropped: Mapping[str, str]) -> None:
+        self._ranked: list[Ranked] | None = ranked
+        self.dropped = dropped
+        self.names = [entry.name for entry in ranked]
+        self.reason: str | None = None  # the one reason of all, if there are no scores and no other reasons
+
+    @classmethod
+    def alike(cls, names: list[str], reason: str) -> Ranking:
+        """An order without scores, with one reason for all: costs nothing per cluster."""
+        made = cls([], {})
+        made._ranked, made.names, made.reason = None, names, reason
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranking) and (self.ranked, self.dropped) == (other.ranked, other.dropped)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds lists
+
+    @property
+    def ranked(self) -> list[Ranked]:
+        """Each cluster in its place."""
+        if self._ranked is None:
+            self._ranked = [Ranked(name, None, self.reason or "") for name in self.names]
+        return self._ranked
 
 
 class Policy(Protocol):

@@ -45,9 +45,11 @@ class AtRandom:
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Draw a number for each and order by it."""
-        drawn = [(candidate.fit is not Fit.NOW, rng.random(), candidate.name) for candidate in candidates]
+        draw, reason = rng.random, f"drawn at random among {len(candidates)}"
+        drawn = [(candidate.fit is not Fit.NOW, draw(), candidate.name) for candidate in candidates]
         drawn.sort()
-        reason = f"drawn at random among {len(candidates)}"
+        if not drawn or not drawn[-1][0]:
+            return Ranking.alike([name for _, _, name in drawn], reason)
         reasons = (reason, reason + NOT_NOW)
         return Ranking([Ranked(name, None, reasons[later]) for later, _, name in drawn], {})
 
@@ -143,9 +145,6 @@ def by_number(candidates: Sequence[Candidate], value: Callable[[Candidate], floa
             known.append((c.fit is not Fit.NOW, found, c.name, c))
     known.sort(key=lambda item: item[:3])
     unknown.sort(key=lambda item: item[:3])
-    ranked = [
-        Ranked(name, found, f"{what} {found:g}{NOT_NOW if later else ''}", {what: float(found)})
-        for later, found, name, _ in known
-    ]
+    ranked = [Ranked(name, found, f"{what} {found:g}{NOT_NOW if later else ''}") for later, found, name, _ in known]
     ranked += [Ranked(name, None, f"{what} is not known{NOT_NOW if later else ''}") for later, _, name, _ in unknown]
     return Ranking(ranked, {})

@@ -51,6 +51,11 @@ UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :att
     started_at = :started_at, ended_at = :ended_at, version = version + 1
 WHERE id = :id AND version = :version;
 
+-- name: settle_jobs
+UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :attempt, evaluations = evaluations + 1,
+    evaluated_at = :at, reason = :reason, version = version + 1
+WHERE id = :id AND version = :version;
+
 -- name: update_terms
 UPDATE jobs SET terms = :terms, start_after = :start_after, deadline = :deadline, name = :name WHERE id = :id;
 

@@ -38,6 +38,9 @@ class JobTable(Table):
         found = self.job_rows([id])
         return job_of(found[0], check=True) if found else None
 
+    def jobs(self, ids: Sequence[int]) -> list[Job]:
+        return sorted((job_of(row, check=True) for row in self.job_rows(ids)), key=lambda job: job.id)
+
     def job_rows(self, ids: Sequence[int]) -> list[Row]:
         """The rows of these jobs, in no order."""
         return [row for part in batches(list(ids)) for row in self.db.rows("jobs_by_ids", ids=part)]

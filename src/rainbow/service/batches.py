@@ -1,0 +1,99 @@
+"""Queued jobs that need nobody's bid, decided one after another and stored in one write.
+
+A batch of thousands is decided this way right after it was stored. Whatever is special about a
+job (bids are wanted, it came back from a cluster, its policy fails, it is refused) is left to
+be decided alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rainbow.model.decision import Chosen, Stored, Wait
+from rainbow.model.errors import Corrupt, RainbowError, Unavailable
+from rainbow.model.job import Hold, Job, JobState
+from rainbow.scheduler.decide import decide, wants_bids
+from rainbow.service.core import Core
+from rainbow.service.deciding import Ask, question, shape_of
+from rainbow.service.effects import Effects
+from rainbow.store.base import Settlement, Tx
+
+TOGETHER = 256
+BETWEEN = 8  # decisions before calls have a turn
+
+
+async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
+    """Decide these jobs; those that must be decided alone are given back. Raise Unavailable if the store is away."""
+    try:
+        found = await core.store.read(lambda tx: tx.jobs(ids))
+    except Corrupt:
+        return list(ids)
+    waiting: dict[str, Settlement] = {}  # by shape: what does not fit once fits nowhere until something is released
+    settled: list[Settlement] = []
+    alone: list[int] = []
+    for number, job in enumerate(sorted(found, key=lambda job: (-job.terms.priority, job.id)), 1):
+        one = _settle(core, job, waiting)
+        if one is None:
+            alone.append(job.id)
+        else:
+            settled.append(one)
+        if number % BETWEEN == 0:
+            await asyncio.sleep(0)
+    return alone + await _store(core, settled)
+
+
+def _settle(core: Core, job: Job, waiting: dict[str, Settlement]) -> Settlement | None:
+    """One job, or None if it is not to be decided here."""
+    if job.state is not JobState.QUEUED or job.attempt:
+        return None
+    shape = shape_of(job.spec, job.terms) if waiting else ""
+    if shape in waiting:
+        like = waiting[shape]
+        return Settlement(job=job, decision=like.decision, reason=like.reason, hold=like.hold)
+    request = core.request_of(job.spec)
+    ask = Ask(request=request, spec=job.spec, terms=job.terms, seed=core.ids.seed())
+    try:
+        asked = question(core, ask)
+        if wants_bids(asked, core.policies):
+            return None
+        decision = decide(asked, core.policies)
+        record, outcome = Stored.of(decision), decision.outcome
+    except RainbowError:
+        return None
+    if isinstance(outcome, Chosen):
+        token = core.ids.fence()
+        core.fleet.place(outcome.cluster, token, request)
+        reason = f"given to {outcome.cluster}"
+        return Settlement(job=job, decision=record, reason=reason, cluster=outcome.cluster, token=token)
+    if not isinstance(outcome, Wait):
+        return None
+    made = Settlement(job=job, decision=record, reason="; ".join(outcome.reasons), hold=Hold.NOTHING_FITS)
+    waiting[shape_of(job.spec, job.terms)] = made
+    return made
+
+
+async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
+    """Commit them by compare-and-set; if one has moved on meanwhile, all are given back to be decided alone."""
+
+    def work(tx: Tx, fx: Effects) -> None:
+        tx.settle_jobs(settled, core.clock.now())
+        fx.wake.update(one.cluster for one in settled if one.cluster)
+        fx.gone.extend(one.job.id for one in settled if one.cluster)
+        fx.events = True
+
+    if not settled:
+        return []
+    try:
+        await core.write(work)
+    except RainbowError as error:
+        for one in settled:
+            if one.cluster:
+                core.fleet.take_back(one.cluster, one.token)
+        if isinstance(error, Unavailable):
+            raise
+        return [one.job.id for one in settled]
+    for one in settled:
+        if one.hold is not None:
+            core.shelf.put(one.job.id, one.job.terms.priority, shape_of(one.job.spec, one.job.terms))
+    return []

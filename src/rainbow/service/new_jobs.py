@@ -1,0 +1,135 @@
+"""The write of new jobs: many calls in one transaction, each of them stored whole or refused alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from rainbow.model.errors import Conflict, Invalid, NotFound, RainbowError
+from rainbow.model.job import Hold, Job, JobState
+from rainbow.service import lifecycle
+from rainbow.service.access import reach
+from rainbow.service.auditing import Actor, note_submitted
+from rainbow.service.deciding import unpinned
+from rainbow.service.effects import Effects
+from rainbow.service.jobs import reaches
+from rainbow.service.quota import Quota
+from rainbow.store.base import Draft, Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a submitter is told; the job is stored."""
+
+    id: int
+    state: JobState
+    cluster: str
+    reason: str
+    again: bool = False  # the same client token had made it before
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The jobs of one call, ready to be stored, and who made it."""
+
+    by: Actor
+    drafts: list[Draft]
+
+
+Outcome: TypeAlias = list[Receipt] | RainbowError
+_Key: TypeAlias = tuple[str, str]  # owner and client token
+
+
+def insert(tx: Tx, fx: Effects, quota: Quota, calls: Sequence[Call], now: float) -> list[Outcome]:
+    """Check each call, then store what is new of all of them at once; a refusal concerns one call, and all of it.
+
+    Raise AlreadyExists if two calls carry the same new client token: the second must come after the first.
+    """
+    known = _known(tx, calls)
+    coming: Counter[str] = Counter()
+    fresh: list[Draft] = []
+    refused: dict[int, RainbowError] = {}
+    for i, call in enumerate(calls):
+        try:
+            fresh += _checked(tx, quota, call, known, coming)
+        except RainbowError as error:
+            refused[i] = error
+    ids = iter(tx.add_jobs(fresh))
+    outcomes: list[Outcome] = []
+    for i, call in enumerate(calls):
+        outcomes.append(refused[i] if i in refused else [_receipt(tx, fx, draft, known, ids) for draft in call.drafts])
+    note_submitted(tx, zip([call.by for call in calls], map(_fresh_ids, outcomes), strict=True), now)
+    return outcomes
+
+
+def _fresh_ids(outcome: Outcome) -> list[int]:
+    return [] if isinstance(outcome, RainbowError) else [receipt.id for receipt in outcome if not receipt.again]
+
+
+def _checked(tx: Tx, quota: Quota, call: Call, known: dict[_Key, Job], coming: Counter[str]) -> list[Draft]:
+    """The drafts of a call that are new; `coming` counts those of the calls before it, by owner, and takes them in."""
+    keys = [(draft.owner, draft.client_token) for draft in call.drafts if draft.client_token]
+    if len(set(keys)) < len(keys):
+        raise Invalid("two jobs of one batch carry the same client token")
+    fresh = []
+    for draft in call.drafts:
+        job = known.get((draft.owner, draft.client_token)) if draft.client_token else None
+        if job is None:
+            fresh.append(draft)
+        elif not _same_body(tx, job, draft):
+            raise Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
+    mine = Counter([draft.owner for draft in fresh])
+    for owner, count in mine.items():
+        quota.check(tx, owner, coming[owner] + count)
+    _check_dependencies(tx, call.by, fresh)
+    coming.update(mine)
+    return fresh
+
+
+def _receipt(tx: Tx, fx: Effects, draft: Draft, known: dict[_Key, Job], ids: Iterator[int]) -> Receipt:
+    job = known.get((draft.owner, draft.client_token)) if draft.client_token else None
+    if job is not None:
+        return Receipt(job.id, job.state, job.cluster, job.reason, again=True)
+    if draft.waits_for:
+        return _depending(tx, fx, next(ids), draft.submitted_at)
+    return Receipt(next(ids), draft.state, draft.cluster, draft.reason)
+
+
+def _check_dependencies(tx: Tx, by: Actor, fresh: list[Draft]) -> None:
+    """A job waits for jobs that its submitter may see; any other is answered like one that does not exist."""
+    for id, owner in sorted({(waited.job, draft.owner) for draft in fresh for waited in draft.waits_for}):
+        job = tx.job(id)
+        if job is None or (job.owner != owner and not reaches(tx, reach(by.principal, "read"), job)):
+            raise NotFound(f"there is no job {id} to wait for")
+
+
+def _depending(tx: Tx, fx: Effects, id: int, now: float) -> Receipt:
+    """What a new job waits for may have ended before: nobody would tell it later."""
+    job = lifecycle.need_job(tx, id)
+    if job.state is JobState.HELD and job.hold is Hold.DEPENDENCY:
+        job = lifecycle.settle_dependent(tx, fx, job, now)
+    return Receipt(job.id, job.state, job.cluster, job.reason)
+
+
+def _known(tx: Tx, calls: Sequence[Call]) -> dict[_Key, Job]:
+    """Jobs that were submitted before under the same client tokens."""
+    tokens: dict[str, list[str]] = defaultdict(list)
+    for call in calls:
+        for draft in call.drafts:
+            if draft.client_token:
+                tokens[draft.owner].append(draft.client_token)
+    return {
+        (owner, token): job
+        for owner, wanted in tokens.items()
+        for token, job in tx.jobs_by_tokens(owner, wanted).items()
+    }
+
+
+def _same_body(tx: Tx, job: Job, draft: Draft) -> bool:
+    """True if the draft asks for the job that was made; which registration of a cluster its names mean may differ."""
+    was, now = (replace(terms, opened=tuple(map(unpinned, terms.opened))) for terms in (job.terms, draft.terms))
+    return (job.spec, job.name, was) == (draft.spec, draft.name, now) and set(tx.dependencies(job.id)) == set(
+        draft.waits_for
+    )

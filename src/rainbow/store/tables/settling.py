@@ -1,0 +1,71 @@
+"""Many queued jobs brought where a decision sends them, in a few statements: the path of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rainbow.model.errors import Conflict, Invalid
+from rainbow.model.job import JobEvent, JobState, after
+from rainbow.store.records import Settlement
+from rainbow.store.tables.table import Table
+
+
+class SettlingTable(Table):
+    """See `base.JobVerbs.settle_jobs`."""
+
+    def settle_jobs(self, settled: Sequence[Settlement], at: float) -> None:
+        if not settled:
+            return
+        states = [_state(one) for one in settled]
+        clusters = self.cluster_ids({one.cluster for one in settled if one.cluster})
+        texts = self.intern(one.decision.fleet for one in settled)
+        moved = self.db.change_many("settle_jobs", [_job_row(one, at) for one in settled])
+        if moved != len(settled):
+            raise Conflict(f"{len(settled) - moved} of {len(settled)} jobs have moved on since they were read")
+        offers = [
+            (one.job.id, _attempt(one), clusters[one.cluster], one.cluster, one.token, one.job.terms.priority, at)
+            for one in settled
+            if one.cluster
+        ]
+        self.db.take("attempt", len(offers))
+        seq = self.db.take("event", len(settled))
+        with self.db.together():
+            self.db.change_many("add_attempts", offers)
+            self.db.change_many(
+                "add_decisions",
+                [
+                    (
+                        one.job.id,
+                        _attempt(one) if one.cluster else 0,
+                        at,
+                        one.decision.own,
+                        texts[one.decision.fleet][0],
+                    )
+                    for one in settled
+                ],
+            )
+            self.db.change_many(
+                "add_events",
+                [
+                    (seq + i, one.job.id, at, event.value, state.value, _attempt(one), "{}")
+                    for i, (one, (event, state)) in enumerate(zip(settled, states, strict=True))
+                ],
+            )
+
+
+def _state(one: Settlement) -> tuple[JobEvent, JobState]:
+    """The event and the state after it; raise if the job may not go there."""
+    if bool(one.cluster) != bool(one.token) or bool(one.cluster) == (one.hold is not None):
+        raise Invalid(f"job {one.job.id} is given to a cluster, under a token, or held for something")
+    event = JobEvent.BOUND if one.cluster else JobEvent.HELD
+    return event, after(one.job.state, event)
+
+
+def _attempt(one: Settlement) -> int:
+    return one.job.attempt + bool(one.cluster)
+
+
+def _job_row(one: Settlement, at: float) -> tuple[object, ...]:
+    state = JobState.BOUND if one.cluster else JobState.HELD
+    hold = None if one.hold is None else one.hold.value
+    return (state.value, hold, one.cluster, _attempt(one), at, one.reason, one.job.id, one.job.version)
