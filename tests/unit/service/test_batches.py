@@ -61,7 +61,8 @@ async def test_what_waits_of_a_batch_says_why_and_goes_when_room_comes(tmp_path:
         assert {job.reason for job in waiting} == {"west: fits later, not now"}
         for job in waiting:
             decision = await service.core.store.read(lambda tx, id=job.id: tx.decision(id))
-            assert decision is not None and decision.decision().outcome.reasons == ("west: fits later, not now",)
+            assert decision is not None
+            assert decision.decision().outcome.reasons == ("west: fits later, not now",)
         await with_cluster(service, "east", nodes=8, cores=16)
         service.core.shelf.changed()
         await service.decider.settle()
