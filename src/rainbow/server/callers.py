@@ -9,6 +9,7 @@ from typing import Any
 
 from rainbow.model.credential import Kind, Principal
 from rainbow.model.errors import Denied, RainbowError, Unauthenticated
+from rainbow.server.connections import network_of
 from rainbow.server.limits import Traffic
 from rainbow.server.policy import (
     Administrator,
@@ -82,7 +83,7 @@ class Callers:
         if principal is not None:
             return principal
         if not self._recogniser.met(text):
-            self._traffic.knock(address, now)
+            self._traffic.knock(network_of(address), now)
         return await self._recogniser.recognise(text, now)
 
     async def _by_metadata(self, context: Any, address: str) -> Principal:

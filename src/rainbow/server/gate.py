@@ -19,6 +19,7 @@ from grpc import aio
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Denied, Invalid, RainbowError, Unauthenticated
 from rainbow.server.callers import Callers, address_of
+from rainbow.server.connections import Connections, network_of
 from rainbow.server.limits import Limits, Traffic
 from rainbow.server.open_calls import Keeper, OpenCall, OpenCalls
 from rainbow.server.policy import (
@@ -89,12 +90,16 @@ class Gate(Interceptor):
         self._callers = Callers(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
         self._open, self._refusals = OpenCalls(), Refusals()
         self.keeper = Keeper(core.store, core.clock, core.recogniser, self._open, self._refusals)
+        self.connections: Connections | None = None  # known when the port is open
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to look after open calls and the load."""
-        self._running = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.traffic.lag.run())]
+        work = [self.keeper.run(), self.traffic.lag.run()]
+        if self.connections is not None:
+            work.append(self.connections.run())
+        self._running = [asyncio.create_task(one) for one in work]
 
     async def stop(self) -> None:
         """End that, and write what was gathered."""
@@ -120,7 +125,7 @@ class Gate(Interceptor):
     def _wrap(self, handler: Any, path: str) -> Handler:
         method = Method.of(path, self.traffic.limits, streaming=handler.request_streaming or handler.response_streaming)
         if isinstance(method.row, Anyone):
-            return _open_to_all(handler)
+            return self._open_to_all(handler)
         if handler.request_streaming and handler.response_streaming:
             make, behaviour = grpc.stream_stream_rpc_method_handler, self._streams(handler.stream_stream, method, True)
         elif handler.request_streaming:
@@ -157,6 +162,32 @@ class Gate(Interceptor):
                 await _fault(context)
 
         return answer
+
+    def _open_to_all(self, handler: Any) -> Handler:
+        """Health as it is: nothing stands before it but a message that can be read and, if it stays open, a count."""
+
+        async def answer(request: Any, context: Any) -> Any:
+            if request is _UNREADABLE:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be read")
+            return await handler.unary_unary(request, context)
+
+        async def answers(request: Any, context: Any) -> Any:
+            if request is _UNREADABLE:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be read")
+            key = f"health {network_of(address_of(context.peer()))}"
+            try:
+                self.traffic.follow(key)
+            except RainbowError as error:
+                await context.abort(*status_of(error))
+            try:
+                await handler.unary_stream(request, context)
+            finally:
+                self.traffic.unfollow(key)
+
+        reader = _reader(handler.request_deserializer, LARGE)
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(answers, reader, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(answer, reader, handler.response_serializer)
 
     async def _bounded(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
         """One answer within its deadline, counted while it is under way."""
@@ -222,10 +253,13 @@ class Gate(Interceptor):
         """Name the caller for this call, or refuse it."""
         if message is _UNREADABLE:
             raise Invalid(f"the message cannot be read: it is no message of this call, or has over {LARGE} bytes")
-        address = address_of(context.peer())
+        peer = context.peer()
+        address = address_of(peer)
         principal = await self._callers.admit(method.row, message, context, address)
+        if principal.kind is not None and self.connections is not None:
+            self.connections.welcome(peer)
         if not principal.admin:
-            key = address if principal.kind is None else principal.name
+            key = network_of(address) if principal.kind is None else principal.name
             self.traffic.pace(key, self._clock.now())
         return principal
 
@@ -251,7 +285,7 @@ class Gate(Interceptor):
     def _refused(self, method: Method, message: Any, error: RainbowError) -> None:
         actor = acting()
         if isinstance(error, Unauthenticated):
-            self.traffic.refuse(actor.address, self._clock.now())
+            self.traffic.refuse(network_of(actor.address), self._clock.now())
         who, named = actor.principal, method.object(message)
         if self._fleet.get(named) is None:
             named = ""  # whatever it is, perhaps a secret in the wrong place, it stays out of the log
@@ -265,20 +299,6 @@ class Gate(Interceptor):
                 type(error).__name__.lower(),
             )
         )
-
-
-def _open_to_all(handler: Any) -> Handler:
-    """Health as it is: nothing stands before it but a message that can be read."""
-    streaming = handler.response_streaming
-    inner = handler.unary_stream if streaming else handler.unary_unary
-
-    async def answer(request: Any, context: Any) -> Any:
-        if request is _UNREADABLE:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be read")
-        return await inner(request, context)
-
-    make = grpc.unary_stream_rpc_method_handler if streaming else grpc.unary_unary_rpc_method_handler
-    return make(answer, _reader(handler.request_deserializer, LARGE), handler.response_serializer)
 
 
 def _reader(read: Callable[[bytes], Any], largest: int) -> Callable[[bytes], Any]:

@@ -30,6 +30,9 @@ class Limits:
     upload_deadline: float = 600.0  # seconds for one that carries a graph
     streams: int = 1_000  # followed streams of one principal
     queued: int = 1_000_000  # jobs of one owner that have not ended
+    connections: int = 20_000  # in all
+    connections_per_address: int = 2_000
+    strangers: int = 100  # connections of one address over which no good credential came
 
     def __post_init__(self) -> None:
         for one in fields(self):

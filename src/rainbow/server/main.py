@@ -27,12 +27,14 @@ from rainbow.pb.v2 import (
     jobs_pb2,
     jobs_pb2_grpc,
 )
+from rainbow.server.connections import Connections, room_for
 from rainbow.server.gate import Gate
 from rainbow.server.handlers_access import AccessHandler
 from rainbow.server.handlers_agents import AgentsHandler
 from rainbow.server.handlers_clusters import ClustersHandler
 from rainbow.server.handlers_jobs import JobsHandler
 from rainbow.server.handlers_prototype import GraphHandler, SchedulerHandler
+from rainbow.server.limits import Limits
 from rainbow.server.oidc import Oidc
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow.server.tls import Certificates
@@ -113,8 +115,13 @@ class Running:
         if options.oidc is not None:
             service.core.recogniser.voucher = Oidc(options.oidc)
         gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
-        server, alive = _listen(service, gate)
+        server, alive = _listen(service, gate, options.limits)
         address = _bind(server, options)
+        gate.connections = Connections(
+            int(address.rpartition(":")[2]),
+            strangers=int(options.limits.strangers),
+            per_address=int(options.limits.connections_per_address),
+        )
         await server.start()
         service.start()
         gate.start()
@@ -142,7 +149,7 @@ def _settings(options: ServerOptions) -> Settings:
     return replace(told, **changes)
 
 
-def _listen(service: Service, gate: Gate) -> tuple[aio.Server, Any]:
+def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, Any]:
     core = service.core
     server = aio.server(
         interceptors=(gate,),
@@ -155,6 +162,9 @@ def _listen(service: Service, gate: Gate) -> tuple[aio.Server, Any]:
             ("grpc.http2.ping_timeout_ms", 20_000),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ("grpc.max_metadata_size", 64 * 1024),
+            ("grpc.max_allowed_incoming_connections", room_for(int(limits.connections))),
+            ("grpc.server_handshake_timeout_ms", 10_000),
+            ("grpc.max_connection_idle_ms", 600_000),
         ),
     )
     jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Specs()), server)
