@@ -98,8 +98,8 @@ def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
 
 @mutant()
 def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
-    def accept(tx: Any, fx: Any, out: Any, cluster: str, ref: Any, now: float) -> None:
-        found = reported.find(tx, cluster, ref)
+    def accept(tx: Any, fx: Any, out: Any, told: Any, ref: Any, now: float) -> None:
+        found = reported.find(tx, told.cluster, ref)
         if found is not None and found[1].state in (AttemptState.OFFERED, AttemptState.LEASED):
             lifecycle.progress(tx, fx, *found, AttemptState.ACCEPTED, now)
         out.confirms.append(ref)

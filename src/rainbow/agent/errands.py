@@ -78,7 +78,7 @@ class Errands:
                 owner=offer.owner,
                 name=offer.name,
                 array_index=offer.array_index,
-                guard=self.run_guard if offer.rerun_allowed else None,
+                guard=offer.guard(self.run_guard),
             )
             if self.signatures is not None:
                 await asyncio.to_thread(self.signatures.take, offer)

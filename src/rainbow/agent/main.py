@@ -19,6 +19,7 @@ from rainbow.agent.options import AgentOptions, credential, need_credential, ref
 from rainbow.model.errors import Invalid
 
 if TYPE_CHECKING:
+    from rainbow.agent.backends.base import Backend
     from rainbow.agent.journal import Journal
     from rainbow.agent.link import Link
     from rainbow.agent.loop import Parts
@@ -129,16 +130,18 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
         secret = credential(options, settings, os.environ)
         if secret is None and options.register:
             secret = await register(options, settings)
+        backend = _backend(options)
         identity = Identity(
             cluster=options.cluster,
             epoch=f"{journal.id}.{secrets.token_hex(8)}",
             secret=need_credential(secret, options),
             manager=options.backend,
             accept_only=options.accept,
+            guards=backend.guards_runs,
         )
         link = Link(settings, identity)
         looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
-        running = Agent(replace(_parts(options, journal, link), rediscovery=looking), once=options.once)
+        running = Agent(replace(_parts(options, journal, link, backend), rediscovery=looking), once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         rotation = rotation_of(options, os.environ, link)
@@ -151,14 +154,9 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
             await link.close()
 
 
-def _parts(options: AgentOptions, journal: Journal, link: Link) -> Parts:
+def _backend(options: AgentOptions) -> Backend:
     from rainbow.agent.backends import BackendSettings, load_backend
-    from rainbow.agent.loop import Parts
     from rainbow.agent.registering import graph_of
-    from rainbow.agent.rules import Rules
-    from rainbow.agent.signatures import demanded
-    from rainbow.agent.state import Limits
-    from rainbow.scheduler.expressions import compiled
 
     settings = BackendSettings(
         cluster=options.cluster,
@@ -167,12 +165,21 @@ def _parts(options: AgentOptions, journal: Journal, link: Link) -> Parts:
         prices=options.prices,
         options=options.backend_options,
     )
+    return load_backend(options.backend)(settings)
+
+
+def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend) -> Parts:
+    from rainbow.agent.loop import Parts
+    from rainbow.agent.rules import Rules
+    from rainbow.agent.signatures import demanded
+    from rainbow.agent.state import Limits
+    from rainbow.scheduler.expressions import compiled
+
     rules = Rules(
         accept=compiled(options.accept) if options.accept else None,
         allow=frozenset(options.allow) if options.allow else None,
     )
     limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)
-    backend = load_backend(options.backend)(settings)
     return Parts(
         cluster=options.cluster,
         link=link,

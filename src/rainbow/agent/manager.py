@@ -31,7 +31,12 @@ OUTCOME_UNKNOWN = Result(
 
 
 def submit(d: Draft, held: Held) -> None:
-    """Hand it to the manager: confirmed, and the intent is on disk."""
+    """Hand it to the manager: confirmed, and the intent is on disk. Hand it back if the server may give it up."""
+    if d.alone(held):
+        reason = "the server could not be reached for too long; it was not started"
+        d.forget(held.ref, Past(reason=reason))
+        d.rejects[held.ref] = reason
+        return
     d.held[held.ref] = replace(held, busy="submit", act_at=None)
     d.do(e.Submit(held.offer))
 

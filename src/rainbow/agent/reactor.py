@@ -52,7 +52,8 @@ def due(state: State, now: float) -> float | None:
         for grace in (state.limits.output_grace, state.limits.output_give_up)
     ]
     if state.contact_at is not None:
-        later.append(state.contact_at + state.limits.run_guard)
+        guards = (held.offer.guard(state.limits.run_guard) for held in state.held.values())
+        later += [state.contact_at + guard for guard in guards if guard is not None]
     if (telling := facts_due(state)) is not None:
         later.append(telling)
     times += [at for at in later if at > now]
@@ -79,6 +80,14 @@ def _started(d: Draft, event: e.Started) -> None:
             d.held[ref] = replace(held, act_at=d.now + 2 * held.offer.lease)
         elif held.wish and held.phase in WITH_MANAGER:
             manager.cancel(d, held)
+    _guard(d)  # the time may have come while nobody was there to notice
+
+
+def _guard(d: Draft) -> None:
+    """End what the server may soon give up: it has not been heard of for too long."""
+    for held in list(d.held.values()):
+        if not held.wish and held.phase in WITH_MANAGER and d.contact_at is not None and d.alone(held):
+            manager.cancel(d, d.wish(held, Wish.GUARD))
 
 
 def _answered(d: Draft, event: e.SyncAnswered) -> None:
@@ -149,12 +158,10 @@ def _bid(d: Draft, event: e.BidReady) -> None:
 
 
 def _tick(d: Draft, event: e.Tick) -> None:
-    alone = d.contact_at is not None and d.now >= d.contact_at + d.limits.run_guard
     for held in list(d.held.values()):
         if held.act_at is not None and d.now >= held.act_at:
             _act_again(d, held)
-        elif alone and not held.wish and held.phase in WITH_MANAGER and held.offer.rerun_allowed:
-            manager.cancel(d, d.wish(held, Wish.GUARD))
+    _guard(d)
     for ref, at in list(d.expected.items()):
         if at is not None and d.now >= at:
             d.expected[ref] = None

@@ -34,7 +34,7 @@ class Limits:
 
     max_jobs: int = 64
     max_wait: float = 25.0  # seconds a Sync may wait for news
-    run_guard: float = 1_500.0  # without contact for so long, a job that may be rerun elsewhere is ended here
+    run_guard: float = 1_500.0  # without contact for so long, a run that the server would give up is ended here
     output_grace: float = 5.0  # the end is told at the latest so long after it, though output is still to be sent
     output_give_up: float = 600.0
     chunk: int = 256 * 1024
@@ -154,6 +154,11 @@ class Draft:
         moved = replace(held, phase=phase)
         self.held[held.ref] = moved
         return moved
+
+    def alone(self, held: Held) -> bool:
+        """True if the server may soon give it up: not heard of for as long as its guard allows, or not at all."""
+        guard = held.offer.guard(self.limits.run_guard)
+        return guard is not None and (self.contact_at is None or self.now >= self.contact_at + guard)
 
     def end(self, held: Held, result: Result) -> None:
         """The result is known: write it down, then report it."""

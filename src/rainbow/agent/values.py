@@ -6,10 +6,12 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rainbow.model.attempt import AttemptState, Failure
 
 STREAMS = ("stdout", "stderr")
+GUARDED_PART = 2 / 3  # of the time after which the server gives a silent run up; the rest is for ending it
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,14 +41,25 @@ class Offer:
     priority: int = 0
     array_index: int | None = None
 
-    @property
-    def rerun_allowed(self) -> bool:
-        """True if the owner allowed that it may be launched more than once."""
-        try:
-            terms = json.loads(self.terms)
-        except ValueError:
-            return False
-        return isinstance(terms, dict) and terms.get("delivery") == "at-least-once"
+    def guard(self, longest: float) -> float | None:
+        """Seconds without contact after which it is ended here, before the server gives it up; None: it runs on."""
+        again, lost_after = _given_up(self.terms)
+        if lost_after is not None:
+            return min(longest, lost_after * GUARDED_PART)
+        return longest if again else None
+
+
+@lru_cache(maxsize=4096)
+def _given_up(terms: str) -> tuple[bool, float | None]:
+    """Of a job's terms: may it be run again, and after how many seconds of silence is it given up, if that was said."""
+    try:
+        said = json.loads(terms)
+    except ValueError:
+        return False, None
+    if not isinstance(said, dict):
+        return False, None
+    lost_after = said.get("lost_after")
+    return said.get("delivery") == "at-least-once", lost_after if isinstance(lost_after, int | float) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,7 @@ class Run:
         self.codes: list[int] = []
         self.cause = "exit"
         self.reason = ""
+        self.contact = boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)  # no older than the order to run
 
     def start(self) -> None:
         """Start every task; the first makes the process group, the others join it."""
@@ -143,9 +144,11 @@ class Run:
             return False
         try:
             boot, at = json.loads((self.directory.parent.parent / "contact").read_text())
-        except (OSError, ValueError):
-            return False
-        return bool(boot == boot_id() and time.clock_gettime(time.CLOCK_BOOTTIME) - at > guard)
+        except (OSError, ValueError):  # the agent's files are gone: nobody was heard of since
+            boot, at = self.contact
+        if boot == boot_id():
+            self.contact = boot, at
+        return bool(time.clock_gettime(time.CLOCK_BOOTTIME) - self.contact[1] > guard)
 
     def signal(self, number: int) -> None:
         """Send a signal to all tasks and what they started."""
@@ -217,6 +220,8 @@ def main(directory: Path) -> int:
     run = Run(directory, launch, json.loads((directory / "place.json").read_text()))
     if (directory / CANCEL).exists():
         run.cause, run.reason = "cancelled", "cancelled before it started"
+    elif run.out_of_touch():
+        run.cause, run.reason = "out-of-touch", "the server could not be reached for too long; it was not started"
     else:
         try:
             run.start()

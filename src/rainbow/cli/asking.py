@@ -51,6 +51,7 @@ class Asked:
     labels: tuple[str, ...] = ()
     rerun: bool = False
     retries: int = 0
+    lost_after: str | None = None
     fail_fast: bool = False
     array: str | None = None
     dependencies: tuple[str, ...] = ()
@@ -113,6 +114,11 @@ TERMS = (
         default=0,
         metavar="N",
         help="Run again up to N times after a failure.",
+    ),
+    click.option(
+        "--lost-after",
+        metavar="DURATION",
+        help="Give a run up when its cluster is silent for so long (default: 30m with --rerun, else never).",
     ),
     click.option("--fail-fast", is_flag=True, help="Refuse at once what no cluster can run, instead of waiting."),
     click.option("--array", metavar="RANGE", help="Many jobs in one: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."),

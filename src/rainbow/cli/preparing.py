@@ -72,6 +72,7 @@ def terms(asked: Asked, now: float) -> Terms:
         priority=asked.priority,
         delivery=Delivery.AT_LEAST_ONCE if asked.rerun else Delivery.AT_MOST_ONCE,
         retries=asked.retries,
+        lost_after=None if asked.lost_after is None else parse_duration(asked.lost_after),
         hold=asked.hold,
         start_after=moment(asked.start_after, now) if asked.start_after else None,
         deadline=moment(asked.deadline, now) if asked.deadline else None,

@@ -94,6 +94,7 @@ class Attempt:
     reason: str = ""
     native_id: str = ""
     suspect: bool = False  # the cluster is silent; lifts when the agent speaks again
+    guarded: bool = False  # the cluster itself ends it when it is out of touch, whatever becomes of the agent
     holder: str = ""  # who leased it: an agent's epoch, or a prototype receiver's call
 
     @property

@@ -8,6 +8,7 @@ drawn from this table.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -77,12 +78,14 @@ TRANSITIONS: Mapping[tuple[JobState, JobEvent], JobState] = {  # an absent pair 
     (S.HELD, E.EXPIRED): S.EXPIRED,
     (S.HELD, E.INFEASIBLE): S.INFEASIBLE,
     (S.HELD, E.FAILED): S.FAILED,  # a dependency that can no longer come true
+    (S.HELD, E.SUCCEEDED): S.SUCCEEDED,  # an attempt that was given up as lost had succeeded
     (S.QUEUED, E.HELD): S.HELD,
     (S.QUEUED, E.BOUND): S.BOUND,
     (S.QUEUED, E.CANCELLED): S.CANCELLED,
     (S.QUEUED, E.EXPIRED): S.EXPIRED,
     (S.QUEUED, E.INFEASIBLE): S.INFEASIBLE,
     (S.QUEUED, E.FAILED): S.FAILED,  # its retry budget is spent
+    (S.QUEUED, E.SUCCEEDED): S.SUCCEEDED,  # the same
     (S.BOUND, E.UNBOUND): S.QUEUED,
     (S.BOUND, E.SUCCEEDED): S.SUCCEEDED,
     (S.BOUND, E.FAILED): S.FAILED,
@@ -143,6 +146,7 @@ class Terms:
     labels: Mapping[str, str] = field(default_factory=dict)
     later: bool = False  # a cluster where it fits only later will do; it waits there
     signature: str = ""  # the owner's own, for sites that run only what is signed
+    lost_after: float | None = None  # seconds of its cluster's silence after which it is given up; None: `patience`
     opened: tuple[str, ...] = ()  # patterns of the clusters that the submitter's credential opened; empty: all
 
     def __post_init__(self) -> None:
@@ -154,6 +158,8 @@ class Terms:
             raise Invalid(f"prefer is start or cost, not {self.prefer!r}")
         if len(self.labels) > MAX_LABELS:
             raise Invalid(f"a job has at most {MAX_LABELS} labels")
+        if self.lost_after is not None and not 0 < self.lost_after < math.inf:
+            raise Invalid("lost_after is a number of seconds above 0")
         if self.max_cost is not None and not self.max_cost >= 0:
             raise Invalid("max_cost is a number from 0 up")
         if len(self.signature) > MAX_SIGNATURE or not self.signature.isascii():
@@ -162,6 +168,12 @@ class Terms:
         names = (self.policy, *self.only_clusters, *self.not_clusters)
         if sum(len(key) + len(value) for key, value in pairs) + sum(map(len, names)) > MAX_TERMS:
             raise TooLarge(f"labels, options and cluster names of a job have at most {MAX_TERMS} characters together")
+
+    def patience(self, run_lease: float) -> float:
+        """Seconds of silence after which a run counts as lost: without the owner's word never, or as reruns need it."""
+        if self.lost_after is not None:
+            return self.lost_after
+        return run_lease if self.delivery is Delivery.AT_LEAST_ONCE else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

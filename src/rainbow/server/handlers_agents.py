@@ -91,6 +91,7 @@ def sync_in(message: pb.SyncRequest) -> SyncIn:
             for piece in message.output
         ),
         manager=message.manager,
+        guards=message.guards,
         wait=message.wait,
         state=parse_state(message.state) if message.HasField("state") else None,
         marks=dict(message.marks),

@@ -108,6 +108,7 @@ def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = No
         prefer=message.prefer,
         labels={**message.labels, **(extra or {})},
         signature=message.signature,
+        lost_after=message.lost_after if message.HasField("lost_after") else None,
         opened=opened(by),
     )
 
@@ -136,6 +137,7 @@ def terms_out(terms: Terms) -> pb.Terms:
         prefer=terms.prefer,
         labels=terms.labels,
         signature=terms.signature,
+        lost_after=terms.lost_after,
     )
 
 

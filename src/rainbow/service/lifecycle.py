@@ -7,7 +7,7 @@ rest of the system (whose agent to wake, what becomes free) is written into `Eff
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow.model.decision import Stored
@@ -31,6 +31,7 @@ class Ending:
     reason: str = ""
     ended_at: float | None = None
     started_at: float | None = None
+    surely_over: bool = True  # False: for all we know it still runs
 
 
 def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: Stored, now: float) -> Job:
@@ -134,9 +135,37 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, no
     return _again(tx, fx, job, how, now, failures=job.failures + 1)
 
 
+def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: float) -> Job:
+    """Give up an accepted attempt whose cluster is silent; it is run again only if it certainly does not run there."""
+    reason = f"{attempt.cluster} was silent for {silence:.0f} s"
+    if not attempt.guarded:
+        reason += ", and it may still run there; it is ended when the cluster comes back"
+    how = Ending(state=AttemptState.LOST, failure=Failure.LOST, reason=reason, surely_over=attempt.guarded)
+    return end_attempt(tx, fx, job, attempt, how, now)
+
+
+def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: float) -> Job:
+    """A lost attempt is told of after all: note its end. A success is the job's, unless a newer one was accepted."""
+    changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
+    tx.update_attempt(attempt, how.state, now, ended_at=how.ended_at or now, **changes)
+    if job.state.terminal:
+        return job
+    fx.events = True
+    if how.state is not AttemptState.SUCCEEDED:
+        return tx.update_job(job, JobEvent.UPDATED, now, detail={"found": attempt.n, "attempt": how.state.value})
+    newer = tx.attempt(job.id, job.attempt)
+    if newer is not None and newer.state.live:
+        if newer.state not in BEFORE_CONFIRM:
+            return job
+        tx.update_attempt(newer, AttemptState.WITHDRAWN, now, reason="an earlier attempt had succeeded")
+        fx.released.append((newer.cluster, newer.token))
+    fx.gone.append(job.id)
+    return _finished(tx, fx, replace(job, attempt=attempt.n, cluster=attempt.cluster), JobEvent.SUCCEEDED, how, now)
+
+
 def _may_rerun(job: Job, how: Ending) -> bool:
     """A rerun needs the owner's word and budget; an attempt that never ran may be tried again within the budget."""
-    if job.failures >= job.terms.retries:
+    if job.failures >= job.terms.retries or not how.surely_over:
         return False
     never_ran = how.failure in (Failure.LAUNCH, Failure.REFUSED)
     return never_ran or job.terms.delivery is Delivery.AT_LEAST_ONCE

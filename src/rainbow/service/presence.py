@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ class Presence:
     heartbeat: float
     grace: float
     started_at: float
-    graced_at: float = float("-inf")  # when all were last given fresh grace, because most fell silent together
+    graced_at: float = -math.inf  # when all were last given fresh grace, because most fell silent together
     _spoke: dict[str, float] = field(default_factory=dict)
     _inside: Counter[str] = field(default_factory=Counter)
 
@@ -44,10 +45,17 @@ class Presence:
 
     def silent(self, cluster: str, now: float) -> bool:
         """True if an agent that must be there has been silent for too long, this process's own downtime not counted."""
+        return self.silence(cluster, now) > self.interval() + self.grace
+
+    def silence(self, cluster: str, now: float) -> float:
+        """Seconds for which an agent has said nothing, this process's own downtime and all grace not counted."""
         if self._inside[cluster] > 0:
-            return False
-        since = max(self._spoke.get(cluster, self.started_at), self.started_at, self.graced_at)
-        return now - since > self.interval() + self.grace
+            return 0.0
+        return now - max(self._spoke.get(cluster, self.started_at), self.started_at, self.graced_at)
+
+    def back_since_grace(self, cluster: str) -> bool:
+        """True if an agent is there that spoke after all were given grace."""
+        return self._inside[cluster] > 0 or self._spoke.get(cluster, -math.inf) > self.graced_at
 
     def missed(self, cluster: str, now: float) -> bool:
         """True if the agent that spoke last is gone for long, whatever grace all were given: another one knocks."""

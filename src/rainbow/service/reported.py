@@ -25,15 +25,15 @@ def find(tx: Tx, cluster: str, ref: Ref) -> tuple[Job, Attempt] | None:
     return job, attempt
 
 
-def accept(tx: Tx, fx: Effects, out: SyncOut, cluster: str, ref: Ref, now: float) -> None:
+def accept(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, now: float) -> None:
     """An agent has journaled an offer: confirm it, again if need be, unless it was withdrawn meanwhile."""
-    found = find(tx, cluster, ref)
+    found = find(tx, told.cluster, ref)
     if found is None or not found[1].state.live or found[0].state is not JobState.BOUND:
         out.kills.append(ref)
         return
     job, attempt = found
     if attempt.state in BEFORE_CONFIRM:
-        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now)
+        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, guarded=told.guards)
     out.confirms.append(ref)
 
 
@@ -64,7 +64,9 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
     job, attempt = found
     if ends:
         out.acked.append(told.ref)
-        if allowed(attempt.state, told.state) and job.attempt == attempt.n and not job.state.terminal:
+        if attempt.state is AttemptState.LOST and allowed(attempt.state, told.state):
+            lifecycle.found(tx, fx, job, attempt, _ending(told, now), now)
+        elif allowed(attempt.state, told.state) and job.attempt == attempt.n and not job.state.terminal:
             _end(tx, fx, job, attempt, told, now)
         return
     if not attempt.state.live:
@@ -80,8 +82,8 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
             fx.fortunes.append((cluster, True))
 
 
-def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: float) -> None:
-    how = lifecycle.Ending(
+def _ending(told: Report, now: float) -> lifecycle.Ending:
+    return lifecycle.Ending(
         state=told.state,
         exit_code=told.exit_code,
         failure=told.failure,
@@ -89,6 +91,10 @@ def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: flo
         ended_at=None if told.ended_at is None else min(told.ended_at, now),
         started_at=None if told.started_at is None else min(told.started_at, now),
     )
+
+
+def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: float) -> None:
+    how = _ending(told, now)
     if attempt.started_at is None and how.started_at is not None:
         score_start(tx, fx, attempt, how.started_at)
     if told.state is AttemptState.SUCCEEDED:
@@ -109,9 +115,9 @@ def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref], now:
     """Kill what the agent should not hold, and lift suspicion from what it does hold."""
     for ref in held:
         found = find(tx, cluster, ref)
-        if found is None or not (found[1].state.live or found[1].state is AttemptState.LOST):
+        if found is None or not found[1].state.live:
             out.kills.append(ref)
-        elif found[1].state.live and found[1].suspect:
+        elif found[1].suspect:
             tx.update_attempt(found[1], found[1].state, now, suspect=False)
 
 

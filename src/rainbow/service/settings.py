@@ -19,6 +19,8 @@ class Settings:
     long_poll: float = 25.0  # a Sync with nothing to say is answered after this
     heartbeat: float = 20.0  # an agent speaks at least this often; scaled up with the fleet
     silent_after: float = 60.0  # beyond the heartbeat: then a cluster with an agent is unreachable
+    run_lease: float = 1_800.0  # of silence, after which a run that may be repeated is; its guard acts before (agent)
+    shortest_lost_after: float = 300.0  # seconds; less would give up, and end, runs whose agent is only slow
     breaker: int = 3  # failures or refusals in a row that trip a cluster's breaker
     output_cap: int = 16 * 1024 * 1024  # bytes kept per job and stream: half from the head, half from the tail
     graph_backend: str = "memory"

@@ -71,6 +71,9 @@ class Intake:
         """Store all of them or none; answer when they are durable."""
         if len(submissions) > MAX_BATCH:
             raise Invalid(f"a batch has at most {MAX_BATCH} jobs; send {len(submissions)} in several calls")
+        shortest = self._core.settings.shortest_lost_after
+        if any(s.terms.lost_after is not None and s.terms.lost_after < shortest for s in submissions):
+            raise Invalid(f"a run is given up after {shortest:g} s of silence or more; say a longer lost_after")
         bundle = _Bundle(list(submissions), asyncio.get_running_loop().create_future())
         self._arrived.append(bundle)
         if self._working is None or self._working.done():

@@ -70,6 +70,7 @@ class SyncIn:
     accept_only: str = ""
     output: tuple[OutputPiece, ...] = ()
     manager: str = ""
+    guards: bool = False  # runs are ended on the cluster when it is out of touch, even if the agent is dead
     wait: float = 0.0
     state: Mapping[str, object] | None = None
     marks: Mapping[str, str] = field(default_factory=dict)

@@ -54,10 +54,9 @@ class Agents:
             raise Invalid("a Sync carries an epoch of 1 to 64 characters and a seq from 1 up")
         name = told.cluster
         id = self.core.fleet.member(name).cluster.id
-        if id not in self._epochs:  # this process has just started: the database knows who spoke last
-            kept = await self.core.store.read(lambda tx: tx.agent_epoch(name))
-            if kept is not None:
-                self._epochs.setdefault(id, kept)
+        kept, stored = await self.core.store.read(lambda tx: self._kept(tx, told))
+        if kept is not None:  # this process may have just started: the database knows who spoke last
+            self._epochs.setdefault(id, kept)
         self._refuse_second(told, self._epochs.get(id))
         self.core.presence.enters(name, self.core.clock.now())
         before = self._epochs.get(id, told.epoch)
@@ -65,7 +64,6 @@ class Agents:
             self._over.add(before)
         self._epochs[id] = told.epoch
         try:
-            stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
             if stored is None:
                 stored = await self._fresh(told, encode)
             return Reply(stored, self.core.bidding.questions(name), self.core.presence.interval())
@@ -83,6 +81,16 @@ class Agents:
                 f"another agent of cluster {told.cluster!r} is there; stop it and wait until it is missed, "
                 "run this one on its state directory, or give this one its own cluster"
             )
+
+    def _kept(self, tx: Tx, told: SyncIn) -> tuple[str | None, bytes | None]:
+        """Who spoke last, and the answer that this very message got before."""
+        self._refuse_old(tx, told)
+        return tx.agent_epoch(told.cluster), tx.stored_sync(told.cluster, told.epoch, told.seq)
+
+    def _refuse_old(self, tx: Tx, told: SyncIn) -> None:
+        """A process that was followed by another would undo what its successor was promised; the database remembers."""
+        if tx.epoch_is_over(told.cluster, told.epoch):
+            raise Conflict(f"this message comes from an agent of {told.cluster!r} that another has followed")
 
     async def _fresh(self, told: SyncIn, encode: Encode) -> bytes:
         wanted = filter_of(told.accept_only)
@@ -130,6 +138,7 @@ class Agents:
     ) -> SyncOut:
         """Everything an agent says, in the order in which it can have happened."""
         now, name, out = self.core.clock.now(), told.cluster, SyncOut()
+        self._refuse_old(tx, told)
         known = tx.agent_epoch(name)
         if known != told.epoch:
             out.resync = True
@@ -145,7 +154,7 @@ class Agents:
         for ref, reason in told.rejects:
             reported.reject(tx, fx, out, told, ref, reason, now)
         for ref in told.accepts:
-            reported.accept(tx, fx, out, name, ref, now)
+            reported.accept(tx, fx, out, told, ref, now)
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
         answered = set(told.accepts)
         held = [ref for ref, _ in told.held if (ref.job, ref.n) not in ended and ref not in answered]
@@ -197,6 +206,7 @@ class Agents:
         return found[:MOST_OFFERS]
 
     def _stored(self, tx: Tx, told: SyncIn, out: SyncOut, encode: Encode) -> bytes:
+        self._refuse_old(tx, told)
         answer = encode(out)
         tx.store_sync(told.cluster, told.epoch, told.seq, answer)
         return answer

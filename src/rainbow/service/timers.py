@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass, field
 
-from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState
+from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import RainbowError
 from rainbow.model.job import Hold, JobState
@@ -27,6 +28,7 @@ class Timers:
 
     core: Core
     _stirred_at: float = 0.0
+    _patience: dict[int, float] = field(default_factory=dict)  # of silent clusters: when a run there is lost next
     _cut_off: set[int] = field(default_factory=set)  # ids of drained clusters whose silence was dealt with
 
     async def run(self) -> None:
@@ -44,6 +46,7 @@ class Timers:
         await self._lapse(now)
         await self._due(now)
         await self._silent(now)
+        await self._lost(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
             self.core.shelf.retry_all()
@@ -79,13 +82,9 @@ class Timers:
 
     async def _silent(self, now: float) -> None:
         """Clusters whose agent fell silent take no new work; what they were offered goes elsewhere, what runs stays."""
-        managed = [
-            member.cluster
-            for name in self.core.fleet.names()
-            if (member := self.core.fleet.member(name)).cluster.manager
-        ]
+        managed = self._managed()
         silent = [c for c in managed if c.standing in _WATCHED and self.core.presence.silent(c.name, now)]
-        if len(silent) > 1 and 2 * len(silent) > len(managed):
+        if len(silent) > 1 and 2 * len(silent) > len(managed) and self._had_no_grace(managed):
             self.core.presence.graced_at = now  # more than half at once: it is our own network; grace for all
             return
         self._cut_off &= {cluster.id for cluster in silent}
@@ -95,6 +94,52 @@ class Timers:
         for cluster in managed:
             if cluster.standing is Standing.UNREACHABLE and not self.core.presence.silent(cluster.name, now):
                 await self._back(cluster.name)
+
+    def _had_no_grace(self, managed: list[Cluster]) -> bool:
+        """True unless grace was given and most have not come back since: then they are gone, and it was not us."""
+        back = sum(self.core.presence.back_since_grace(cluster.name) for cluster in managed)
+        return 2 * back > len(managed) or self.core.presence.graced_at < self.core.presence.started_at
+
+    def _managed(self) -> list[Cluster]:
+        members = (self.core.fleet.member(name) for name in self.core.fleet.names())
+        return [member.cluster for member in members if member.cluster.manager]
+
+    async def _lost(self, now: float) -> None:
+        """Runs on clusters that are silent for longer than their jobs' owners would wait."""
+        for cluster in self._managed():
+            silence = self.core.presence.silence(cluster.name, now)
+            if not self.core.presence.silent(cluster.name, now):
+                self._patience.pop(cluster.id, None)
+            elif silence > self._patience.get(cluster.id, 0.0):
+                await self._give_up(cluster, silence)
+
+    async def _give_up(self, cluster: Cluster, silence: float) -> None:
+        def due(tx: Tx) -> tuple[list[Attempt], float]:
+            patience = {attempt: self._waits(tx, attempt) for attempt in _accepted(tx, cluster.name)}
+            left = min((seconds for seconds in patience.values() if seconds >= silence), default=math.inf)
+            return [attempt for attempt, seconds in patience.items() if seconds < silence], left
+
+        lost, left = await self.core.store.read(due)
+        if not lost:
+            self._patience[cluster.id] = left
+            return
+
+        def work(tx: Tx, fx: Effects) -> None:
+            now = self.core.clock.now()
+            if not self.core.presence.silent(cluster.name, now):
+                return  # it spoke while this waited for its turn
+            for attempt in lost[:AT_ONCE]:
+                current = tx.attempt(attempt.job, attempt.n)
+                if current is not None and current.state.live:
+                    lifecycle.lose(tx, fx, lifecycle.need_job(tx, attempt.job), current, silence, now)
+
+        await self.core.write(work)
+        log.warning("cluster %s: silent for %.0f s; %d runs are given up", cluster.name, silence, len(lost))
+
+    def _waits(self, tx: Tx, attempt: Attempt) -> float:
+        terms = lifecycle.need_job(tx, attempt.job).terms
+        default = self.core.settings.run_lease if attempt.guarded else math.inf
+        return terms.patience(default)
 
     async def _unreachable(self, cluster: Cluster, now: float) -> None:
         drained = cluster.standing is Standing.DRAINING
@@ -122,6 +167,10 @@ class Timers:
                 fx.changed(tx.update_cluster(cluster.id, standing=Standing.ACTIVE, drain_reason=""))
 
         await self.core.write(work)
+
+
+def _accepted(tx: Tx, cluster: str) -> list[Attempt]:
+    return [attempt for state in LIVE[2:] for attempt in tx.attempts_in(cluster, state)]
 
 
 _WATCHED = frozenset({Standing.ACTIVE, Standing.DEGRADED, Standing.DRAINING})

@@ -27,9 +27,9 @@ from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import Manager
 from rainbow.sim.network import Wire
 
-LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=10.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
+LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 RPC_MARGIN = 3.0  # seconds that a call may take beyond the wait it asked for
-CONTACT_EVERY = 5.0
+CONTACT_EVERY = 1.0
 POLL_EVERY = 1.5
 REFUSED = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason="the manager refuses it")
 
@@ -38,7 +38,13 @@ class Server(Protocol):
     """What an agent can reach over its wire."""
 
     def sync(
-        self, cluster: str, epoch: str, message: e.SyncMessage, answer: Callable[[e.SyncAnswer | RainbowError], None]
+        self,
+        cluster: str,
+        epoch: str,
+        message: e.SyncMessage,
+        answer: Callable[[e.SyncAnswer | RainbowError], None],
+        *,
+        guards: bool,
     ) -> Callable[[], None]:
         """Handle a message; returns how to hang up."""
 
@@ -175,7 +181,7 @@ class SimAgent:
         call.deadline = self._later(message.wait + RPC_MARGIN, lambda: self._failed(call, None))
 
         def arrives() -> None:
-            call.hang_up = self.server.sync(self.cluster, epoch, message, answer)
+            call.hang_up = self.server.sync(self.cluster, epoch, message, answer, guards=self.manager.guards)
 
         def answer(said: e.SyncAnswer | RainbowError) -> None:
             def back() -> None:
@@ -205,6 +211,7 @@ class SimAgent:
         known = self.state.contact_at
         if known is not None and (self.contact_file is None or known - self.contact_file >= CONTACT_EVERY):
             self.contact_file = known
+            self.manager.heard = self._boot + known / self.drift
         self.contact = max(self.contact or 0.0, self._sent.get(said.ack, 0.0))
         self.event(e.SyncAnswered(said))
 
@@ -291,8 +298,9 @@ class SimAgent:
         self._soon(asks)
 
     def _cancel(self, command: e.Cancel) -> None:
-        known = self.state.contact_at
-        if known is not None and self.clock() >= known + LIMITS.run_guard:
+        known, held = self.state.contact_at, self.state.held.get(command.ref)
+        guard = None if held is None else held.offer.guard(LIMITS.run_guard)
+        if known is not None and guard is not None and self.clock() >= known + guard:
             self.manager.witness.excused.add((command.ref.job, command.ref.n))
         self._soon(lambda: self.manager.cancel(command.ref.tag))
 

@@ -67,7 +67,7 @@ def _untrue(world: Witness, attempt: Attempt) -> str | None:
     runs = [run for run in world.truth.of(attempt.job, attempt.n) if run.cluster == attempt.cluster]
     if attempt.state in NEVER_RAN:
         return "it was launched" if runs else None
-    if attempt.state is S.HANDED_OFF or attempt.state is S.LOST:
+    if attempt.state is S.HANDED_OFF or (attempt.state is S.LOST and not attempt.guarded):
         return None
     if any(run.result is None for run in runs):
         return "it is running"
@@ -133,7 +133,7 @@ def i8_budgets_hold(world: Witness, change: Change) -> str | None:
 def i9_ended_jobs_do_not_run(world: Witness, change: Change) -> str | None:
     """I9 a job that has ended does not run."""
     if change.job.state.terminal and change.job.state is not JobState.HANDED_OFF:
-        live = world.truth.live(change.job.id)
+        live = [run for run in world.truth.live(change.job.id) if not world.given_up(run.job, run.n)]
         if live:
             return f"job {change.job.id} is {change.job.state} and runs on {live[0].cluster}"
     return None
@@ -216,14 +216,14 @@ def i4_launches_are_confirmed(world: Witness, job: int, n: int, cluster: str) ->
     attempt = world.attempt(job, n)
     if attempt is None or attempt.cluster != cluster:
         return f"attempt {n} of job {job} starts on {cluster}, where it was never sent"
-    if attempt.state not in LIVE[2:]:
+    if attempt.state not in LIVE[2:] and not world.given_up(job, n):
         return f"attempt {n} of job {job} starts on {cluster} while it is {attempt.state}"
     return None
 
 
 def i9_cancelled_is_cancelled(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I9 nothing is launched for a job that has ended."""
-    if world.jobs[job].state.terminal:
+    if world.jobs[job].state.terminal and not world.given_up(job, n):
         return f"job {job} starts on {cluster} and is {world.jobs[job].state}"
     return None
 
@@ -234,9 +234,24 @@ def i16_nobody_is_killed_without_cause(world: Witness, job: int, n: int, cluster
     stored = world.jobs[job]
     if attempt is None or not attempt.state.live or stored.state is JobState.CANCELLING:
         return None
-    if stored.terms.delivery is Delivery.AT_LEAST_ONCE and (job, n) in world.excused:
+    if (job, n) in world.excused and (stored.terms.lost_after or stored.terms.delivery is Delivery.AT_LEAST_ONCE):
         return None
     return f"attempt {n} of job {job} is killed on {cluster} while it is {attempt.state}"
+
+
+def r7_silence_is_long(world: Witness, change: Change) -> str | None:
+    """R7 a run is given up only when its cluster was silent for as long as its owner would wait."""
+    for attempt in change.ended():
+        if attempt.state is S.LOST:
+            silent = world.now() - max(world.heard.get(attempt.cluster, 0.0), world.server_since or 0.0)
+            if silent < world.patience(attempt) - 0.1:
+                return f"attempt {attempt.n} of job {attempt.job} is lost after {silent:.1f} s of silence"
+    return None
+
+
+def r7_silence_ends(world: Witness) -> str | None:
+    """R7 nobody waits longer for a silent cluster than the owner said."""
+    return world.kept_waiting()
 
 
 def r6b_guards_act(world: Witness) -> str | None:
@@ -259,6 +274,7 @@ RULES = Rules(
         i11_nothing_is_given_twice,
         waits_are_kept,
         i15_leases_last,
+        r7_silence_is_long,
     ),
     on_launch=(
         i3_one_run_at_a_time,
@@ -267,5 +283,5 @@ RULES = Rules(
         i9_cancelled_is_cancelled,
     ),
     on_kill=(i16_nobody_is_killed_without_cause,),
-    on_second=(i15_leases_lapse, r6b_guards_act),
+    on_second=(i15_leases_lapse, r6b_guards_act, r7_silence_ends),
 )

@@ -20,6 +20,9 @@ from rainbow.sim.witness import Witness
 
 FOR_EVER = "for-ever"  # the name of jobs that end only when somebody ends them
 LONG = 100_000.0
+LOOK = 1.0  # seconds between two looks of a guard
+ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order")
+OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class Entry:
     ref: Ref
     name: str
     native: str
+    guard: float | None = None
     run: Run | None = None
     result: Result | None = None
 
@@ -60,6 +64,9 @@ class Manager:
     weather: Weather
     truth: Truth
     witness: Witness
+    guards: bool = True  # runs end by themselves when their agent has not heard of the server for long
+    longest_guard: float = 0.0
+    heard: float = 0.0  # when the server was last heard of, as the agent has it on its disk
     entries: list[Entry] = field(default_factory=list)
     submissions: int = 0
     tags: set[str] = field(default_factory=set)  # every tag that was ever submitted
@@ -69,6 +76,8 @@ class Manager:
         self.submissions += 1
         self.tags.add(offer.ref.tag)
         entry = Entry(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
+        if self.guards:
+            entry.guard = offer.guard(self.longest_guard)
         self.entries.append(entry)
         self._later(0.01, 3.0, lambda: self._begin(entry))
         return entry.native
@@ -118,6 +127,9 @@ class Manager:
     def _begin(self, entry: Entry) -> None:
         if entry.result is not None:
             return
+        if self._out_of_touch(entry):
+            self._end(entry, OUT_OF_TOUCH)
+            return
         if self.rng.random() < self.weather.refusal / 2:
             self._end(entry, Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason="no node would start it"))
             return
@@ -132,6 +144,21 @@ class Manager:
         else:
             seconds = self.rng.uniform(0.2, 4.0)
         self.loop.call_later(seconds, lambda: self._finish(entry))
+        if entry.guard is not None:
+            self.loop.call_later(LOOK, lambda: self._guard(entry))
+
+    def _out_of_touch(self, entry: Entry) -> bool:
+        return entry.guard is not None and self.loop.time() - self.heard >= entry.guard
+
+    def _guard(self, entry: Entry) -> None:
+        """What runs beside every job, and needs no agent."""
+        if entry.result is not None:
+            return
+        if self._out_of_touch(entry):
+            self.witness.excused.add((entry.ref.job, entry.ref.n))
+            self._kill(entry, OUT_OF_TOUCH)
+        else:
+            self.loop.call_later(LOOK, lambda: self._guard(entry))
 
     def _finish(self, entry: Entry) -> None:
         """It comes to its own end."""
@@ -150,12 +177,12 @@ class Manager:
             result = Result(state=AttemptState.PREEMPTED, reason="somebody else was more important")
         self._end(entry, result)
 
-    def _kill(self, entry: Entry) -> None:
+    def _kill(self, entry: Entry, how: Result = ENDED_BY_ORDER) -> None:
         if entry.result is not None:
             return
         if entry.run is not None:
             self.witness.kills(entry.ref.job, entry.ref.n, self.cluster)
-        self._end(entry, Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order"))
+        self._end(entry, how)
 
     def _end(self, entry: Entry, result: Result) -> None:
         entry.result = result

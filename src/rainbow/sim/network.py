@@ -19,6 +19,7 @@ class Wire:
     weather: Weather
     up: bool = True  # towards the server
     down: bool = True
+    cut_until: float = 0.0
 
     def ask(self, deliver: Callable[[], None]) -> None:
         """Carry something to the server."""

@@ -141,10 +141,17 @@ class SimServer:
         return hang_up
 
     def sync(
-        self, cluster: str, epoch: str, message: e.SyncMessage, answer: Callable[[e.SyncAnswer | RainbowError], None]
+        self,
+        cluster: str,
+        epoch: str,
+        message: e.SyncMessage,
+        answer: Callable[[e.SyncAnswer | RainbowError], None],
+        *,
+        guards: bool,
     ) -> Callable[[], None]:
         """One Sync of an agent."""
-        told = sync_in(cluster, epoch, message)
+        told = replace(sync_in(cluster, epoch, message), guards=guards)
+        self.witness.heard[cluster] = self.loop.time()
 
         async def work(service: Service) -> e.SyncAnswer:
             reply = await service.agents.sync(told, lambda out: _encoder.encode(sync_out(message.seq, out)))

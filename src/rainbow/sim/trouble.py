@@ -55,12 +55,16 @@ def _cut(world: World, cluster: str) -> None:
     wire.up, wire.down = which == 1, which == 2
     world.note("cut", cluster, wire.up, wire.down)
 
-    def mend() -> None:
-        wire.mend()
-        world.note("mended", cluster)
-
     long = world.rng.random() < 0.3
-    world.loop.call_later(world.rng.uniform(20.0, 60.0) if long else world.rng.uniform(0.5, 15.0), mend)
+    seconds = world.rng.uniform(20.0, 60.0) if long else world.rng.uniform(0.5, 15.0)
+    wire.cut_until = max(wire.cut_until, world.loop.time() + seconds)
+
+    def mend() -> None:
+        if world.loop.time() >= wire.cut_until:
+            wire.mend()
+            world.note("mended", cluster)
+
+    world.loop.call_later(seconds, mend)
 
 
 def _fill_disk(world: World) -> None:

@@ -27,6 +27,7 @@ from rainbow.store.base import Dependency
 OWNERS = ("ana", "ben")
 ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
 TOO_LARGE = 64  # cores that no cluster has
+SHORTEST = 14.0  # seconds of silence after which somebody gives a run up
 PATIENCE = 4.0  # seconds until a call without an answer is made again
 Work = Callable[[Service], Coroutine[Any, Any, Any]]
 
@@ -112,6 +113,7 @@ class Users:
             priority=rng.choice((0, 0, 5)),
             delivery=Delivery.AT_LEAST_ONCE if again else Delivery.AT_MOST_ONCE,
             retries=rng.choice((0, 1, 2, 3)) if again or rng.random() < 0.3 else 0,
+            lost_after=rng.uniform(SHORTEST, 1.5 * SHORTEST) if rng.random() < 0.3 else None,
             hold=rng.random() < later,
             start_after=self.now() + rng.uniform(1.0, 20.0) if rng.random() < later else None,
             deadline=self.now() + rng.uniform(2.0, 60.0) if rng.random() < 0.05 else None,

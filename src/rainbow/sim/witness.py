@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from rainbow.model.attempt import Attempt, AttemptState
-from rainbow.model.job import Event, Job
+from rainbow.model.attempt import LIVE, Attempt, AttemptState
+from rainbow.model.job import Delivery, Event, Job
 from rainbow.sim.truth import Truth
 from rainbow.store.base import Dependency, Tx
 
@@ -71,10 +72,13 @@ class Witness:
     note: Callable[..., None]
     stop: Callable[[], None]
     lease: float
+    run_lease: float
     steady: bool = True  # nobody sets the server's clock
     capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
     cores_of: Callable[[Job], int] = lambda job: 1
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
+    kept_waiting: Callable[[], str | None] = lambda: None  # a run that should have been given up
+    heard: dict[str, float] = field(default_factory=dict)  # when each cluster last spoke to a server
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
     fences: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -140,6 +144,23 @@ class Witness:
         known = self.leases.get(attempt.token)
         if known is None or known.holder != attempt.holder or known.until != attempt.lease_until:
             self.leases[attempt.token] = Lease(self.now(), attempt.lease_until, attempt.holder)
+
+    def patience(self, attempt: Attempt) -> float:
+        """Seconds of its cluster's silence after which an attempt may, and must, be given up."""
+        terms = self.jobs[attempt.job].terms
+        if terms.lost_after is not None:
+            return terms.lost_after
+        return self.run_lease if attempt.guarded and terms.delivery is Delivery.AT_LEAST_ONCE else math.inf
+
+    def given_up(self, job: int, n: int) -> bool:
+        """True if an attempt was given up though it may still run: its cluster has no guard."""
+        attempt = self.attempt(job, n)
+        return attempt is not None and attempt.state is AttemptState.LOST and not attempt.guarded
+
+    def held_on(self, cluster: str) -> list[Attempt]:
+        """The attempts that a cluster has accepted, as committed."""
+        of = (attempts[-1] for attempts in self.attempts.values() if attempts)
+        return [attempt for attempt in of if attempt.cluster == cluster and attempt.state in LIVE[2:]]
 
     def attempt(self, job: int, n: int) -> Attempt | None:
         """An attempt as committed."""

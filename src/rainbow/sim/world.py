@@ -9,20 +9,19 @@ import logging
 from dataclasses import dataclass
 from random import Random
 
-from rainbow.model.job import Delivery
 from rainbow.service import registering
 from rainbow.service.ids import Ids
 from rainbow.service.settings import Settings
 from rainbow.sim import endings, trouble
 from rainbow.sim.agent import LIMITS, SimAgent
 from rainbow.sim.disk import Disk
-from rainbow.sim.invariants import RULES
+from rainbow.sim.invariants import RULES, SLACK
 from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import Manager
 from rainbow.sim.network import Wire
 from rainbow.sim.server import SimServer, WallClock
 from rainbow.sim.truth import Truth
-from rainbow.sim.users import CORES, Users
+from rainbow.sim.users import CORES, SHORTEST, Users
 from rainbow.sim.weather import CALM, Weather, drawn
 from rainbow.sim.witness import Violation, Witness
 
@@ -31,6 +30,7 @@ logging.getLogger("rainbow.service").addHandler(
 )  # in a world full of faults, warnings say nothing
 
 POLICIES = ("first", "least", "random", "start")
+RUN_LEASE = 16.0  # seconds; longer than the longest guard by what ending a run takes
 SETTLED_WITHIN = 300.0  # seconds after the last fault
 
 
@@ -69,6 +69,8 @@ class World:
             heartbeat=4.0,
             silent_after=8.0,
             bid_deadline=1.0,
+            run_lease=RUN_LEASE,
+            shortest_lost_after=SHORTEST,
         )
         bids = self.settings.policy == "start"  # which may choose a cluster where a job fits only later
         self.witness = Witness(
@@ -81,7 +83,9 @@ class World:
             steady=not self.trouble.clock_jump,
             capacity={} if bids else shapes,
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
+            run_lease=RUN_LEASE,
             overdue=self._overdue,
+            kept_waiting=self._kept_waiting,
         )
         self.disk = Disk(self.witness.committed)
         self.server = SimServer(
@@ -109,7 +113,16 @@ class World:
         )
 
     def _agent(self, name: str) -> SimAgent:
-        manager = Manager(name, self.loop, self.rng, self.weather, self.truth, self.witness)
+        manager = Manager(
+            name,
+            self.loop,
+            self.rng,
+            self.weather,
+            self.truth,
+            self.witness,
+            guards=self.rng.random() < 0.7,
+            longest_guard=LIMITS.run_guard,
+        )
         return SimAgent(
             cluster=name,
             loop=self.loop,
@@ -146,16 +159,27 @@ class World:
         for name, agent in self.agents.items():
             if agent.up_since is None or now - agent.up_since < self._guard_takes() or agent.contact is None:
                 continue
-            silent = agent.clock() - agent.contact
-            if silent < LIMITS.run_guard + self._guard_takes():
-                continue
-            known = {(ref.job, ref.n) for ref in agent.state.held}  # without its journal it guards nothing
+            silent = agent.clock() - agent.contact - self._guard_takes()
+            guards = {  # without its journal it guards nothing
+                (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.held.items()
+            }
             for run in (run for runs in self.truth.runs.values() for run in runs):
                 begun = now - run.started >= self._guard_takes()  # a guard needs a moment after the launch, too
-                if begun and run.result is None and run.cluster == name and (run.job, run.n) in known:
-                    job = self.witness.jobs[run.job]
-                    if job.terms.delivery is Delivery.AT_LEAST_ONCE:
-                        return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
+                guard = guards.get((run.job, run.n))
+                if begun and run.result is None and run.cluster == name and guard is not None and silent > guard:
+                    return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
+        return None
+
+    def _kept_waiting(self) -> str | None:
+        service = self.server.service
+        if service is None or self.server.full:
+            return None
+        now = service.core.clock.now()
+        for name in self.shapes:
+            silence = service.core.presence.silence(name, now)
+            for attempt in self.witness.held_on(name):
+                if silence > self.witness.patience(attempt) + SLACK:
+                    return f"attempt {attempt.n} of job {attempt.job} waits for {name}, silent for {silence:.0f} s"
         return None
 
     # --- life ---

@@ -212,10 +212,13 @@ class HistoryVerbs(Protocol):
         """The answer that this very message got before."""
 
     def store_sync(self, cluster: str, epoch: str, seq: int, answer: bytes) -> None:
-        """Keep the newest answer; one per cluster."""
+        """Keep the newest answer; one per cluster. The epoch that was there before is over."""
 
     def agent_epoch(self, cluster: str) -> str | None:
         """The epoch of the agent that spoke last."""
+
+    def epoch_is_over(self, cluster: str, epoch: str) -> bool:
+        """True if an agent with that epoch was followed by another one."""
 
 
 class AccessVerbs(Protocol):

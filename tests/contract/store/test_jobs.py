@@ -152,8 +152,8 @@ async def test_who_read_an_older_version_lost_the_race(store: Store) -> None:
 
 async def test_an_arrow_that_is_not_in_the_table_is_refused(store: Store) -> None:
     job = await a_job(store)
-    with pytest.raises(Conflict, match="queued cannot be succeeded"):
-        await store.write(lambda tx: tx.update_job(job, JobEvent.SUCCEEDED, 2.0))
+    with pytest.raises(Conflict, match="queued cannot be handed_off"):
+        await store.write(lambda tx: tx.update_job(job, JobEvent.HANDED_OFF, 2.0))
     with pytest.raises(TypeError, match="owner"):
         await store.write(lambda tx: tx.update_job(job, JobEvent.UPDATED, 2.0, owner="user:eve"))
 

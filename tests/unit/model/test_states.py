@@ -37,8 +37,8 @@ def test_news_of_an_attempt_leaves_the_job_where_it_is() -> None:
 
 
 def test_an_absent_arrow_is_refused_with_both_names() -> None:
-    with pytest.raises(Conflict, match=r"held.*succeeded"):
-        after(JobState.HELD, JobEvent.SUCCEEDED)
+    with pytest.raises(Conflict, match=r"held.*bound"):
+        after(JobState.HELD, JobEvent.BOUND)
 
 
 def test_attempts_skip_forward_and_never_go_back() -> None:

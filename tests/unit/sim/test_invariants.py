@@ -26,6 +26,7 @@ def a_witness() -> Witness:
         note=lambda *_: None,
         stop=lambda: None,
         lease=8.0,
+        run_lease=24.0,
         capacity={"east": 4},
     )
     witness.jobs[1], witness.attempts[1] = JOB, (ATTEMPT,)

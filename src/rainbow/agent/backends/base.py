@@ -80,6 +80,8 @@ class BackendSettings:
 class Backend(Protocol):
     """The manager's side of the agent."""
 
+    guards_runs: bool  # True: a run ends by itself at its `Launch.guard`, even if the agent is dead
+
     async def start(self) -> None:
         """Find out what runs already; called once, before anything else."""
 

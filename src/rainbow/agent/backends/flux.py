@@ -42,6 +42,8 @@ SETTLE = 10.0  # seconds in which Flux may not yet list a job that it took
 class FluxBackend:
     """One Flux instance."""
 
+    guards_runs = False  # its jobs do not see whether the agent lives
+
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
         options = settings.options

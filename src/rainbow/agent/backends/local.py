@@ -54,6 +54,8 @@ class _Job:
 class LocalBackend:
     """Jobs in a queue, first fit, on one machine."""
 
+    guards_runs = True
+
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
         self.root = settings.directory / "jobs"

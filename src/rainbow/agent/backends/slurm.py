@@ -52,6 +52,8 @@ OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", 
 class SlurmBackend:
     """One Slurm cluster."""
 
+    guards_runs = False  # its jobs do not see whether the agent lives
+
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
         options = settings.options

@@ -17,7 +17,7 @@ class AttemptRef(_message.Message):
     def __init__(self, job: _Optional[int] = ..., n: _Optional[int] = ..., token: _Optional[str] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used")
+    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards")
     class MarksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class SyncRequest(_message.Message):
     MARKS_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
     HAS_USED_FIELD_NUMBER: _ClassVar[int]
+    GUARDS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     epoch: str
     seq: int
@@ -70,7 +71,8 @@ class SyncRequest(_message.Message):
     marks: _containers.ScalarMap[str, str]
     used: _containers.ScalarMap[str, int]
     has_used: bool
-    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ...) -> None: ...
+    guards: bool
+    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("attempt", "state")

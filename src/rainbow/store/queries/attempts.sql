@@ -1,6 +1,6 @@
 -- name: attempt_columns
 job, n, cluster, token, state, created_at, lease_until, accepted_at, started_at, ended_at, exit_code, failure, reason,
-native_id, suspect, holder
+native_id, suspect, holder, guarded
 
 -- name: add_attempts
 INSERT INTO attempts (job, n, cluster_id, cluster, token, state, live, priority, created_at, reason, native_id, suspect, holder)
@@ -24,7 +24,7 @@ SELECT state, count(*) FROM attempts WHERE cluster_id = :cluster_id AND live = 1
 -- name: update_attempt
 UPDATE attempts SET state = :state, live = :live, lease_until = :lease_until, accepted_at = :accepted_at,
     started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code, failure = :failure, reason = :reason,
-    native_id = :native_id, suspect = :suspect, holder = :holder
+    native_id = :native_id, suspect = :suspect, holder = :holder, guarded = :guarded
 WHERE job = :job AND n = :n AND state = :before AND token = :token;
 
 -- name: lease_offered

@@ -47,6 +47,12 @@ DELETE FROM output WHERE job = :job AND n = :n AND stream = :stream AND start >=
 -- name: sync
 SELECT epoch, seq, answer FROM syncs WHERE cluster_id = :cluster_id;
 
+-- name: add_past_epoch
+INSERT INTO past_epochs (cluster_id, epoch) VALUES (:cluster_id, :epoch) ON CONFLICT (cluster_id, epoch) DO NOTHING;
+
+-- name: past_epoch
+SELECT 1 FROM past_epochs WHERE cluster_id = :cluster_id AND epoch = :epoch;
+
 -- name: store_sync
 INSERT INTO syncs (cluster_id, epoch, seq, answer) VALUES (:cluster_id, :epoch, :seq, :answer)
 ON CONFLICT (cluster_id) DO UPDATE SET epoch = excluded.epoch, seq = excluded.seq, answer = excluded.answer;

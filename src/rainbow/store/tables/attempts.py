@@ -24,6 +24,7 @@ _CHANGEABLE = frozenset(
         "native_id",
         "suspect",
         "holder",
+        "guarded",
     }
 )
 DAMAGED = "its stored request does not hash to what was written; submit it again"
@@ -107,6 +108,7 @@ class AttemptTable(JobTable):
             native_id=new.native_id,
             suspect=int(new.suspect),
             holder=new.holder,
+            guarded=int(new.guarded),
         )
         if not touched:
             raise Conflict(f"attempt {old.tag} has moved on since it was read; read it again")

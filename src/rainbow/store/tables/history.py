@@ -108,11 +108,18 @@ class HistoryTable(Table):
         id = self.cluster_id(cluster)
         if id is None:
             raise NotFound(f"no cluster is named {cluster!r}; see the list of clusters")
+        before = self.db.row("sync", cluster_id=id)
+        if before is not None and before[0] != epoch:
+            self.db.change("add_past_epoch", cluster_id=id, epoch=before[0])
         self.db.change("store_sync", cluster_id=id, epoch=epoch, seq=seq, answer=answer)
 
     def agent_epoch(self, cluster: str) -> str | None:
         row = self._sync(cluster)
         return None if row is None else str(row[0])
+
+    def epoch_is_over(self, cluster: str, epoch: str) -> bool:
+        id = self.cluster_id(cluster)
+        return id is not None and self.db.row("past_epoch", cluster_id=id, epoch=epoch) is not None
 
     def _sync(self, cluster: str) -> tuple[str, int, bytes] | None:
         id = self.cluster_id(cluster)

@@ -91,6 +91,7 @@ def attempt_of(row: Row) -> Attempt:
         native_id=row[13],
         suspect=bool(row[14]),
         holder=row[15],
+        guarded=bool(row[16]),
     )
 
 

@@ -1,0 +1,93 @@
+"""The rules about silent clusters and agents that were followed by others, each switched off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rainbow.agent.state import Draft
+from rainbow.model.attempt import AttemptState
+from rainbow.model.job import JobEvent
+from rainbow.service import lifecycle
+from rainbow.service.assembly import Timers
+from rainbow.service.presence import Presence
+from rainbow.service.syncing import Agents
+from rainbow.sim.manager import Manager
+from rainbow.sim.weather import Weather
+from rainbow.store.tx import SqlTx
+from tests.simulation.mutants import MUTANTS, mutant
+
+__all__ = ["MUTANTS"]  # all of them: those of `mutants.py`, and these
+
+Patch = pytest.MonkeyPatch
+AWAY = Weather(partition=3.0, agent_crash=6.0, server_crash=0.3)  # clusters that are silent for long
+
+# --- R7: runs that are given up ---
+
+
+@mutant(AWAY)
+def never_gives_up_a_silent_run(patch: Patch) -> None:
+    async def lost(self: Timers, now: float) -> None:
+        return None
+
+    patch.setattr(Timers, "_lost", lost)
+
+
+@mutant(AWAY)
+def gives_up_before_the_time(patch: Patch) -> None:
+    def waits(self: Timers, tx: Any, attempt: Any) -> float:
+        return original(self, tx, attempt) / 2
+
+    original = Timers._waits
+    patch.setattr(Timers, "_waits", waits)
+
+
+@mutant(AWAY)
+def counts_its_own_downtime_as_silence(patch: Patch) -> None:
+    patch.setattr(Presence, "silence", lambda self, cluster, now: now - self._spoke.get(cluster, 0.0))
+
+
+@mutant(AWAY)
+def runs_again_what_may_still_run(patch: Patch) -> None:
+    def waits(self: Timers, tx: Any, attempt: Any) -> float:
+        return lifecycle.need_job(tx, attempt.job).terms.patience(self.core.settings.run_lease)
+
+    patch.setattr(Timers, "_waits", waits)
+    patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.terms.delivery.value == "at-least-once")
+
+
+@mutant(AWAY)
+def believes_in_a_guard_that_is_not_there(patch: Patch) -> None:
+    patch.setattr(Manager, "_out_of_touch", lambda self, entry: False)
+
+
+@mutant(AWAY)
+def takes_a_late_success_for_the_newer_attempts(patch: Patch) -> None:
+    def found(tx: Any, fx: Any, job: Any, attempt: Any, how: Any, now: float) -> Any:
+        tx.update_attempt(attempt, how.state, now)
+        if how.state is AttemptState.SUCCEEDED and not job.state.terminal:
+            lifecycle._finished(tx, fx, job, JobEvent.SUCCEEDED, how, now)
+
+    patch.setattr(lifecycle, "found", found)
+
+
+@mutant(AWAY)
+def starts_what_may_have_been_given_up(patch: Patch) -> None:
+    original = Manager._out_of_touch
+    patch.setattr(Draft, "alone", lambda self, held: False)
+    patch.setattr(Manager, "_out_of_touch", lambda self, entry: entry.run is not None and original(self, entry))
+
+
+# --- R3: one process speaks for a cluster ---
+
+
+@mutant()
+def listens_to_processes_that_were_followed(patch: Patch) -> None:
+    def refuse_second(self: Agents, told: Any, before: Any) -> None:
+        self._over.clear()
+        original(self, told, before)
+
+    original = Agents._refuse_second
+    patch.setattr(Agents, "_refuse_second", refuse_second)
+    patch.setattr(SqlTx, "epoch_is_over", lambda self, cluster, epoch: False)
