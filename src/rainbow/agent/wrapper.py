@@ -1,4 +1,4 @@
-"""Runs one job of the local backend and outlives the agent: `python -I wrapper.py DIR`.
+"""Runs one job of the local backend and outlives the agent; `agent/starter.py` starts it.
 
 DIR holds `launch.json` (what to run) and `place.json` (where). The wrapper links its start
 marker into place, which only one process can do, so that even a doubled submission runs
@@ -15,9 +15,9 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
 LOOK = 20.0  # seconds between looks at the agent's last contact
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str:
     """Changes when the machine restarts."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -42,15 +43,28 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
-def write_whole(path: Path, value: object) -> None:
-    """Write JSON so that the file is there whole, and safe on disk, or not at all."""
+def write_whole(path: Path, value: object, *, safe: bool = True) -> None:
+    """Write JSON so that the file is there whole, and safe on disk, or not at all.
+
+    Not `safe`: it may be gone after a power cut, and is worthless then anyway.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    _write(beside, value, safe=safe)
+    beside.replace(path)
+    if safe:
+        _sync_directory(path.parent)
+
+
+def _write(path: Path, value: object, *, safe: bool) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(value, file)
         file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        if safe:
+            os.fdatasync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:
@@ -58,16 +72,17 @@ def write_whole(path: Path, value: object) -> None:
 
 
 def mark_started(directory: Path) -> bool:
-    """Put the start marker in place; False if somebody was first."""
+    """Put the start marker in place, safe on disk: a power cut must not let it run again. False: somebody was first."""
     beside = directory / f".{MARKER}.{os.getpid()}"
     me = {"pid": os.getpid(), "start": start_time(os.getpid()), "boot": boot_id(), "at": time.time()}
-    write_whole(beside, me)
+    _write(beside, me, safe=True)
     try:
         os.link(beside, directory / MARKER)
     except FileExistsError:
         return False
     finally:
         beside.unlink()
+    _sync_directory(directory)
     return True
 
 
@@ -239,7 +254,3 @@ def main(directory: Path) -> int:
         {"code": code, "cause": run.cause, "reason": run.reason, "started": started, "ended": time.time()},
     )
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))

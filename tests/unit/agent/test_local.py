@@ -20,6 +20,7 @@ from rainbow.agent import wrapper
 from rainbow.agent.backends import BackendSettings, load_backend
 from rainbow.agent.backends.local_files import JobFiles, slots
 from rainbow.agent.backends.local_machine import Machine, Place
+from rainbow.agent.starter import words
 from rainbow.agent.values import Phase
 from rainbow.discover.host import discover
 from rainbow.model.attempt import AttemptState, Failure
@@ -95,7 +96,7 @@ def test_two_runners_of_one_job_run_it_once(tmp_path: Path):
     one = JobFiles(tmp_path, "rb-1-1")
     one.create(a_launch(a_request("sh", "-c", f"echo ran >> {tmp_path}/runs")), dict(os.environ))
     one.put_place(Place(), Machine(a_graph()))
-    runners = [subprocess.Popen([sys.executable, "-I", wrapper.__file__, str(one.path)]) for _ in range(4)]
+    runners = [subprocess.Popen(words("--one", str(one.path))) for _ in range(4)]
     assert sorted(runner.wait(20) for runner in runners) == [0, 3, 3, 3]
     assert (tmp_path / "runs").read_text() == "ran\n"
 
@@ -170,13 +171,12 @@ def _in_order(real: Callable[..., Any], first: str) -> Callable[..., Any]:
 async def test_a_job_that_may_run_elsewhere_ends_itself_when_even_its_agent_is_gone(desk: Desk, ago: float, ends: bool):
     contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
     (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
-    code = "import wrapper; wrapper.LOOK = 0.05; wrapper.main(wrapper.Path(wrapper.sys.argv[1]))"
+    code = "from rainbow.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
     one = files(desk, "rb-1-1")
     one.create(replace(a_launch(a_request("sleep", "1")), guard=50.0), {})
     one.put_place(Place(), Machine(a_graph()))
     command = [sys.executable, "-c", code, str(one.path)]
-    folder = Path(wrapper.__file__).parent
-    await (await asyncio.create_subprocess_exec(*command, cwd=folder)).wait()
+    await (await asyncio.create_subprocess_exec(*command)).wait()
     assert one.result().state is (AttemptState.PREEMPTED if ends else AttemptState.SUCCEEDED)
 
 

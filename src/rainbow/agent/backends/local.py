@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import subprocess
 import time
 from dataclasses import dataclass, replace
 
@@ -18,8 +17,9 @@ from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
 from rainbow.agent.backends.local_files import GONE, MAX_TASKS, TAG, JobFiles, copies
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
-from rainbow.agent.backends.local_runner import add_to_history, ask_to_end, end_strays, read_history, start_runner
+from rainbow.agent.backends.local_runner import Runners, add_to_history, ask_to_end, end_strays, read_history
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
+from rainbow.agent.wrapper import start_time
 from rainbow.discover.host import discover_graph
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unsupported
@@ -47,7 +47,7 @@ class _Job:
     place: Place = NOWHERE
     started_at: float | None = None
     result: Result | None = None
-    runner: subprocess.Popen[bytes] | None = None  # when this agent started it
+    pid: int = 0  # the runner that this agent started
     watch: int = -1  # a descriptor that becomes readable when the runner ends
 
 
@@ -63,7 +63,8 @@ class LocalBackend:
         self._jobs: dict[str, _Job] = {}
         self._history: list[Ran] = []
         self._news = asyncio.Event()
-        self._submitting = asyncio.Lock()
+        self._submitting: dict[str, asyncio.Lock] = {}
+        self._runners = Runners(self.root, self._began, self._not_started)
         self._blind = False
 
     async def start(self) -> None:
@@ -101,19 +102,27 @@ class LocalBackend:
 
     async def submit(self, launch: Launch) -> str:
         """Queue a job; when this returns it is safe on disk. The same tag again changes nothing."""
-        async with self._submitting:
-            if launch.tag in self._jobs:
-                return launch.tag
-            if not TAG.fullmatch(launch.tag):
-                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
-            reason = await self.check(launch.request)
-            if reason is not None:
-                raise Unsupported(reason)
-            files = JobFiles(self.root, launch.tag)
-            ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
-            self._jobs[launch.tag] = _Job(files, ticket.request, ticket.order)
+        one = self._submitting.setdefault(launch.tag, asyncio.Lock())
+        try:
+            async with one:
+                await self._submit(launch)
+        finally:
+            if not one.locked():
+                self._submitting.pop(launch.tag, None)
         self._start_what_fits()
         return launch.tag
+
+    async def _submit(self, launch: Launch) -> None:
+        if launch.tag in self._jobs:
+            return
+        if not TAG.fullmatch(launch.tag):
+            raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+        reason = await self.check(launch.request)
+        if reason is not None:
+            raise Unsupported(reason)
+        files = JobFiles(self.root, launch.tag)
+        ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
+        self._jobs[launch.tag] = _Job(files, ticket.request, ticket.order)
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
         """This machine forgets nothing before it is told to, so absent means never."""
@@ -227,10 +236,9 @@ class LocalBackend:
 
     async def close(self) -> None:
         """Stop watching; the runners are on their own and go on."""
+        self._runners.close()
         for job in self._jobs.values():
             self._unwatch(job)
-            if job.runner is not None:
-                job.runner.returncode = 0  # nobody here waits for it any more
 
     # --- the queue ---
 
@@ -252,18 +260,34 @@ class LocalBackend:
 
     def _run(self, job: _Job, place: Place) -> None:
         job.files.put_place(place, self.machine)
-        job.runner = start_runner(job.files.path)
+        self._runners.start(job.files.tag)
         job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
-        self._watch(job, job.runner.pid)
         self._news.set()
+
+    def _began(self, tag: str, pid: int) -> None:
+        """A runner was started."""
+        job = self._jobs.get(tag)
+        if job is not None and job.phase is Phase.RUNNING:
+            job.pid = pid
+            self._watch(job, pid)
+
+    def _not_started(self, tag: str) -> None:
+        """There was no process to be had, or nobody knows: it is started again, and runs once all the same."""
+        job = self._jobs.get(tag)
+        if job is not None and job.phase is Phase.RUNNING and job.watch < 0:
+            self.machine.release(job.place)
+            job.phase, job.place, job.pid = Phase.SUBMITTED, NOWHERE, 0
+            asyncio.get_running_loop().call_later(BLIND_INTERVAL, self._start_what_fits)
 
     def _watch(self, job: _Job, pid: int) -> None:
         try:
             job.watch = os.pidfd_open(pid)
-        except OSError:  # it ended already, or the kernel has no such thing
+        except ProcessLookupError:  # it ended already
+            asyncio.get_running_loop().call_soon(self._look, job)
+        except OSError:  # the kernel has no such thing
             self._blind = True
-            return
-        asyncio.get_running_loop().add_reader(job.watch, self._look, job)
+        else:
+            asyncio.get_running_loop().add_reader(job.watch, self._look, job)
 
     def _unwatch(self, job: _Job) -> None:
         if job.watch >= 0:
@@ -273,9 +297,9 @@ class LocalBackend:
 
     def _look(self, job: _Job) -> None:
         """The runner may have ended: read what it left."""
-        if job.phase is not Phase.RUNNING:
+        if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
             return
-        if job.runner is not None and job.runner.poll() is None:
+        if self._blind and job.pid and start_time(job.pid) is not None and job.files.begun() is None:
             return
         self._unwatch(job)
         pid = job.files.runner()
@@ -284,7 +308,7 @@ class LocalBackend:
             _end_strays(job, result)
             self._ended(job, result)
         elif pid is not None:
-            job.runner = None  # a runner of an earlier agent was first; it is the one that counts
+            job.pid = pid  # a runner of an earlier agent was first; it is the one that counts
             self._watch(job, pid)
         elif job.files.begun() is None:
             self._ended(job, _NEVER_BEGAN)

@@ -122,7 +122,7 @@ class JobFiles:
         """Write down where it is to run. An earlier place of a job that may have begun stays."""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
         about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
-        write_whole(self.path / "place.json", {**about, "environment": environment})
+        write_whole(self.path / "place.json", {**about, "environment": environment}, safe=False)
 
     def place(self, machine: Machine) -> Place:
         """Where it runs."""

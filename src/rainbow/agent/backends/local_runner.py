@@ -2,29 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from rainbow.agent import wrapper
 from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran
+from rainbow.agent.starter import words
+
+log = logging.getLogger("rainbow.agent")
+LAST_WORD = 2.0  # seconds in which the starter must have gone
 
 
-def start_runner(directory: Path) -> subprocess.Popen[bytes]:
-    """A process of its own session, with an empty environment, that runs the job of `directory` and outlives us."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", wrapper.__file__, str(directory)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={},
-        start_new_session=True,
-    )
+class Runners:
+    """Asks the starter (`agent/starter.py`) for runners; starts it when it is needed, and anew when it is gone."""
+
+    def __init__(self, root: Path, started: Callable[[str, int], None], failed: Callable[[str], None]) -> None:
+        """`started` is told each runner's process id; `failed`, of whom nothing is known: the starter died."""
+        self._root, self._started, self._failed = root, started, failed
+        self._starter: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self.asked: set[str] = set()  # tags whose runner is being started
+
+    def start(self, tag: str) -> None:
+        """Have the job of `tag` run by a process of its own session that outlives us; raise OSError if that fails."""
+        starter = self._starter or self._begin()
+        assert starter.stdin is not None
+        starter.stdin.write(f"{tag}\n".encode())
+        self.asked.add(tag)
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        starter = self._starter = subprocess.Popen(
+            words(str(self._root)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+        assert starter.stdout is not None
+        asyncio.get_running_loop().add_reader(starter.stdout.fileno(), self._read)
+        return starter
+
+    def _read(self) -> None:
+        assert self._starter is not None
+        assert self._starter.stdout is not None
+        data = os.read(self._starter.stdout.fileno(), 1 << 16)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            tag, _, pid = line.decode().partition(" ")
+            self.asked.discard(tag)
+            if int(pid) > 0:
+                self._started(tag, int(pid))
+            else:
+                self._failed(tag)
+        if not data:
+            log.warning("the process that starts jobs ended; another takes its place")
+            self.close()
+            lost, self.asked = self.asked, set()
+            for tag in lost:
+                self._failed(tag)
+
+    def close(self) -> None:
+        """Let the starter go; runners stay."""
+        starter, self._starter, self._rest = self._starter, None, b""
+        if starter is not None and starter.stdin is not None and starter.stdout is not None:
+            asyncio.get_running_loop().remove_reader(starter.stdout.fileno())
+            with contextlib.suppress(OSError):
+                starter.stdin.close()
+            starter.stdout.close()
+            try:
+                starter.wait(LAST_WORD)
+            except subprocess.TimeoutExpired:
+                starter.kill()
+                starter.wait()
 
 
 def ask_to_end(pid: int) -> None:
