@@ -62,6 +62,16 @@ async def test_a_running_job_outlives_the_starter_and_the_agent(desk: Desk):
     assert (await desk.until(tag, Phase.ENDED)).result.exit_code == 5
 
 
+async def test_a_job_that_is_cancelled_while_its_runner_is_being_started_was_cancelled(desk: Desk):
+    for job in range(1, 25):
+        tag = await desk.submit(a_request("sleep", "60"), job=job)
+        for _ in range(job):  # at another point of its start each time
+            await asyncio.sleep(0.0005)
+        await desk.backend.cancel(tag)
+        await desk.backend.poll()
+        assert (await desk.until(tag, Phase.ENDED)).result.state is AttemptState.CANCELLED
+
+
 def test_a_starter_leaves_when_nobody_is_left_to_ask_and_a_runner_says_what_went_wrong(tmp_path: Path):
     (tmp_path / "rb-1-1").mkdir()  # there is nothing in it to run
     done = subprocess.run(words(str(tmp_path)), input=b"rb-1-1\n", stdout=subprocess.PIPE, timeout=20, check=True)

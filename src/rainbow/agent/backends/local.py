@@ -299,8 +299,8 @@ class LocalBackend:
         """The runner may have ended: read what it left."""
         if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
             return
-        if self._blind and job.pid and start_time(job.pid) is not None and job.files.begun() is None:
-            return
+        if job.pid and start_time(job.pid) is not None and job.files.begun() is None:
+            return  # it is about to begin
         self._unwatch(job)
         pid = job.files.runner()
         result = job.files.result()
