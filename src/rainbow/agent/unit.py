@@ -30,6 +30,8 @@ Restart=on-failure
 RestartSec=5
 RestartPreventExitStatus=2 5
 KillMode=process
+Delegate=yes
+DelegateSubgroup=agent
 NoNewPrivileges=yes
 UMask=0077
 

@@ -21,6 +21,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rainbow.agent import memory_watch
+from rainbow.agent.cgroups import JobGroup
+from rainbow.agent.memory_watch import human
+
 MARKER, EXIT, CANCEL = "started", "exit", "cancel"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
@@ -97,10 +101,16 @@ class Run:
         self.cause = "exit"
         self.reason = ""
         self.contact = boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)  # no older than the order to run
+        self.kernel = self._own_group()  # where the machine lets us
+        self.counted = bool(place["memory"]) and not (self.kernel is not None and self.kernel.holds_memory)
+
+    def _own_group(self) -> JobGroup | None:
+        path = self.place["cgroup"]
+        return JobGroup.make(Path(path), memory=self.place["memory"], cpus=self.place["cpus"]) if path else None
 
     def start(self) -> None:
         """Start every task; the first makes the process group, the others join it."""
-        prepare = _preparation(self.place)
+        prepare = _preparation(self.place, self.kernel, limited=self.counted)
         for rank, task in enumerate(self.launch["tasks"]):
             environment = {**self.launch["environment"], **self.place["environment"], "RAINBOW_TASK_RANK": str(rank)}
             with (
@@ -129,7 +139,7 @@ class Run:
         while self.alive:
             next_at = kill_at if kill_at is not None else deadline
             left = LOOK if next_at is None else max(0.0, next_at - time.monotonic())
-            got = signal.sigtimedwait(_WATCHED, min(left, LOOK))
+            got = signal.sigtimedwait(_WATCHED, min(left, memory_watch.EVERY if self.counted else LOOK))
             self.reap()
             now = time.monotonic()
             if kill_at is None:
@@ -137,7 +147,7 @@ class Run:
                 if self.alive and self.is_to_end(asked, deadline is not None and now >= deadline):
                     self.signal(signal.SIGTERM)
                     self.signal(signal.SIGCONT)  # for those that are stopped
-                    kill_at = now + self.launch["grace"]
+                    kill_at = now + (0.0 if self.cause == "memory" else self.launch["grace"])
             elif now >= kill_at:
                 self.signal(signal.SIGKILL)
                 kill_at = now + 1.0
@@ -148,6 +158,9 @@ class Run:
             self.cause, self.reason = "cancelled", "cancelled"
         elif late:
             self.cause, self.reason = "time-limit", f"ran longer than its limit of {self.launch['limit']:g} s"
+        elif self.counted and (used := memory_watch.in_use(os.getpid())) > self.place["memory"]:
+            self.cause = "memory"
+            self.reason = f"used {human(used)} of memory, and had asked for {human(self.place['memory'])}"
         elif self.out_of_touch():
             self.cause, self.reason = "out-of-touch", "the server could not be reached for too long"
         return self.cause != "exit"
@@ -192,6 +205,8 @@ class Run:
     def sweep(self) -> None:
         """End whatever the tasks left behind, also what left their process group."""
         self.signal(signal.SIGKILL)
+        if self.kernel is not None:
+            self.kernel.end()
         while True:
             children = Path(f"/proc/self/task/{os.getpid()}/children")
             pids = children.read_text().split() if children.exists() else []
@@ -207,12 +222,26 @@ class Run:
             except ChildProcessError:
                 break
 
+    def blame_memory(self) -> None:
+        """Find out whether a job that failed by itself did so for want of memory, and tidy its group away."""
+        asked = human(self.place["memory"])
+        if self.kernel is not None:
+            if self.kernel.ran_out_of_memory and self.cause == "exit":
+                self.cause, self.reason = "memory", f"used more than the {asked} of memory it had asked for"
+            self.kernel.remove()
+        failed = any(self.codes) and self.cause == "exit"
+        if failed and self.counted and memory_watch.speaks_of_memory(self.directory / "stderr"):
+            self.cause = "memory"
+            self.reason = f"exit code {max(self.codes)}; by its errors, the {asked} of memory it asked for were too few"
 
-def _preparation(place: dict[str, Any]) -> Callable[[], None]:
+
+def _preparation(place: dict[str, Any], group: JobGroup | None, *, limited: bool) -> Callable[[], None]:
     libc = ctypes.CDLL(None, use_errno=True)
-    cpus, memory = place["cpus"], place["memory"]
+    cpus, memory = place["cpus"], place["memory"] if limited else 0
 
     def prepare() -> None:
+        if group is not None:
+            group.enter()
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if cpus:
@@ -248,6 +277,7 @@ def main(directory: Path) -> int:
             run.signal(signal.SIGKILL)
         run.wait()
         run.sweep()
+        run.blame_memory()
     code = max(run.codes) if run.codes else None
     write_whole(
         directory / EXIT,

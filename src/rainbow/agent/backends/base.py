@@ -8,7 +8,7 @@ A driver is built once per process, keeps no global state, and passes the suite 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Unknown, Update
 from rainbow.model.errors import Invalid
 from rainbow.model.graph import Graph
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Request
 
 
@@ -64,6 +65,13 @@ class BackendSettings:
     graph: Graph | None = None  # None: find out
     prices: Prices = Prices()
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def know(self, *names: str, maps: Iterable[str] = ()) -> None:
+        """Refuse options that the backend does not have; `maps` are names that may be followed by a dot and a word."""
+        known = (*names, *maps)
+        for given in self.options:
+            if given not in names and given.partition(".")[0] not in maps:
+                raise Invalid(f"-O: this backend has no option {given!r}{did_you_mean(given, known)}")
 
     def seconds(self, name: str, otherwise: float) -> float:
         """An option that is a time."""

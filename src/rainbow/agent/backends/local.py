@@ -18,6 +18,7 @@ from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, 
 from rainbow.agent.backends.local_files import GONE, MAX_TASKS, TAG, JobFiles, copies
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
 from rainbow.agent.backends.local_runner import Runners, add_to_history, ask_to_end, end_strays, read_history
+from rainbow.agent.cgroups import find_grounds
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.agent.wrapper import start_time
 from rainbow.discover.host import discover_graph
@@ -60,6 +61,8 @@ class LocalBackend:
         self.settings = settings
         self.root = settings.directory / "jobs"
         self.machine = _machine(settings.graph or discover_graph(settings.cluster))
+        settings.know("cgroup")
+        self.grounds = find_grounds(settings.options.get("cgroup", "auto"))
         self._jobs: dict[str, _Job] = {}
         self._history: list[Ran] = []
         self._news = asyncio.Event()
@@ -207,6 +210,7 @@ class LocalBackend:
             "cores_free": self.machine.count("core", free=True),
             "gpus_free": self.machine.count("gpu", free=True),
             "queue_depth": len(self._queue()),
+            "isolation": str(self.grounds),
             **self.settings.prices.state(),
         }
         return Facts(manager="local", state=state)
@@ -259,7 +263,7 @@ class LocalBackend:
                 return
 
     def _run(self, job: _Job, place: Place) -> None:
-        job.files.put_place(place, self.machine)
+        job.files.put_place(place, self.machine, self.grounds)
         self._runners.start(job.files.tag)
         job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
         self._news.set()
@@ -345,7 +349,13 @@ def _machine(graph: Graph) -> Machine:
 
 def _end_strays(job: _Job, result: Result) -> None:
     """A runner ends all of its job; one that was killed could not."""
-    if result.failure is Failure.UNKNOWN and (count := end_strays(job.files.path)):
+    if result.failure is not Failure.UNKNOWN:
+        return
+    group = job.files.group()
+    if group is not None:
+        group.end()
+        group.remove()
+    if count := end_strays(job.files.path):
         log.warning("%s: its runner was killed; ended %d processes that it left", job.files.tag, count)
 
 

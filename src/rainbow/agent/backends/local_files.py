@@ -15,6 +15,7 @@ from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.endings import exited
 from rainbow.agent.backends.job_files import piece, script, size
 from rainbow.agent.backends.local_machine import Machine, Place
+from rainbow.agent.cgroups import NOWHERE, Grounds, JobGroup
 from rainbow.agent.values import STREAMS, Result
 from rainbow.agent.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
 from rainbow.jobspecs.canonical import from_json, to_json
@@ -118,11 +119,19 @@ class JobFiles:
         launch = json.loads((self.path / "launch.json").read_text())
         return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]))
 
-    def put_place(self, place: Place, machine: Machine) -> None:
+    def put_place(self, place: Place, machine: Machine, grounds: Grounds = NOWHERE) -> None:
         """Write down where it is to run. An earlier place of a job that may have begun stays."""
+        group = str(Path(grounds.path) / self.tag) if grounds.path else ""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
         about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
-        write_whole(self.path / "place.json", {**about, "environment": environment}, safe=False)
+        write_whole(self.path / "place.json", {**about, "environment": environment, "cgroup": group}, safe=False)
+
+    def group(self) -> JobGroup | None:
+        """The control group that was made for it, if any."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            path = json.loads((self.path / "place.json").read_text()).get("cgroup")
+            return JobGroup(Path(path)) if path else None
+        return None
 
     def place(self, machine: Machine) -> Place:
         """Where it runs."""

@@ -24,7 +24,7 @@ from rainbow.agent.backends.slurm_commands import SlurmCommands
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
 from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
 from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
-from rainbow.agent.backends.slurm_options import option_words
+from rainbow.agent.backends.slurm_options import SITE, option_words
 from rainbow.agent.backends.slurm_queue import SlurmQueue
 from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
@@ -56,6 +56,7 @@ class SlurmBackend:
 
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
+        settings.know(*OPTIONS, maps=SITE)
         options = settings.options
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = SlurmCommands(os.environ, conf=options.get("conf", ""))
