@@ -172,3 +172,11 @@ def parse_queues(config: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
         requires = about.get("requires") if isinstance(about, Mapping) else None
         found[str(name)] = tuple(map(str, requires)) if isinstance(requires, list) else ()
     return found
+
+
+def default_queue(config: Mapping[str, object]) -> str:
+    """The queue of jobs that name none; empty if there is no such."""
+    found: object = config
+    for key in ("policy", "jobspec", "defaults", "system", "queue"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return str(found or "")

@@ -10,6 +10,7 @@ from rainbow.model.graph import Graph, Mark
 from rainbow.model.hostlist import idset
 
 STATUS_FORMAT = "{state} {status} {ranks}"
+FLUXION, _FLUXION_MODULE = "fluxion", "sched-fluxion-qmanager"
 _DRAINED = frozenset({"drain", "draining", "drained", "exclude"})
 
 
@@ -35,6 +36,15 @@ def parse_status(text: str) -> dict[int, Mark]:
             elif state.rstrip("*") in _DRAINED:
                 marks.setdefault(rank, Mark.DRAINED)
     return marks
+
+
+def scheduler(modules: str) -> str:
+    """Who schedules, by `flux module list`: `fluxion`, or the name of the module that offers the service `sched`."""
+    for line in modules.splitlines():
+        words = line.split()
+        if len(words) > 1 and "sched" in words[-1].split(","):
+            return FLUXION if words[0] == _FLUXION_MODULE else words[0]
+    return ""
 
 
 def totals(everything: Sequence[FluxNode], free: Sequence[FluxNode]) -> dict[str, object]:

@@ -2,64 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.flux import FluxBackend, make
-from rainbow.agent.backends.flux_files import FluxFiles
+from rainbow.agent.backends.flux import make
+from rainbow.agent.backends.flux_jobs import FluxJob, parse_jobs
 from rainbow.agent.values import Absent, Found, Phase, Unknown
-from rainbow.discover.flux import flux_graph
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState
-from rainbow.model.errors import Unavailable
-from rainbow.model.request import Count, Group, Level, Request, Task
-from tests.contract.backends.conftest import Desk, a_launch, a_request
-from tests.support.flux_stand_in import StandIn, an_r
-
-R = an_r({"a1": "0-3", "a2": "0-3", "g1": "0-7"}, properties={"ib": "0-1"})
-
-
-class Flux(Desk):
-    """A desk with the instance behind it."""
-
-    instance: StandIn
-    backend: FluxBackend
-
-    def files(self, tag: str = "rb-1-1") -> FluxFiles:
-        return FluxFiles(self.backend.root, tag)
-
-
-@pytest.fixture
-async def flux(tmp_path: Path) -> Flux:
-    return await a_flux(tmp_path)
-
-
-async def a_flux(tmp_path: Path, **scheduler: object) -> Flux:
-    instance = StandIn(tmp_path / "instance", R, **scheduler)
-    settings = BackendSettings(
-        cluster="here",
-        directory=tmp_path / "state",
-        graph=flux_graph("here", R),
-        options={
-            "uri": instance.uri,
-            "flux": instance.program,
-            "interval": "0.2",
-            "facts_interval": "0",
-            "settle": "0",
-        },
-    )
-    desk = Flux(lambda: make(settings), tmp_path)
-    desk.instance = instance
-    await desk.backend.start()
-    return desk
+from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from tests.contract.backends.conftest import a_launch, a_request
+from tests.contract.flux.conftest import Flux, R, a_flux, leave
+from tests.support.flux_stand_in import StandIn
 
 
 def sh(text: str, **flags: object) -> Request:
     return request_from_flags(Flags(command=("sh", "-c", text), **flags))
+
+
+async def jobspec_of(flux: Flux, native: str) -> dict:
+    return await flux.backend.commands.document("job", "info", native, "jobspec")
 
 
 async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag(flux: Flux):
@@ -67,7 +33,8 @@ async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag
     native = await flux.backend.submit(launch)
     flux.files().put(replace(flux.files().record(), native=""))
     await flux.again()
-    found = await flux.backend.lookup(launch.tag)
+    while isinstance(found := await flux.backend.lookup(launch.tag), Unknown):  # Flux lists it a moment late
+        await flux.backend.changed()
     assert isinstance(found, Found)
     assert found.update.native == native
     assert await flux.backend.submit(launch) == native
@@ -78,7 +45,7 @@ async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag
 async def test_a_job_whose_agent_died_before_it_was_submitted_can_be(flux: Flux):
     launch = a_launch(a_request("true"))
     await flux.backend.submit(a_launch(a_request("true"), job=2))
-    flux.files().create(launch, replace(flux.files("rb-2-1").record(), native="", key="never"))
+    flux.files().create(launch, replace(flux.files("rb-2-1").record(), native="", key="never", asked=0.0))
     await flux.again()
     assert await flux.backend.lookup(launch.tag) == Absent(never=True)
     await flux.backend.submit(launch)
@@ -87,37 +54,19 @@ async def test_a_job_whose_agent_died_before_it_was_submitted_can_be(flux: Flux)
 
 async def test_of_two_submissions_to_flux_one_runs_and_keeps_its_output(flux: Flux):
     launch = a_launch(a_request("sh", "-c", f"echo out; echo ran >> {flux.directory}/runs; exit 4"))
-    await flux.backend.submit(launch)
-    spec = json.loads(next(flux.instance.folder.glob("jobs/*/job.json")).read_text())["jobspec"]
-    again = await flux.backend.commands.ask("job", "submit", feed=json.dumps(spec))
+    native = await flux.backend.submit(launch)
+    again = await flux.backend.commands.ask("job", "submit", feed=json.dumps(await jobspec_of(flux, native)))
     update = await flux.until(launch.tag, Phase.ENDED)
-    while again.strip() in await flux.backend.commands.ask("jobs", "--json"):
-        await flux.backend.changed()
+    await flux.backend.commands.run("job", "wait-event", again.strip(), "clean")
     assert (update.result.exit_code, await flux.out(launch.tag)) == (4, b"out\n")
     assert (await flux.until(launch.tag, Phase.ENDED)).result.exit_code == 4
     assert (flux.directory / "runs").read_text() == "ran\n"
 
 
-async def test_an_instance_that_does_not_answer_means_unknown(flux: Flux):
-    tag = await flux.submit(a_request("sh", "-c", "echo up; exec sleep 60"))
-    await flux.until_output(tag, b"up")
-    flux.instance.stop()
-    with pytest.raises(Unavailable):
-        await flux.backend.poll()
-    assert isinstance(await flux.backend.lookup(tag), Unknown)
-    with pytest.raises(Unavailable):
-        await flux.backend.submit(a_launch(a_request("true"), job=2))
-    flux.instance.start()
-    await flux.until(tag, Phase.RUNNING)
-    await flux.backend.cancel(tag)
-    assert (await flux.until(tag, Phase.ENDED)).result.state is AttemptState.CANCELLED
-
-
 async def test_a_purged_job_still_gives_its_exit_code(flux: Flux):
     tag = await flux.submit(a_request("sh", "-c", "exit 3"))
     await flux.until(tag, Phase.ENDED)
-    for path in flux.instance.folder.glob("jobs/*/job.json"):
-        path.unlink()
+    flux.instance.purge()
     await flux.again()
     assert (await flux.until(tag, Phase.ENDED)).result.exit_code == 3
 
@@ -128,27 +77,35 @@ async def test_another_rainbow_in_the_same_instance_is_not_mistaken_for_this_one
     await other.start()
     assert isinstance(await other.lookup("rb-1-1"), Absent)
     assert await other.poll() == ()
+    await other.close()
 
 
-async def test_nodes_that_are_down_or_drained_are_marked_and_come_back(flux: Flux):
-    flux.instance.set_states(offline=[0], drained=[2])
-    assert (await flux.backend.facts()).marks == {"rank0": "down", "rank2": "drained"}
+async def test_nodes_that_are_drained_are_marked_and_come_back(flux: Flux):
+    flux.instance.set_states(drained=[2])
+    facts = await flux.backend.facts()
+    assert (facts.marks, facts.state["cores_free"], facts.state["nodes_free"]) == ({"rank2": "drained"}, 8, 2)
     flux.instance.set_states()
     await flux.again()
-    assert (await flux.backend.facts()).marks == {"rank0": "up", "rank2": "up"}
+    assert (await flux.backend.facts()).marks == {"rank2": "up"}
 
 
 async def test_what_others_use_is_told_and_what_we_use_is_not(flux: Flux):
     tag = await flux.submit(sh("sleep 60", tasks=1, cores_per_task=3))
-    await flux.until(tag, Phase.RUNNING)
-    spec = json.loads(next(flux.instance.folder.glob("jobs/*/job.json")).read_text())["jobspec"]
+    mine = await flux.until(tag, Phase.RUNNING)
+    spec = await jobspec_of(flux, mine.native)
     spec["attributes"]["system"].update(job={"name": "other"}, shell={}, cwd="/")
     spec["tasks"][0]["command"] = ["sleep", "60"]
     other = (await flux.backend.commands.ask("job", "submit", feed=json.dumps(spec))).strip()
+    await flux.backend.commands.run("job", "wait-event", other, "start")
+    async with asyncio.timeout(20):  # until Flux lists both
+        while (
+            sum(job.phase is Phase.RUNNING for job in parse_jobs(await flux.backend.commands.ask("jobs", "--json"))) < 2
+        ):
+            await flux.backend.changed()
     await flux.backend.poll()
     facts = await flux.backend.facts()
-    assert facts.used == {"rank1/core": 3}
-    assert (facts.state["cores_free"], facts.state["nodes_free"]) == (16 - 6, 1)
+    assert list(facts.used.values()) == [3]
+    assert (facts.state["cores_free"], facts.state["nodes_free"]) in ((16 - 6, 1), (16 - 6, 2))
     await flux.backend.commands.run("cancel", other)
     await flux.backend.cancel(tag)
     await flux.until(tag, Phase.ENDED)
@@ -163,7 +120,7 @@ async def test_what_others_use_is_told_and_what_we_use_is_not(flux: Flux):
     ],
 )
 async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Path, scheduler: dict, expected: int):
-    flux = await a_flux(tmp_path, **scheduler)
+    flux = await a_flux(tmp_path, StandIn(tmp_path / "instance", R, **scheduler))
     everything = replace(sh("sleep 60", tasks=4, cores_per_task=4), duration=300.0)
     first = await flux.submit(everything, job=1)
     await flux.until(first, Phase.RUNNING)
@@ -171,9 +128,7 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
     await flux.until(second, Phase.SUBMITTED)
     answer = await flux.backend.bid(replace(sh("true"), duration=60.0))
     assert expected - 20 < answer.start_p50 <= expected
-    for tag in (second, first):
-        await flux.backend.cancel(tag)
-        await flux.until(tag, Phase.ENDED)
+    await leave(flux)
 
 
 @pytest.mark.parametrize(
@@ -201,3 +156,49 @@ async def test_one_task_on_several_nodes_runs_once(flux: Flux):
     update = await flux.run(request)
     assert update.result.state is AttemptState.SUCCEEDED
     assert await flux.out(update.tag) == b"0 of 1\n"
+
+
+async def test_a_required_property_keeps_a_job_on_the_nodes_that_have_it(flux: Flux):
+    wanted = Requirement("properties", (Equals("name", "ib"),))
+    tags = [
+        await flux.submit(replace(sh("echo $FLUX_JOB_ID", tasks=1, cores_per_task=4), requires=(wanted,)), job=n)
+        for n in (1, 2)
+    ]
+    for tag in tags:
+        update = await flux.until(tag, Phase.ENDED)
+        assert update.result.state is AttemptState.SUCCEEDED
+        job = next(job for job in await flux.backend._all_jobs(0.0) if job.name == tag and job.on)
+        assert set(job.on) <= {0, 1}
+
+
+async def test_the_journal_says_the_same_as_the_question(flux: Flux):
+    """All kinds of ends, by both ways."""
+    async with asyncio.timeout(20):
+        while flux.backend.follower.table is None:
+            await flux.backend.changed()
+    requests = [
+        sh("true"),
+        sh("exit 3"),
+        sh("kill -9 $$"),
+        sh("true", nodes=2, tasks=2),
+        replace(sh("sleep 9"), duration=0.3),
+    ]
+    tags = [await flux.submit(request, job=n) for n, request in enumerate(requests, start=1)]
+    tags.append(await flux.submit(sh("sleep 60"), job=90))
+    await flux.until("rb-90-1", Phase.RUNNING)
+    await flux.backend.cancel("rb-90-1")
+    ends = {tag: await flux.until(tag, Phase.ENDED) for tag in tags}
+    told = {job.id: job for job in flux.backend.follower.table.jobs if job.name in ends}
+    text = await flux.backend.commands.ask(
+        "jobs", "-a", "--json", "--count=0", f"--since={flux.files().record().asked}"
+    )
+    listed = {job.id: job for job in parse_jobs(text) if job.id in told}
+    assert len(listed) == len(tags)
+    for id, job in listed.items():
+        assert rounded(told[id]) == rounded(job)
+
+
+def rounded(job: FluxJob) -> FluxJob:
+    """Times to the millisecond, ranks in one form."""
+    times = {name: round(getattr(job, name) or 0.0, 3) for name in ("submitted", "started", "ended", "expires")}
+    return replace(job, ranks=str(sorted(job.on)), **times)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.agent.backends.flux_bids import played_forward, wait
+from rainbow.agent.backends.flux_bids import believed, played_forward, soon
 from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs, result
-from rainbow.agent.backends.flux_jobspec import jobspec, lacks, plain, with_tag
+from rainbow.agent.backends.flux_jobspec import jobspec, plain, with_tag
+from rainbow.agent.backends.flux_room import Queues, lacks
 from rainbow.agent.backends.programs import Done
 from rainbow.agent.values import Phase
-from rainbow.discover.flux import flux_graph
+from rainbow.discover.flux import flux_graph, parse_r
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
@@ -60,7 +61,11 @@ def a_job(**fields: object) -> dict[str, object]:
         ({"result": "CANCELED", "returncode": -128}, AttemptState.CANCELLED, None, None),
         ({"result": "CANCELED", "returncode": 143, "t_run": 2.0}, AttemptState.CANCELLED, None, 143),
         (
-            {"result": "FAILED", "returncode": 1, "exception": {"occurred": True, "type": "alloc", "note": "no"}},
+            {
+                "result": "FAILED",
+                "returncode": 1,
+                "exception": {"occurred": True, "severity": 0, "type": "alloc", "note": "no"},
+            },
             AttemptState.FAILED,
             Failure.REFUSED,
             None,
@@ -70,7 +75,12 @@ def a_job(**fields: object) -> dict[str, object]:
                 "result": "FAILED",
                 "returncode": 1,
                 "t_run": 2.0,
-                "exception": {"occurred": True, "type": "exec", "note": "lost contact with job shell on n3"},
+                "exception": {
+                    "occurred": True,
+                    "severity": 0,
+                    "type": "exec",
+                    "note": "lost contact with job shell on n3",
+                },
             },
             AttemptState.FAILED,
             Failure.NODE,
@@ -89,7 +99,9 @@ def test_a_result_of_flux_says_how_it_ended(fields, state, failure, code):
     [("DEPEND", Phase.SUBMITTED), ("SCHED", Phase.SUBMITTED), ("RUN", Phase.RUNNING), ("CLEANUP", Phase.RUNNING)],
 )
 def test_what_has_not_ended_waits_or_runs(state, phase):
-    assert parse_jobs(json.dumps({"jobs": [a_job(state=state)]}))[0].phase is phase
+    started = {"t_run": 2.0} if phase is Phase.RUNNING else {}
+    assert parse_jobs(json.dumps({"jobs": [a_job(state=state, **started)]}))[0].phase is phase
+    assert parse_jobs(json.dumps({"jobs": [a_job(state="CLEANUP")]}))[0].phase is Phase.SUBMITTED  # it never ran
 
 
 def test_an_answer_that_cannot_be_read_is_no_answer():
@@ -154,7 +166,42 @@ def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
 )
 def test_what_can_never_run_is_known_before_it_is_submitted(request_, fits):
     bare = plain(request_, GRAPH, {})
-    assert (lacks(bare, jobspec(bare), GRAPH) is None) is fits
+    assert (lacks(bare, jobspec(bare), parse_r(R), Queues()) is None) is fits
+
+
+QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
+
+
+@pytest.mark.parametrize(
+    ("request_", "queues", "reason"),
+    [
+        (flags(tasks=16), QUEUES, "a queue must be named; there are batch, debug"),
+        (flags(tasks=16), replace(QUEUES, default="batch"), None),
+        (flags(tasks=17), replace(QUEUES, default="batch"), "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=17), options={"queue": "debug"}), QUEUES, None),
+        (replace(flags(), options={"queue": "night"}), QUEUES, "no queue 'night'; there are batch, debug"),
+        (replace(flags(), options={"queue": "night"}), Queues(), "no queue 'night'; there are none"),
+        (replace(flags(tasks=17), properties=("ib",)), Queues(), "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=17), properties=("^ib",)), Queues(), "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=9), hosts=("n1",)), Queues(), "room for 8 on the 1 node"),
+        (replace(flags(tasks=25), not_hosts=("n1",)), Queues(), "room for 24 on the 3 nodes"),
+        (replace(flags(tasks=24), not_hosts=("n1",)), Queues(), None),
+    ],
+)
+def test_only_nodes_that_may_be_used_count(request_, queues, reason):
+    bare = plain(request_, GRAPH, {})
+    said = lacks(bare, jobspec(bare), parse_r(R), queues)
+    assert said is None if reason is None else reason in (said or "")
+
+
+def test_requirements_on_properties_and_queues_become_fluxs_own_words():
+    wanted = Requirement("properties", (Equals("name", "ib"),)), Requirement("queues", (Equals("name", "batch"),))
+    bare = plain(replace(flags(), requires=wanted), GRAPH, {"queue.batch": "pbatch"})
+    assert (bare.properties, bare.options, bare.requires) == (("ib",), {"queue": "pbatch"}, ())
+    with pytest.raises(Unsupported, match="one queue"):
+        plain(replace(flags(), requires=wanted, options={"queue": "debug"}), GRAPH, {})
+    with pytest.raises(Unsupported, match="by name only"):
+        plain(replace(flags(), requires=(Requirement("properties", (Equals("speed", 5),)),)), GRAPH, {})
 
 
 def running(cores: int, ends: float | None) -> FluxJob:
@@ -176,12 +223,19 @@ def test_the_queue_is_played_forward():
 
 def test_the_schedulers_word_counts_where_nothing_waits_or_everything_is_reserved():
     answer = {"fluxion": True, "policy": "fcfs", "at": 30.0}
-    queue = [running(8, 100.0), waiting(8, 50.0)]
-    assert wait(answer, queue[:1], 4, 0, 0.0) == 30.0
-    assert wait(answer, queue, 4, 0, 0.0) == 150.0
-    assert wait({**answer, "policy": "conservative"}, queue, 4, 0, 0.0) == 30.0
-    assert wait({"fluxion": False, "at": None}, queue[:1], 4, 0, 0.0) == 100.0
-    assert wait({**answer, "at": 0.5}, [], 4, 8, 0.0) == 0.0
+    assert believed(answer, waiting=False) == 30.0
+    assert believed(answer, waiting=True) is None
+    assert believed({**answer, "policy": "conservative"}, waiting=True) == 30.0
+    assert believed({"fluxion": False, "policy": "", "at": None}, waiting=False) is None
+    assert believed({}, waiting=False) is None
+    assert (soon(0.5), soon(30.0), soon(None)) == (0.0, 30.0, None)
+
+
+def test_what_never_ends_is_not_waited_for():
+    """Fluxion says 9223372036 of a job without a limit, and of what waits behind it."""
+    assert believed({"fluxion": True, "policy": "fcfs", "at": 9223372036.0}, waiting=False) is None
+    (job,) = parse_jobs(json.dumps({"jobs": [a_job(state="RUN", expiration=9223372036.0, ncores=8)]}))
+    assert played_forward([job], 1, 0, 0.0) is None
 
 
 _jobs = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=4)

@@ -1,8 +1,9 @@
 """Backend `flux`: runs jobs in the Flux instance that the agent belongs to, or that `uri` names, by the `flux` program.
 
 A job carries its tag as its name and in its user attributes, and lies in a directory that
-its nodes can see (`flux_files.py`). One `flux jobs` answers for all jobs. Flux never gives an
-id out twice, but lists a new job a moment late, and forgets purged ones.
+its nodes can see (`flux_files.py`). The journal tells of all jobs (`flux_follower.py`); where
+it cannot be read, one `flux jobs` does. Flux never gives an id out twice, but lists a new job
+a moment late, and forgets purged ones.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.backends.base import BackendSettings, Launch
-from rainbow.agent.backends.flux_bids import wait
 from rainbow.agent.backends.flux_commands import FluxCommands
-from rainbow.agent.backends.flux_facts import FluxSite, make_facts
 from rainbow.agent.backends.flux_files import FluxFiles, Record
+from rainbow.agent.backends.flux_follower import FluxFollower
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs
-from rainbow.agent.backends.flux_jobspec import cores_and_gpus, jobspec, lacks, plain, with_tag
+from rainbow.agent.backends.flux_jobspec import jobspec, plain, with_tag
+from rainbow.agent.backends.flux_questions import FluxQuestions
 from rainbow.agent.backends.flux_tracking import choose, update_of
 from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.local_files import TAG, clean_environment, copies
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
-from rainbow.discover.flux import flux_graph, parse_r
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
-OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle"})
+OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
+JOBS = ("jobs", "--json", "--count=0", "--user=all")
 SETTLE = 10.0  # seconds in which Flux may not yet list a job that it took
 
 
@@ -52,7 +53,9 @@ class FluxBackend:
         self._pace = Pace(cap=settings.seconds("interval", 5.0))
         self._settle = settings.seconds("settle", SETTLE)
         self._submitting = asyncio.Lock()
-        self._site: FluxSite | None = None
+        self.follower = FluxFollower(self.commands, self._moved)
+        self._follows = options.get("journal", "yes") != "no"
+        self.questions = FluxQuestions(settings, self.commands, self.follower)
         self._jobs: tuple[FluxJob, ...] = ()
         self._ended: dict[str, Update] = {}
         self._seen: dict[str, tuple[object, ...]] = {}
@@ -65,15 +68,9 @@ class FluxBackend:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._gone.read()
         with contextlib.suppress(Unavailable):
-            await self.site()
-
-    async def site(self) -> FluxSite:
-        """The instance's resources; raise Unavailable if Flux cannot be asked."""
-        if self._site is None:
-            document = await read_r(self.commands)
-            graph = self.settings.graph or flux_graph(self.settings.cluster, document)
-            self._site = FluxSite(graph, parse_r(document), self.settings.directory / "marked.json")
-        return self._site
+            await self.questions.site()
+        if self._follows:
+            self.follower.start()
 
     # --- jobs ---
 
@@ -105,7 +102,7 @@ class FluxBackend:
 
     async def _document(self, launch: Launch, files: FluxFiles, record: Record) -> dict[str, object]:
         command = await asyncio.to_thread(files.create, launch, record)
-        bare = plain(launch.request, (await self.site()).graph, self.settings.options)
+        bare = plain(launch.request, (await self.questions.site()).graph, self.settings.options)
         request = replace(
             bare,
             name=launch.tag,
@@ -188,8 +185,7 @@ class FluxBackend:
                 if record is not None:
                     open_files[path.name] = (files, record)
         since = min((record.asked for _, record in open_files.values()), default=now) - 1.0
-        states = ("--filter=pending,running,inactive", f"--since={since:.3f}")
-        self._jobs = parse_jobs(await self.commands.ask("jobs", "--json", "--count=0", "--user=all", *states))
+        self._jobs = await self._all_jobs(since)
         by_id = {job.id: job for job in self._jobs}
         found = []
         for tag, (files, record) in open_files.items():
@@ -201,6 +197,26 @@ class FluxBackend:
         running = [update.tag for update in found if update.phase is Phase.RUNNING]
         self._seen = {tag: FluxFiles(self.root, tag).signs() for tag in running}
         return (*found, *self._ended.values())
+
+    async def _all_jobs(self, since: float) -> tuple[FluxJob, ...]:
+        """Everybody's jobs that are active, and those that ended since then: by the journal, else by one question."""
+        table = self.follower.table
+        if table is not None and table.whole:
+            return table.jobs
+        words = ("--filter=pending,running,inactive", f"--since={since:.3f}")
+        jobs = parse_jobs(await self.commands.ask(*JOBS, *words))
+        if table is None:
+            return jobs
+        for job in jobs:
+            if job.phase is Phase.ENDED:
+                table.put(job)  # the journal began with what was active
+        table.whole = True
+        return table.jobs
+
+    def _moved(self, job: FluxJob) -> None:
+        """The journal told of a job: if it has a name of ours, the agent is told soon."""
+        if TAG.fullmatch(job.name):
+            self._pace.hurry()
 
     def _update(self, files: FluxFiles, record: Record, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
         """By the id that Flux gave us; a job that it took a moment ago and does not list yet waits."""
@@ -240,54 +256,30 @@ class FluxBackend:
 
     async def check(self, request: Request) -> str | None:
         """What a jobspec cannot say, and what this instance could never run."""
-        site = await self.site()
-        if any("\0" in word for task in request.tasks for word in task.command):
-            return "a word of the command holds a zero byte"
-        try:
-            bare = plain(request, site.graph, self.settings.options)
-            document = jobspec(bare)
-        except Unsupported as problem:
-            return str(problem)
-        return lacks(bare, document, site.graph)
+        return await self.questions.check(request)
 
     async def bid(self, request: Request) -> BidAnswer:
         """By the scheduler's word where it is honest, else by the queue; and by the prices of this site."""
-        reason = await self.check(request)
-        if reason is not None:
-            return BidAnswer(yes=False, reason=reason)
-        site = await self.site()
-        document = jobspec(plain(request, site.graph, self.settings.options))
-        nodes, cores, gpus = cores_and_gpus(document)
-        answer = await self.commands.probe(document)
-        if answer.get("infeasible"):
-            return BidAnswer(yes=False, reason=str(answer["infeasible"]))
-        text = await self.commands.ask("jobs", "--json", "--count=0", "--user=all", "--filter=pending,running")
-        free = site.cores_free(await self._free())
-        starts = wait(answer, parse_jobs(text), cores, free, time.time())
-        price = self.settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)
-        return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
+        return await self.questions.bid(request, self._active_jobs)
 
-    async def _free(self) -> dict[str, object]:
-        return await self.commands.document("resource", "R", "--states=free")
+    async def _active_jobs(self) -> tuple[FluxJob, ...]:
+        """What waits and runs now, everybody's."""
+        if (table := self.follower.table) is not None:
+            return table.jobs
+        return parse_jobs(await self.commands.ask(*JOBS, "--filter=pending,running"))
 
     async def facts(self) -> Facts:
         """What is free and what others use, asked for at most once per interval."""
         return await self._facts.get(self._look)
 
     async def _look(self) -> Facts:
-        site = await self.site()
-        status = await self.commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
-        free = parse_r(await self._free())
         own = {FluxFiles(self.root, path.name).begun() for path in self.root.iterdir()}
-        found = make_facts(site, status, free, self._jobs, {id for id in own if id is not None}, self.settings.prices)
-        if self.settings.graph is None:
-            return replace(found, marks={}, used=None)  # the server's graph may have other names
-        return found
+        return await self.questions.facts(self._jobs, {id for id in own if id is not None})
 
     def reshape(self, graph: Graph) -> None:
         """Take over another graph; the instance is asked anew what it has."""
         self.settings = replace(self.settings, graph=graph)
-        self._site = None
+        self.questions.reshape(self.settings)
         self._facts.expire()
 
     async def forget(self, tag: str) -> None:
@@ -297,15 +289,8 @@ class FluxBackend:
         await asyncio.to_thread(FluxFiles(self.root, tag).remove)
 
     async def close(self) -> None:
-        """Nothing to stop: jobs are Flux's."""
-
-
-async def read_r(commands: FluxCommands) -> dict[str, object]:
-    """R with the scheduling graph if there is one: from the KVS for the instance's owner, else without it."""
-    try:
-        return await commands.document("kvs", "get", "resource.R")
-    except (Unavailable, Invalid):
-        return await commands.document("resource", "R")
+        """Stop following; jobs are Flux's."""
+        await self.follower.close()
 
 
 def make(settings: BackendSettings) -> FluxBackend:

@@ -8,26 +8,24 @@ is taken only when nothing does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rainbow.agent.backends.flux_jobs import FluxJob
+from rainbow.agent.backends.flux_jobs import FluxJob, when
 from rainbow.agent.values import Phase
 
 SOON = 2.0  # seconds: what is said to start so soon starts now
 RESERVES_ALL = frozenset({"conservative"})
 
 
-def wait(answer: dict[str, object], jobs: Sequence[FluxJob], cores: int, free: int, now: float) -> float | None:
-    """Seconds until a job of `cores` would start, or None if that cannot be told."""
-    waiting = [job for job in jobs if job.phase is Phase.SUBMITTED]
-    at = answer.get("at")
+def believed(answer: Mapping[str, object], waiting: bool) -> float | None:
+    """The scheduler's own estimate (seconds since the epoch) if it can be believed."""
+    at = when(answer.get("at"))
     honest = not waiting or answer.get("policy") in RESERVES_ALL
-    if answer.get("fluxion") and honest and isinstance(at, float):
-        return _soon(at - now)
-    return _soon(played_forward(jobs, cores, free, now))
+    return at if answer.get("fluxion") and honest else None
 
 
-def _soon(seconds: float | None) -> float | None:
+def soon(seconds: float | None) -> float | None:
+    """What starts within moments starts now."""
     return None if seconds is None else 0.0 if seconds < SOON else seconds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,7 +13,8 @@ from rainbow.agent.backends.programs import Done, run
 from rainbow.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
-PROBE = Path(__file__).with_name("flux_probe.py")
+BRIDGE = Path(__file__).with_name("flux_bridge.py")
+LONGEST = 1 << 26  # bytes of one line of the bridge: a jobspec may be long
 # The instance could not be reached or did not answer: whether it took the request is not known.
 _NO_ANSWER = re.compile(
     r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset)|broken pipe|"
@@ -51,10 +53,6 @@ class FluxCommands:
             raise Unavailable(f"flux {' '.join(words[:2])} did not answer with an object: {text[:60]!r}")
         return found
 
-    async def probe(self, document: Mapping[str, object]) -> dict[str, object]:
-        """What the scheduler says of a jobspec that is not submitted (see `flux_probe.py`)."""
-        return await self.document("python", str(PROBE), feed=json.dumps(document))
-
     def problem(self, done: Done) -> Unavailable | Invalid:
         """The error that a failed program stands for."""
         if _NO_ANSWER.search(done.err) or not done.err.strip():
@@ -64,3 +62,19 @@ class FluxCommands:
     async def run(self, *words: str, feed: str | None = None) -> Done:
         """Run `flux` with these words."""
         return await run((self._program, *words), self._environment, TIMEOUT, feed)
+
+    async def bridge(self) -> asyncio.subprocess.Process:
+        """Start the bridge (`flux_bridge.py`) in Flux's own Python; raise Unavailable if there is none."""
+        try:
+            return await asyncio.create_subprocess_exec(
+                self._program,
+                "python",
+                str(BRIDGE),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=self._environment,
+                limit=LONGEST,
+            )
+        except OSError as problem:
+            raise Unavailable(f"{self._program} cannot be run: {problem.strerror}") from None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.flux_jobs import FluxJob
+from rainbow.agent.backends.flux_room import Queues
 from rainbow.agent.backends.slurm_facts import MarkedNodes
 from rainbow.agent.values import Facts, Phase
 from rainbow.discover.flux import FluxNode, node_of_rank, parse_r
@@ -15,11 +17,13 @@ from rainbow.model.graph import Graph, Mark
 
 
 class FluxSite:
-    """The instance's resources, and the nodes that were once reported as not up."""
+    """The instance's resources, its scheduler and queues, and the nodes that were once reported as not up."""
 
     status_format = STATUS_FORMAT
 
     def __init__(self, graph: Graph, nodes: Sequence[FluxNode], marked: Path) -> None:
+        self.scheduler = ""
+        self.queues = Queues()
         self.graph = graph
         self.nodes = tuple(nodes)
         self.vertex = {rank: graph.ids[i] for rank, i in node_of_rank(graph).items()}
@@ -28,6 +32,13 @@ class FluxSite:
     def cores_free(self, document: Mapping[str, object]) -> int:
         """Cores in an R of free resources."""
         return sum(node.counts.get("core", 0) for node in parse_r(document))
+
+    def sized(self, job: FluxJob) -> FluxJob:
+        """A job that waits for whole nodes with the cores of that many: Flux tells only the nodes."""
+        if job.cores or not job.nodes:
+            return job
+        largest = sorted((node.counts.get("core", 0) for node in self.nodes), reverse=True)
+        return replace(job, cores=sum(largest[: job.nodes]))
 
 
 def make_facts(
@@ -50,5 +61,7 @@ def make_facts(
     ]
     waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
     state = {**totals(site.nodes, free), "queue_depth": waiting, **prices.state()}
+    if site.scheduler:
+        state["scheduler"] = site.scheduler
     used = used_by_others(site.graph, site.nodes, free, not_up, holdings)
     return Facts(manager="flux", state=state, marks=marks, used=used)

@@ -14,6 +14,7 @@ from rainbow.model.hostlist import idset
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WAITING = frozenset({"NEW", "DEPEND", "PRIORITY", "SCHED"})
+NEVER = 4e9  # seconds since the epoch; Fluxion says 9223372036 of what has no limit
 ALREADY_RAN = 113  # what the tasks of a doubled submission end with
 
 
@@ -41,8 +42,8 @@ class FluxJob:
     @property
     def phase(self) -> Phase:
         """Waits, runs or ended."""
-        if self.state in _WAITING:
-            return Phase.SUBMITTED
+        if self.state in _WAITING or (self.state == "CLEANUP" and self.started is None):
+            return Phase.SUBMITTED  # what is cancelled while it waits is tidied up, too
         return Phase.ENDED if self.state == "INACTIVE" else Phase.RUNNING
 
     @property
@@ -62,7 +63,7 @@ def parse_jobs(text: str) -> tuple[FluxJob, ...]:
 
 def _job(raw: Mapping[str, object]) -> FluxJob:
     exception = raw.get("exception")
-    about = exception if isinstance(exception, Mapping) and exception.get("occurred") else {}
+    about = exception if isinstance(exception, Mapping) and exception.get("severity") == 0 else {}  # others end no job
     code = raw.get("returncode")
     return FluxJob(
         id=int(str(raw["id"])),
@@ -74,7 +75,7 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
         submitted=_number(raw.get("t_submit")) or 0.0,
         started=_number(raw.get("t_run")),
         ended=_number(raw.get("t_cleanup")) or _number(raw.get("t_inactive")),
-        expires=_number(raw.get("expiration")),
+        expires=when(raw.get("expiration")),
         duration=_number(raw.get("duration")),
         cores=int(_number(raw.get("ncores")) or 0),
         nodes=int(_number(raw.get("nnodes")) or 0),
@@ -82,6 +83,12 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
         exception=str(about.get("type", "")),
         note=str(about.get("note", "")),
     )
+
+
+def when(value: object) -> float | None:
+    """A time in seconds since the epoch; None if there is none, or if it lies in no time anybody waits for."""
+    found = _number(value)
+    return found if found is not None and found < NEVER else None
 
 
 def _number(value: object) -> float | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rainbow.agent.backends.local_files import copies
+from rainbow.discover.flux import PROPERTIES, QUEUES
 from rainbow.jobspecs.writing import as_flux
 from rainbow.model.errors import Unsupported
 from rainbow.model.graph import Graph
-from rainbow.model.request import Group, Level, Request, Task
+from rainbow.model.request import Equals, Group, Level, Request, Requirement, Task
 
 SITE = ("queue", "bank", "project")
 SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
@@ -19,8 +20,9 @@ OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, o
 def plain(request: Request, graph: Graph, site: Mapping[str, str]) -> Request:
     """The request with only what a jobspec can carry; raise `Unsupported` for what must not be left out.
 
-    Requirements and parameters were for choosing the cluster. Levels that this graph does
-    not have, and that may stand for the cluster itself, are left out.
+    Requirements on properties and queues become Flux's own words; on anything else the server's match stands, and
+    parameters were for choosing the cluster. Levels that this graph does not have, and that may stand for the cluster
+    itself, are left out.
     """
     if len(request.tasks) != 1:
         raise Unsupported(f"Flux runs one task per job, in as many copies as needed; this has {len(request.tasks)}")
@@ -31,15 +33,33 @@ def plain(request: Request, graph: Graph, site: Mapping[str, str]) -> Request:
     )
     if len(groups) == 1 and len(groups[0].levels) == 1:
         groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
+    wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
+    queues = _named(wanted, QUEUES)
+    if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
+        raise Unsupported(f"a job runs in one queue; this asks for {', '.join(queues)} and another")
     return replace(
         request,
         groups=groups,
         requires=(),
         parameters={},
-        options=_options(request.options, site),
+        properties=tuple(dict.fromkeys((*request.properties, *_named(wanted, PROPERTIES)))),
+        options=_options({**request.options, **({"queue": queues[0]} if queues else {})}, site),
         tasks=(_task(request.tasks[0], copies(request, request.tasks[0]), groups[0].levels[0]),),
         ignored=(),
     )
+
+
+def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
+    """The names that the requirements on properties or queues ask for; nothing else of them can be said."""
+    found = []
+    for one in wanted:
+        if one.subsystem != subsystem:
+            continue
+        names = [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field == "name"]
+        if one.below or len(names) != len(one.terms):
+            raise Unsupported(f"Flux can be asked for {subsystem} by name only")
+        found += names
+    return found
 
 
 def _task(task: Task, many: int, level: Level) -> Task:
@@ -92,45 +112,6 @@ def with_tag(
     streams = {stream: {"type": "file", "path": path} for stream, path in output.items()}
     system = {**attributes["system"], "shell": {"options": {"output": streams}}}
     return {**document, "attributes": {**attributes, "system": system, "user": {"rainbow": dict(user)}}}
-
-
-def lacks(request: Request, document: Mapping[str, object], graph: Graph) -> str | None:
-    """Why a jobspec can never run on this graph, or None. Flux itself takes it and fails it later."""
-    held = {name for about in graph.metadata.values() for name in _names(about.get("properties"))}
-    for name in request.properties:
-        if not name.startswith("^") and name not in held:
-            return f"no node here has the property {name!r}"
-    resources = document["resources"]
-    assert isinstance(resources, list)
-    top = resources[0]
-    slot = top["with"][0] if top["type"] == "node" else top
-    per = {part["type"]: part["count"] * (slot["count"] if top["type"] == "node" else 1) for part in slot["with"]}
-    nodes = _nodes(graph)
-    times = [min(node.get(type, 0) // count for type, count in per.items()) for node in nodes]
-    room = sum(map(bool, times)) if top["type"] == "node" else sum(times)
-    if room >= top["count"]:
-        return None
-    asked = ", ".join(f"{count} {type}" for type, count in per.items())
-    kinds = dict.fromkeys(type for node in nodes for type in node if type in ("core", "gpu"))
-    largest = ", ".join(f"{max(node.get(type, 0) for node in nodes)} {type}" for type in kinds)
-    return f"{top['count']} times {asked} are needed, there is room for {room}: a node has at most {largest}"
-
-
-def _names(properties: object) -> list[str]:
-    return [str(name) for name in properties] if isinstance(properties, list | tuple | dict) else []
-
-
-def _nodes(graph: Graph) -> list[dict[str, int]]:
-    """What each node has of each type, leaves counted by their size."""
-    host: list[int] = []
-    found: dict[int, dict[str, int]] = {}
-    for i, type in enumerate(graph.types):
-        above = graph.parents[i]
-        host.append(i if type == "node" else host[above] if above >= 0 else -1)
-        if host[i] >= 0:
-            counts = found.setdefault(host[i], {})
-            counts[type] = counts.get(type, 0) + graph.sizes[i]
-    return list(found.values())
 
 
 def cores_and_gpus(document: Mapping[str, object]) -> tuple[int, int, int]:

@@ -1,10 +1,12 @@
-"""The part of Flux's Python module that the backend's probe uses, for the stand-in's instance."""
+"""The part of Flux's Python module that the backend's bridge uses, for the stand-in's instance."""
 
 import errno
 import json
 import os
 import pathlib
 import time
+
+from .journal import Journal
 
 
 class _Answer:
@@ -23,8 +25,10 @@ class Flux:
     def __init__(self):
         self._path = pathlib.Path(os.environ["FLUX_URI"].removeprefix("local://"))
 
-    def rpc(self, topic, payload=None):
+    def rpc(self, topic, payload=None, nodeid=0, flags=0):
         """Answer as Fluxion or as sched-simple would."""
+        if topic == "job-manager.events-journal":
+            return Journal(self._path)
         fluxion = json.loads((self._path / "scheduler.json").read_text())
         if topic == "feasibility.check":
             return _Answer(self._infeasible(payload["jobspec"]))

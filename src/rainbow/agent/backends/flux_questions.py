@@ -1,0 +1,112 @@
+"""What the agent asks a Flux instance beside its jobs: what it is and could run, when, at what price, what is free."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from rainbow.agent.backends.base import BackendSettings
+from rainbow.agent.backends.flux_bids import believed, played_forward, soon
+from rainbow.agent.backends.flux_commands import FluxCommands
+from rainbow.agent.backends.flux_facts import FluxSite, make_facts
+from rainbow.agent.backends.flux_follower import FluxFollower
+from rainbow.agent.backends.flux_jobs import FluxJob
+from rainbow.agent.backends.flux_jobspec import cores_and_gpus, jobspec, plain
+from rainbow.agent.backends.flux_room import Queues, lacks
+from rainbow.agent.values import BidAnswer, Facts, Phase
+from rainbow.discover.flux import default_queue, flux_graph, parse_queues, parse_r
+from rainbow.discover.flux_state import scheduler
+from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.request import Request
+
+
+class FluxQuestions:
+    """Questions to one instance."""
+
+    def __init__(self, settings: BackendSettings, commands: FluxCommands, follower: FluxFollower) -> None:
+        self._settings = settings
+        self._commands = commands
+        self._follower = follower
+        self._site: FluxSite | None = None
+
+    def reshape(self, settings: BackendSettings) -> None:
+        """The instance is another now, or its graph: it is looked at anew."""
+        self._settings, self._site = settings, None
+
+    async def site(self) -> FluxSite:
+        """The instance's resources; raise Unavailable if Flux cannot be asked."""
+        if self._site is None:
+            document = await read_r(self._commands)
+            graph = self._settings.graph or flux_graph(self._settings.cluster, document)
+            made = FluxSite(graph, parse_r(document), self._settings.directory / "marked.json")
+            made.scheduler = scheduler(await self._commands.ask("module", "list"))
+            made.queues = read_queues(await self._commands.document("config", "get"))
+            self._site = made
+        return self._site
+
+    async def check(self, request: Request) -> str | None:
+        """What a jobspec cannot say, and what this instance could never run."""
+        site = await self.site()
+        if any("\0" in word for task in request.tasks for word in task.command):
+            return "a word of the command holds a zero byte"
+        try:
+            bare = plain(request, site.graph, self._settings.options)
+            document = jobspec(bare)
+        except Unsupported as problem:
+            return str(problem)
+        return lacks(bare, document, site.nodes, site.queues)
+
+    async def bid(self, request: Request, jobs: Callable[[], Awaitable[Sequence[FluxJob]]]) -> BidAnswer:
+        """When it would start and for how much; `jobs` tells what waits and runs."""
+        reason = await self.check(request)
+        if reason is not None:
+            return BidAnswer(yes=False, reason=reason)
+        site = await self.site()
+        document = jobspec(plain(request, site.graph, self._settings.options))
+        nodes, cores, gpus = cores_and_gpus(document)
+        answer = await self._probe(document)
+        if answer.get("infeasible"):
+            return BidAnswer(yes=False, reason=str(answer["infeasible"]))
+        listed, now = await jobs(), time.time()
+        at = believed(answer, any(job.phase is Phase.SUBMITTED for job in listed))
+        if at is None:
+            free = site.cores_free(await self._free())
+            starts = soon(played_forward([site.sized(job) for job in listed], cores, free, now))
+        else:
+            starts = soon(at - now)
+        price = self._settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)
+        return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
+
+    async def _probe(self, document: Mapping[str, object]) -> dict[str, object]:
+        """What the scheduler says; nothing where Flux's Python cannot be used."""
+        try:
+            return await self._follower.ask("probe", document)
+        except (Unavailable, Invalid):
+            return {}
+
+    async def _free(self) -> dict[str, object]:
+        return await self._commands.document("resource", "R", "--states=free")
+
+    async def facts(self, jobs: Sequence[FluxJob], own: set[int]) -> Facts:
+        """What is free and what others use; `own` are the ids of our jobs."""
+        site = await self.site()
+        status = await self._commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
+        free = parse_r(await self._free())
+        found = make_facts(site, status, free, jobs, own, self._settings.prices)
+        if self._settings.graph is None:
+            return replace(found, marks={}, used=None)  # the server's graph may have other names
+        return found
+
+
+async def read_r(commands: FluxCommands) -> dict[str, object]:
+    """R with the scheduling graph if there is one: from the KVS for the instance's owner, else without it."""
+    try:
+        return await commands.document("kvs", "get", "resource.R")
+    except (Unavailable, Invalid):
+        return await commands.document("resource", "R")
+
+
+def read_queues(config: Mapping[str, object]) -> Queues:
+    """The queues of an instance's configuration."""
+    return Queues(parse_queues(config), default_queue(config))

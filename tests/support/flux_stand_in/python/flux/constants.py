@@ -1,0 +1,3 @@
+"""Numbers of Flux's C library."""
+
+FLUX_RPC_STREAMING = 4
