@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from rainbow.graphs.backend import Summary
 from rainbow.graphs.cluster_state import ClusterState
-from rainbow.graphs.memory_answers import Answers, Kept, key_of
+from rainbow.graphs.memory_answers import ANYTHING, GREW, Answers, Kept, key_of
 from rainbow.graphs.memory_index import FleetIndex
-from rainbow.graphs.memory_rows import Changed, Held
+from rainbow.graphs.memory_rows import Changed, Held, hosts_touched
 from rainbow.graphs.microarchitectures import runs
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
@@ -57,6 +57,7 @@ class MemoryBackend:
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[list[str], Order] | None = None
         self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
+        self._unindexed: dict[int, Changed] = {}  # by cluster: what the index does not know yet
 
     @property
     def version(self) -> int:
@@ -96,6 +97,7 @@ class MemoryBackend:
         """Forget a cluster and everything about it."""
         state = self._state(cluster)
         self._index.drop(state.number_in_fleet)
+        self._unindexed.pop(state.number_in_fleet, None)
         self._answers.note(state.number_in_fleet)
         self._by_number[state.number_in_fleet] = None
         del self._states[cluster]
@@ -118,18 +120,20 @@ class MemoryBackend:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
         plan = self._planner(request).plan(state.fold.structure.units)
         found = place(state.fold, plan, self._facts, state.taken.column(), state.dark, state.hints)
-        self._changed(state, Changed(taken=state.hold(key, found.taken)))
+        self._changed(state, Changed(taken=state.hold(key, found.taken)), hosts_touched(state.fold, found.taken))
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`."""
         state = self._state(cluster)
-        self._changed(state, Changed(taken=state.release(key)))
+        self._changed(state, Changed(taken=state.release(key)), GREW)
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""
         names, order = self._order(clusters)
         kept = self._kept(request, None if isinstance(order, slice) else order)
+        if clusters is None and kept.matches is not None and kept.matches.of(names):
+            return kept.matches
         fitter: list[Fitter] = []
 
         def count(cluster: str) -> tuple[int, int]:
@@ -140,12 +144,16 @@ class MemoryBackend:
             return fitter[0].slots(state.fold, now), fitter[0].slots(state.fold, ever)
 
         unknown = np.flatnonzero(kept.unknown[order]) if kept.undecided else ()
-        return Matches(names, np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order]), unknown, count)
+        found = Matches(names, np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order]), unknown, count)
+        if clusters is None:
+            kept.matches = found
+        return found
 
     def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
         """The same with reasons, smallest changes and what was met where."""
         matches = self.match(request, clusters)
         explainer = Explainer(request, self._facts)
+        self._bring_up_to_date()
         counted = self._index.slots(request)
         found = []
         for name in matches.names:
@@ -192,6 +200,7 @@ class MemoryBackend:
         self._states[cluster] = state
         self._by_number[number] = state
         self._index.put(number, state.fold)
+        self._unindexed.pop(number, None)
         if before is None:
             self._sorted = None
         state.version = self._answers.note(number)
@@ -202,7 +211,7 @@ class MemoryBackend:
         state = self._refold(before.name, before.fold.structure, subsystems)
         state.take_over(before)
         if state.busy:
-            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=state.dark))
+            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=frozenset(state.dark)))
 
     def _new_number(self) -> int:
         for number, state in enumerate(self._by_number):
@@ -211,12 +220,22 @@ class MemoryBackend:
         self._by_number.append(None)
         return len(self._by_number) - 1
 
-    def _changed(self, state: ClusterState, changed: Changed) -> None:
+    def _changed(self, state: ClusterState, changed: Changed, hosts: int = ANYTHING) -> None:
+        """Take note of a change; the index learns of it when it is asked, and then of all changes together."""
         if not changed.taken and not changed.flipped:
             return
         state.changed()
-        self._index.change(state.number_in_fleet, state.fold, Held(state.taken, state.dark), changed)
-        state.version = self._answers.note(state.number_in_fleet)
+        before = self._unindexed.get(state.number_in_fleet)
+        self._unindexed[state.number_in_fleet] = changed if before is None else before.then(changed)
+        state.version = self._answers.note(state.number_in_fleet, hosts)
+
+    def _bring_up_to_date(self) -> None:
+        """Let the index know what has changed."""
+        for number, changed in self._unindexed.items():
+            state = self._by_number[number]
+            if state is not None:
+                self._index.change(number, state.fold, Held(state.taken, state.dark), changed)
+        self._unindexed.clear()
 
     def _order(self, clusters: Collection[str] | None) -> tuple[list[str], Order]:
         """Names in order, and the number of each."""
@@ -236,12 +255,15 @@ class MemoryBackend:
         kept, stale = self._answers.get(key)
         if kept is not None and not stale:
             return kept
-        if kept is not None and (kept.doubtful or len(stale) <= FEW):
+        if kept is not None and kept.room is None and (kept.doubtful or len(stale) <= FEW):
             self._decide(request, kept, stale)
             self._answers.keep(key, kept)
             return kept
-        now, ever, unsure = self._index.answer(request)
+        self._bring_up_to_date()
+        now, ever, unsure, room, needed = self._index.answer(request)
         kept = Kept(now, ever)
+        if room is not None:
+            kept.room, kept.needed = np.where(now, room, 0).tolist(), needed
         if unsure is not None:
             kept.doubtful = True
             doubtful = np.flatnonzero(ever & unsure)

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from rainbow.graphs.memory_tables import Mask
+from rainbow.model.match import Matches
 from rainbow.model.request import Request
 from rainbow.scheduler.fold_facts import kinds
 
 MOST_KEPT = 4096
 MOST_REPAIRED = 48  # an older answer is repaired if at most so many clusters changed since; else it is made anew
-LOG_LENGTH = 10_000
+LOG_LENGTH = 512
+GREW = -1  # a change that only gave room back
+ANYTHING = 0  # a change of any kind
 
 
 class Kept:
-    """One request's answer as masks over cluster numbers."""
+    """One request's answer as masks over cluster numbers.
 
-    __slots__ = ("doubtful", "ever", "now", "undecided", "unknown", "version")
+    `room`: in each cluster where it fits now, how many hosts have room for a slot, at the least.
+    Each host that a job is placed on takes one of them, so most answers stay true without
+    looking at the cluster again. None where hosts cannot be counted so.
+    """
+
+    __slots__ = ("doubtful", "ever", "matches", "needed", "now", "room", "undecided", "unknown", "version")
 
     def __init__(self, now: Mask, ever: Mask) -> None:
         self.now = now
@@ -24,10 +32,14 @@ class Kept:
         self.unknown = ever
         self.undecided = 0
         self.doubtful = False  # the tables alone could not say it: the exact matcher was asked, which is dearer
+        self.room: list[float] | None = None
+        self.needed = 0  # hosts with room for a slot that the request asks for
+        self.matches: Matches | None = None  # as it was last given for the whole fleet
         self.version = 0
 
     def set(self, number: int, *, now: bool | None, ever: bool | None) -> None:
         """One cluster's answer; None: unknown."""
+        self.matches = None
         if self.now is self.ever:  # while nothing was busy, one mask said both
             self.now = self.ever.copy()
         unknown = ever is None or (ever and now is None)
@@ -39,6 +51,18 @@ class Kept:
         self.ever[number] = bool(ever)
         self.now[number] = bool(now)
 
+    def still_true(self, cluster: int, hosts: int) -> bool:
+        """Does the answer for a cluster hold after a job was placed on so many of its hosts, or GREW?"""
+        if self.room is None or hosts == ANYTHING:
+            return False
+        left = self.room[cluster]
+        if hosts == GREW:
+            return left > 0
+        if left > 0:
+            self.room[cluster] = left = left - hosts
+            return left >= self.needed
+        return True  # it did not fit before, and there is less room now
+
 
 class Answers:
     """Kept answers by request, the least recently used of them forgotten first."""
@@ -46,13 +70,13 @@ class Answers:
     def __init__(self) -> None:
         self.version = 0
         self._kept: OrderedDict[object, Kept] = OrderedDict()
-        self._log: list[int] = []  # the cluster changed at version `_first + i`
+        self._log: list[tuple[int, int]] = []  # the cluster changed at version `_first + i`, and how
         self._first = 1
 
-    def note(self, cluster: int) -> int:
-        """A cluster has changed; the new version."""
+    def note(self, cluster: int, hosts: int = ANYTHING) -> int:
+        """A cluster has changed, by a job placed on so many hosts, GREW or ANYTHING; the new version."""
         self.version += 1
-        self._log.append(cluster)
+        self._log.append((cluster, hosts))
         if len(self._log) > 2 * LOG_LENGTH:
             del self._log[:LOG_LENGTH]
             self._first += LOG_LENGTH
@@ -61,16 +85,21 @@ class Answers:
     def get(self, key: object) -> tuple[Kept | None, frozenset[int]]:
         """A kept answer and the clusters to ask again; None if there is none or too much changed since."""
         kept = self._kept.get(key)
-        if kept is None:
-            return None, frozenset()
-        if kept.version == self.version:
+        if kept is None or kept.version == self.version:
             return kept, frozenset()
         since = kept.version + 1 - self._first
-        stale = frozenset(self._log[since:]) if since >= 0 and len(self._log) - since <= LOG_LENGTH else None
-        if stale is None or len(stale) > MOST_REPAIRED or max(stale) >= len(kept.ever):
+        if since < 0 or len(self._log) - since > LOG_LENGTH:
             del self._kept[key]
             return None, frozenset()
-        return kept, stale
+        size = len(kept.ever)
+        stale = {
+            cluster for cluster, hosts in self._log[since:] if cluster >= size or not kept.still_true(cluster, hosts)
+        }
+        if stale and (len(stale) > MOST_REPAIRED or max(stale) >= size):
+            del self._kept[key]
+            return None, frozenset()
+        kept.version = self.version - bool(stale)
+        return kept, frozenset(stale)
 
     def keep(self, key: object, kept: Kept) -> None:
         """Remember an answer for the version of now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,19 @@ class Marks:
         """Add clusters, if there are any to add."""
         if more is not None:
             self.mask = more if self.mask is None else self.mask | more
+
+
+class Answer(NamedTuple):
+    """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide.
+
+    `room`: hosts with room for a slot now, where each host counts once and `needed` of them are asked for.
+    """
+
+    now: Mask
+    ever: Mask
+    unsure: Mask | None
+    room: Floats | None
+    needed: int
 
 
 class FleetIndex:
@@ -74,21 +88,21 @@ class FleetIndex:
             rows = self._rows[cluster] = Rows(cluster, fold, self.moved)
         rows.change(state, changed)
 
-    def answer(self, request: Request) -> tuple[Mask, Mask, Mask | None]:
-        """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide."""
+    def answer(self, request: Request) -> Answer:
+        """Where the request fits, and where that is not known by the tables alone."""
         forms, exact = self._read_forms(request)
         unsure = Marks(None if exact else np.ones(self.kinds.size, np.bool_))
-        now, ever = self._form(forms[0], unsure)
+        now, ever, room = self._form(forms[0], unsure)
         for form in forms[1:]:
-            form_now, form_ever = self._form(form, unsure)
-            now, ever = now & form_now, ever & form_ever
+            form_now, form_ever, _ = self._form(form, unsure)
+            now, ever, room = now & form_now, ever & form_ever, None
         if len(forms) > 1:
             for need in (need for form in forms for need in form.needs):
                 unsure.add(self.kinds.get("inner", need.type))
         if request.requires:
             met = self._root_meets(request.requires)
             now, ever = now & met, ever & met
-        return now, ever, unsure.mask
+        return Answer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count)
 
     def slots(self, request: Request) -> tuple[Floats, Mask | None] | None:
         """By cluster number: how many of the one top-level resource fit now, and where that is not exact."""
@@ -108,13 +122,18 @@ class FleetIndex:
         met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
         return met
 
-    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask]:
-        """Which clusters have enough for one form, now and ever; where that may be too many goes to `unsure`."""
+    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask, Floats | None]:
+        """Which clusters have enough for one form, now and ever; where that may be too many goes to `unsure`.
+
+        The third: how many hosts have room for a slot now, if hosts are what is counted.
+        """
         now, ever = self._slots(form, form.host)
+        room = now if form.exclusive or not form.shared or form.count == 1 else None
         if form.host:
             unsure.add(self.kinds.get("nested", form.host))
             lacks = self.kinds.lacking(form.host) if form.abstract else None
             if lacks is not None:
+                room = None
                 root_now, root_ever = self._slots(replace(form, shared=True, exclusive=False), ROOT)
                 now, ever = np.where(lacks, root_now, now), np.where(lacks, root_ever, ever)
                 if form.exclusive:
@@ -129,6 +148,7 @@ class FleetIndex:
         for need in form.needs:
             lumpy = self.kinds.get("lumpy", need.type)  # whole vertices with a size or a unit: rows do not know them
             if lumpy is not None:
+                room = None
                 good_now, good_ever = good_now | lumpy, good_ever | lumpy
                 unsure.add(lumpy)
             unsure.add(self.kinds.get("nested", need.type))
@@ -137,7 +157,7 @@ class FleetIndex:
                 unsure.add(self.kinds.get("sized", need.type))
             if len(form.needs) > 1 or form.exclusive:
                 unsure.add(self.kinds.get("inner", need.type))
-        return good_now, good_ever
+        return good_now, good_ever, room
 
     def _slots(self, form: Form, host: str) -> tuple[Floats, Floats]:
         """How many slots fit each cluster now and ever, by cluster number."""

@@ -18,6 +18,12 @@ class Changed:
     taken: Mapping[int, int] = field(default_factory=dict)
     flipped: Collection[int] = ()
 
+    def then(self, later: Changed) -> Changed:
+        """Both in one: what was taken before the first of them, and who is dark now and was not, or the reverse."""
+        if not later.flipped and not self.flipped:
+            return Changed({**later.taken, **self.taken})
+        return Changed({**later.taken, **self.taken}, frozenset(self.flipped) ^ frozenset(later.flipped))
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -145,6 +151,12 @@ class Rows:
         table.add(before, -1)
         kept = table.add(after, 1)
         self._moved[number] = None if after == free else kept
+
+
+def hosts_touched(fold: Fold, taken: Collection[int]) -> int:
+    """Of any one kind of host, at most so many have a vertex among these at or inside them."""
+    parents, has = fold.graph.parents, fold.structure.kids.has
+    return len({i if has(i) else parents[i] for i in taken} | {parents[i] for i in taken})
 
 
 def offer(shape: Shape) -> Offer:

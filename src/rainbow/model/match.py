@@ -114,6 +114,10 @@ class Matches:
         self._count = count
         self._fits: dict[str, Fit] | None = None
 
+    def of(self, names: Sequence[str]) -> bool:
+        """True if this answers for exactly this list, the same object."""
+        return self._names is names
+
     def __len__(self) -> int:
         return len(self._names)
 

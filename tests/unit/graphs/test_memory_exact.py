@@ -128,3 +128,40 @@ def test_asking_some_clusters_gives_what_asking_all_gives():
     whole = backend.match(request)
     assert some == {name: whole.fit(name) for name in backend.clusters()}
     assert set(some.values()) == {Fit.NOW, Fit.NEVER}
+
+
+def used_now(backend, cluster):
+    """What placed jobs take, as a manager would report it."""
+    state = backend._states[cluster]
+    ids = state.fold.graph.ids
+    return {ids[i]: units for i, units in state.taken.items()}
+
+
+@settings(max_examples=CASES // 2, deadline=None, derandomize=CASES < 1000, database=None)
+@given(st.integers(0, 2**40))
+def test_after_places_and_releases_kept_answers_are_those_of_a_fleet_that_reports_the_same_use(seed):
+    rng = Random(seed)
+    graphs = {name: fleets.random_graph(rng) for name in ("a", "b")}
+    requests = [fleets.random_request(rng, graphs["a"]) for _ in range(3)]
+    backend, live = MemoryBackend(), []
+    for name, graph in graphs.items():
+        backend.put(name, graph)
+    for step in range(10):
+        name = rng.choice("ab")
+        kind = rng.random()
+        if live and kind < 0.3:
+            backend.release(*live.pop(rng.randrange(len(live))))
+        elif kind < 0.4:
+            backend.mark(name, fleets.random_marks(rng, graphs[name]))
+        else:
+            backend.place(name, f"job{step}", rng.choice(requests))
+            live.append((name, f"job{step}"))
+        request = rng.choice(requests)
+        fresh = MemoryBackend()
+        for other, graph in graphs.items():
+            fresh.put(other, graph)
+            state = backend._states[other]
+            fresh.mark(other, {state.fold.graph.ids[i]: Mark.DOWN for i in state.down})
+            fresh.use(other, used_now(backend, other))
+        expected, found = fresh.match(request), backend.match(request)
+        assert {n: found.fit(n) for n in "ab"} == {n: expected.fit(n) for n in "ab"}
