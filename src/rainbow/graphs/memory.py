@@ -7,7 +7,7 @@ after the index has removed the clusters that cannot fit. Answers are kept until
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ from rainbow.graphs.backend import Summary
 from rainbow.graphs.cluster_state import ClusterState
 from rainbow.graphs.memory_answers import ANYTHING, GREW, Answers, Kept, key_of
 from rainbow.graphs.memory_index import FleetIndex
-from rainbow.graphs.memory_rows import Changed, Held, hosts_touched
+from rainbow.graphs.memory_rows import Changed, Gathered, Held, hosts_touched
 from rainbow.graphs.microarchitectures import runs
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
@@ -57,7 +57,7 @@ class MemoryBackend:
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[list[str], Order] | None = None
         self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
-        self._unindexed: dict[int, Changed] = {}  # by cluster: what the index does not know yet
+        self._unindexed: defaultdict[int, Gathered] = defaultdict(Gathered)  # by cluster: what is not in the index yet
 
     @property
     def version(self) -> int:
@@ -211,7 +211,7 @@ class MemoryBackend:
         state = self._refold(before.name, before.fold.structure, subsystems)
         state.take_over(before)
         if state.busy:
-            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=frozenset(state.dark)))
+            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=state.dark))
 
     def _new_number(self) -> int:
         for number, state in enumerate(self._by_number):
@@ -225,16 +225,15 @@ class MemoryBackend:
         if not changed.taken and not changed.flipped:
             return
         state.changed()
-        before = self._unindexed.get(state.number_in_fleet)
-        self._unindexed[state.number_in_fleet] = changed if before is None else before.then(changed)
+        self._unindexed[state.number_in_fleet].add(changed)
         state.version = self._answers.note(state.number_in_fleet, hosts)
 
     def _bring_up_to_date(self) -> None:
         """Let the index know what has changed."""
-        for number, changed in self._unindexed.items():
+        for number, gathered in self._unindexed.items():
             state = self._by_number[number]
             if state is not None:
-                self._index.change(number, state.fold, Held(state.taken, state.dark), changed)
+                self._index.change(number, state.fold, Held(state.taken, state.dark), gathered.whole())
         self._unindexed.clear()
 
     def _order(self, clusters: Collection[str] | None) -> tuple[list[str], Order]:

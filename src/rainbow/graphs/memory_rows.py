@@ -18,11 +18,25 @@ class Changed:
     taken: Mapping[int, int] = field(default_factory=dict)
     flipped: Collection[int] = ()
 
-    def then(self, later: Changed) -> Changed:
-        """Both in one: what was taken before the first of them, and who is dark now and was not, or the reverse."""
-        if not later.flipped and not self.flipped:
-            return Changed({**later.taken, **self.taken})
-        return Changed({**later.taken, **self.taken}, frozenset(self.flipped) ^ frozenset(later.flipped))
+
+class Gathered:
+    """Several changes of one cluster in one: what was taken before the first, and who is now dark or light at last."""
+
+    __slots__ = ("flipped", "taken")
+
+    def __init__(self) -> None:
+        self.taken: dict[int, int] = {}
+        self.flipped: set[int] = set()
+
+    def add(self, changed: Changed) -> None:
+        """One more change, after the others."""
+        for i, before in changed.taken.items():
+            self.taken.setdefault(i, before)
+        self.flipped.symmetric_difference_update(changed.flipped)
+
+    def whole(self) -> Changed:
+        """All of them."""
+        return Changed(self.taken, self.flipped)
 
 
 @dataclass(frozen=True, slots=True)

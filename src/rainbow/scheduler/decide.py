@@ -7,6 +7,7 @@ from random import Random
 
 from rainbow.model.decision import Chosen, Decision, Outcome, Refuse, Wait
 from rainbow.model.errors import RainbowError
+from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
 from rainbow.scheduler.eligible import Field, prepare
 from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
@@ -60,7 +61,7 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
         raise
     except Exception as error:  # the edge to other people's code: its bugs are typed errors here
         raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
-    given = {candidate.name for candidate in field.kept}
+    given = Lineup.of(field.kept).names
     if len(ranking.names) + len(ranking.dropped) != len(given) or not given == {*ranking.names, *ranking.dropped}:
         raise PolicyFault(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
     for entry in () if ranking.reason is not None else ranking.ranked:

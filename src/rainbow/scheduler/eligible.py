@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from rainbow.model.bid import Bid
 from rainbow.model.candidate import Candidate, Demand, Limits, age, is_stale
+from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
 from rainbow.scheduler.question import Question
 from rainbow.scheduler.scoring import Estimate, bias, corrected, estimate
@@ -16,11 +17,11 @@ from rainbow.scheduler.scoring import Estimate, bias, corrected, estimate
 class Field:
     """The clusters that take part, as policies see them, and the others with their reasons."""
 
-    kept: list[Candidate]
+    kept: Sequence[Candidate]
     dropped: dict[str, str]
     notes: dict[str, list[str]]  # what was done to a cluster's numbers, beside counting what was placed since
     estimates: dict[str, Estimate]
-    given: list[Candidate]  # all of them as given, by name
+    given: Lineup  # all of them as given
 
 
 def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool = True) -> Field:
@@ -31,12 +32,13 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
     """
     limits, demand = question.limits, question.demand
     limited = limited and (limits.deadline is not None or limits.max_cost is not None)
-    field = Field([], {}, {}, {}, sorted(question.candidates, key=attrgetter("name")))
-    oldest = question.now - question.stale_after
-    if not (bids or ages or limited or limits.only or limits.never) and _plain(field.given, oldest):
-        field.kept.extend(field.given)
-        return field
-    for raw in field.given:
+    given = Lineup.of(question.candidates)
+    fresh = given.oldest >= question.now - question.stale_after
+    if given.plain and fresh and not (bids or ages or limited or limits.only or limits.never):
+        return Field(given, {}, {}, {}, given)
+    kept: list[Candidate] = []
+    field = Field(kept, {}, {}, {}, given)
+    for raw in given:
         notes: list[str] = []
         candidate = _up_to_date(raw, question, notes)
         if ages and raw.report.at is not None:
@@ -53,14 +55,8 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
         if why:
             field.dropped[raw.name] = why
         else:
-            field.kept.append(candidate)
+            kept.append(candidate)
     return field
-
-
-def _plain(given: list[Candidate], oldest: float) -> bool:
-    """True for the common case, which is to cost nothing: all fit now, their reports are fresh, there are no bids."""
-    now = Fit.NOW
-    return all(c.fit is now and c.bid is None and ((at := c.report.at) is None or at >= oldest) for c in given)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:

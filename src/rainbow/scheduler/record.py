@@ -51,9 +51,9 @@ def write_record(
         "ranked": [place[name] for name in ranking.names],
         **_ranking(ranking),
         "dropped": dict(sorted({**field.dropped, **ranking.dropped}.items())),
-        "placed": {c.name: list(c.placed) for c in given if c.placed is not NOTHING_PLACED},
-        "bids": {c.name: _bid(c.bid) for c in given if c.bid is not None},
-        "no_bids": {c.name: c.no_bid for c in given if c.no_bid},
+        "placed": given.placed,
+        "bids": {} if given.plain else {c.name: _bid(c.bid) for c in given if c.bid is not None},
+        "no_bids": {} if given.plain else {c.name: c.no_bid for c in given if c.no_bid},
         "estimates": {name: _estimate(estimate) for name, estimate in field.estimates.items()},
         "notes": field.notes,
     }
@@ -75,12 +75,8 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
 
 def _fleet(field: Field, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
     """What is known of the fleet, made once for all decisions that see the same of it."""
-    given, now = field.given, Fit.NOW
-    later = tuple([(i, c.fit) for i, c in enumerate(given) if c.fit is not now])
-    slots = tuple([(c.slots_now, c.slots_ever) for c in given]) if any(c.slots_ever for c in given) else ()
-    return _fleet_part(
-        tuple([c.report for c in given]), later, slots, tuple([(name, *why) for name, why in misfits.items()])
-    )
+    given = field.given
+    return _fleet_part(given.reports, given.later, given.slots, tuple([(name, *why) for name, why in misfits.items()]))
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from rainbow.graphs.backend import GraphBackend
 from rainbow.model.bid import Bid
 from rainbow.model.candidate import Candidate, Limits
 from rainbow.model.job import Terms
+from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit, Matches
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
@@ -49,9 +50,9 @@ def question(core: Core, ask: Ask) -> Question:
     count = ask.show_slots or core.policies.wants_slots(policy, options)
     ever, asked = matches.ever, matches.names
     if count or ask.bids or ask.silent:
-        candidates = [_candidate(name, matches, fleet, ask) for name in ever]
+        candidates = Lineup([_candidate(name, matches, fleet, ask) for name in ever])
     else:
-        candidates = fleet.candidates(matches)
+        candidates = fleet.lineup(matches)
     misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}
     if len(ever) < len(asked):
         fitting = set(ever)

@@ -13,10 +13,12 @@ from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Placed, R
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
+from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit, Matches
 from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 
+MOST_LINEUPS = 256
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
 
 
@@ -44,6 +46,7 @@ class Fleet:
         self.version = 0  # grows with every change; decisions name it
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
+        self._lineups: dict[int, tuple[Matches, Lineup]] = {}  # by the identity of matches, until a cluster changes
         self._shown: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # kept until a cluster changes
 
     def __len__(self) -> int:
@@ -75,8 +78,19 @@ class Fleet:
         placed = member.placed_since if report.state else NOTHING_PLACED
         return Candidate.of(report, fit, placed=placed, **more)
 
-    def candidates(self, matches: Matches) -> list[Candidate]:
-        """Those that fit, now or later, as decisions see them; each is made anew only when it has changed."""
+    def lineup(self, matches: Matches) -> Lineup:
+        """Those that fit, now or later, as decisions see them; the same object until one of them changes."""
+        known = self._lineups.get(id(matches))
+        if known is not None and known[0] is matches:
+            return known[1]
+        if len(self._lineups) >= MOST_LINEUPS:
+            self._lineups.clear()
+        made = Lineup(self._candidates(matches))
+        self._lineups[id(matches)] = (matches, made)
+        return made
+
+    def _candidates(self, matches: Matches) -> list[Candidate]:
+        """Each is made anew only when it has changed."""
         if matches.all_now:
             shown = self._shown[Fit.NOW]
             if len(shown) < len(self._members):
@@ -220,6 +234,7 @@ class Fleet:
         self.version += 1
 
     def _show_anew(self, name: str) -> None:
+        self._lineups.clear()
         for shown in self._shown.values():
             shown.pop(name, None)
 

@@ -78,7 +78,7 @@ class Intake:
         self._arrived.append(bundle)
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
-        return await asyncio.shield(bundle.answer)
+        return await bundle.answer  # whoever stops waiting does not stop the write
 
     async def _work(self) -> None:
         while self._arrived:

@@ -1,0 +1,75 @@
+"""The candidates of a decision in order, with what every decision over the same candidates needs worked out once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import overload
+
+from rainbow.model.candidate import NOTHING_PLACED, Candidate, Report
+from rainbow.model.match import Fit
+
+
+class Lineup(Sequence[Candidate]):
+    """Candidates by name. While no cluster changes, many decisions are made over one lineup."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._all = tuple(sorted(candidates, key=attrgetter("name")))
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate]) -> Lineup:
+        """`candidates` itself if it is one."""
+        return candidates if isinstance(candidates, Lineup) else cls(candidates)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self._all)
+
+    @overload
+    def __getitem__(self, i: int) -> Candidate: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Candidate]: ...
+
+    def __getitem__(self, i: int | slice) -> Candidate | Sequence[Candidate]:
+        return self._all[i]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(c.name for c in self._all)
+
+    @cached_property
+    def reports(self) -> tuple[Report, ...]:
+        """What each last said of itself."""
+        return tuple(c.report for c in self._all)
+
+    @cached_property
+    def oldest(self) -> float:
+        """When the oldest of these reports came; infinite if there is none."""
+        return min((report.at for report in self.reports if report.at is not None), default=math.inf)
+
+    @cached_property
+    def plain(self) -> bool:
+        """True for the common case: all fit now, and nobody was asked for a bid."""
+        return not self.later and all(c.bid is None and not c.no_bid for c in self._all)
+
+    @cached_property
+    def later(self) -> tuple[tuple[int, Fit], ...]:
+        """The places of those that do not fit now."""
+        return tuple((i, c.fit) for i, c in enumerate(self._all) if c.fit is not Fit.NOW)
+
+    @cached_property
+    def slots(self) -> tuple[tuple[int, int], ...]:
+        """How many slots of each are free now and ever, if they were counted."""
+        counted = any(c.slots_ever for c in self._all)
+        return tuple((c.slots_now, c.slots_ever) for c in self._all) if counted else ()
+
+    @cached_property
+    def placed(self) -> dict[str, list[int]]:
+        """By cluster: what was handed to it since its report."""
+        return {c.name: list(c.placed) for c in self._all if c.placed != NOTHING_PLACED}
