@@ -26,6 +26,7 @@ from rainbow.server.policy import (
     BULKY,
     POLICY,
     RENEWALS,
+    SINGLE,
     SUBMISSIONS,
     UPLOADS,
     Anyone,
@@ -191,9 +192,11 @@ class Gate(Interceptor):
 
     async def _bounded(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
         """One answer within its deadline, counted while it is under way."""
-        self.traffic.begin(submission=method.submission)
+        self.traffic.begin()
         try:
             async with asyncio.timeout(method.deadline) as timer:
+                if method.submission:
+                    return await self._submission(inner, method, request, context)
                 return await inner(request, context)
         except TimeoutError:
             if not timer.expired():
@@ -201,7 +204,18 @@ class Gate(Interceptor):
             message = f"no answer within {method.deadline:g} seconds"
             return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
         finally:
-            self.traffic.end(submission=method.submission)
+            self.traffic.end()
+
+    async def _submission(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
+        """New work: let in if it can be done while its caller still waits."""
+        ahead = self.traffic.submit(context.time_remaining())
+        began, told = self._clock.now(), False
+        try:
+            answer = await inner(request, context)
+            told = method.path in SINGLE
+        finally:
+            self.traffic.submitted(ahead, self._clock.now() - began, told=told)
+        return answer
 
     def _streams(self, inner: Any, method: Method, incoming: bool) -> Any:
         """Around a method with many answers."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from rainbow.model.errors import Exhausted, Invalid
 
 MOST_BUCKETS = 20_000
+SHORT = 16  # submissions under way that are always let in
+BAD_NEWS, GOOD_NEWS = 0.05, 0.1  # how much one answer changes the estimate: one slow disk is no storm
 BEAT = 0.05  # seconds between two looks at how late the event loop is
 
 
@@ -26,6 +28,7 @@ class Limits:
     in_flight: int = 10_000  # calls under way, all together, without those that wait for news
     submitting: int = 5_000  # of these, submissions
     lag: float = 5.0  # seconds the event loop may be late before submissions are turned away
+    wait: float = 10.0  # seconds that a submission may expect to wait; a third of its own deadline, if that is sooner
     deadline: float = 60.0  # seconds for one call with one answer
     upload_deadline: float = 600.0  # seconds for one that carries a graph
     streams: int = 1_000  # followed streams of one principal
@@ -107,12 +110,29 @@ class Lag:
             self.seconds = late if late > self.seconds else self.seconds * 0.9 + late * 0.1
 
 
+class Queue:
+    """How long a submission waits for those before it, judged by those that have ended."""
+
+    def __init__(self) -> None:
+        self._each = 0.0  # seconds
+
+    def took(self, ahead: int, seconds: float) -> None:
+        """One was answered after `seconds`, with so many before it when it came."""
+        change = seconds / (ahead + 1) - self._each
+        self._each += change * (GOOD_NEWS if change < 0 else BAD_NEWS)
+
+    def expected(self, ahead: int) -> float:
+        """Seconds for one with so many before it; a short queue is no reason to turn anybody away."""
+        return self._each * (ahead + 1) if ahead >= SHORT else 0.0
+
+
 class Traffic:
     """Lets calls in or refuses them, and counts those under way."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.lag = Lag()
+        self._queue = Queue()
         self._calls = Buckets(limits.rate, limits.burst)
         self._refused = Buckets(limits.refused_rate, limits.refused_burst)
         self._in_flight = 0
@@ -137,20 +157,37 @@ class Traffic:
                 f"more than {self.limits.rate:g} calls per second; wait a moment", retry_after=round(wait, 3)
             )
 
-    def begin(self, *, submission: bool) -> None:
-        """A call with one answer begins; submissions are the first to be turned away."""
+    def begin(self) -> None:
+        """A call with one answer begins."""
         if self._in_flight >= self.limits.in_flight:
             raise Exhausted("the server has too many calls under way; wait a moment", retry_after=1.0)
-        if submission:
-            if self._submitting >= self.limits.submitting or self.lag.seconds > self.limits.lag:
-                raise Exhausted("the server is busy and takes no new jobs for a moment", retry_after=1.0)
-            self._submitting += 1
         self._in_flight += 1
 
-    def end(self, *, submission: bool) -> None:
+    def end(self) -> None:
         """It ended, however it did."""
         self._in_flight -= 1
-        self._submitting -= submission
+
+    def submit(self, left: float | None) -> int:
+        """A submission begins whose caller waits `left` seconds more; how many there are before it.
+
+        These are the first to be turned away: a job that its submitter will not wait for is work for nothing,
+        and a server that does such work does no other.
+        """
+        ahead = self._submitting
+        patience = self.limits.wait if left is None else min(self.limits.wait, left / 3)
+        expected = self._queue.expected(ahead)
+        if ahead >= self.limits.submitting or self.lag.seconds > self.limits.lag or expected > patience:
+            raise Exhausted(
+                "the server is busy and takes no new jobs for a moment", retry_after=round(2.0 + 2 * expected, 3)
+            )
+        self._submitting += 1
+        return ahead
+
+    def submitted(self, ahead: int, seconds: float, *, told: bool) -> None:
+        """It ended after so many seconds; `told`: which tells how long others will take."""
+        self._submitting -= 1
+        if told:
+            self._queue.took(ahead, seconds)
 
     def follow(self, key: str) -> None:
         """A stream begins that stays open."""

@@ -147,6 +147,8 @@ POLICY: dict[str, Row] = {
 SUBMISSIONS = frozenset(
     {f"{OURS}Jobs/Submit", f"{OURS}Jobs/SubmitBatch", f"{OURS}Jobs/Plan", f"{THEIRS}SubmitJob", f"{GRAPH}Satisfy"}
 )
+# Of these, the ones that tell how long one job takes.
+SINGLE = frozenset({f"{OURS}Jobs/Submit", f"{THEIRS}SubmitJob"})
 # Agents keep their jobs alive with these: they come before everything else, and wait for as long as they asked.
 RENEWALS = frozenset({f"{OURS}Agents/Sync"})
 # One message can carry a whole graph.

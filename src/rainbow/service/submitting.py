@@ -26,6 +26,7 @@ from rainbow.store.base import Dependency, Draft, Tx
 
 MAX_BATCH = 10_000
 AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
+TOGETHER = 64  # calls that share one write: more would wait longer for each other than a write takes
 BETWEEN = 16  # decisions of a batch before other calls have a turn
 UNDECIDED = "waits for its decision"
 
@@ -78,12 +79,14 @@ class Intake:
         self._arrived.append(bundle)
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
-        return await bundle.answer  # whoever stops waiting does not stop the write
+        return await bundle.answer  # whoever stops waiting does not stop a write that has begun
 
     async def _work(self) -> None:
         while self._arrived:
-            taken, self._arrived = self._arrived, []
-            await _store(self._core, taken)
+            taken = [one for one in self._arrived[:TOGETHER] if not one.answer.done()]  # done: its caller hung up
+            del self._arrived[:TOGETHER]
+            if taken:
+                await _store(self._core, taken)
 
 
 async def _store(core: Core, bundles: list[_Bundle]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.model.errors import Exhausted, Invalid
-from rainbow.server.limits import MOST_BUCKETS, Buckets, Lag, Limits, Traffic
+from rainbow.server.limits import MOST_BUCKETS, SHORT, Buckets, Lag, Limits, Traffic
 from rainbow.server.options import limits_from
 from tests.unit.access.asking import ask, code_of, follow
 from tests.unit.access.test_tokens import fields_of
@@ -68,17 +68,48 @@ def test_a_million_addresses_do_not_fill_the_memory() -> None:
 
 def test_submissions_are_turned_away_first_and_nothing_is_counted_twice() -> None:
     traffic = Traffic(Limits(in_flight=2, submitting=1))
-    traffic.begin(submission=True)
+    traffic.begin()
+    assert traffic.submit(None) == 0
     with pytest.raises(Exhausted):
-        traffic.begin(submission=True)
-    traffic.begin(submission=False)
+        traffic.submit(None)
+    traffic.begin()
     with pytest.raises(Exhausted):
-        traffic.begin(submission=False)
-    traffic.end(submission=True)
-    traffic.begin(submission=True)
-    traffic.end(submission=True)
-    traffic.end(submission=False)
+        traffic.begin()
+    traffic.submitted(0, 1.0, told=True)
+    assert traffic.submit(None) == 0
+    traffic.submitted(0, 1.0, told=False)
+    traffic.end()
+    traffic.end()
     assert (traffic._in_flight, traffic._submitting) == (0, 0)
+
+
+def test_a_job_that_its_submitter_would_not_wait_for_is_turned_away_with_the_time_to_come_back() -> None:
+    traffic = Traffic(Limits(wait=10.0))
+    for _ in range(200):  # each took 10 ms
+        traffic.submitted(traffic.submit(None), 0.01, told=True)
+    for _ in range(SHORT):  # a short queue is always let in
+        traffic.submit(0.001)
+    for _ in range(30):
+        traffic.submit(2.0)
+    with pytest.raises(Exhausted) as busy:  # 46 before it: about half a second, which is all that it has
+        traffic.submit(0.5)
+    assert 2.6 < busy.value.retry_after < 3.2
+    while traffic._submitting < 990:
+        traffic.submit(60.0)
+    with pytest.raises(Exhausted):
+        for _ in range(20):
+            traffic.submit(None)  # it would wait for ever, and the server for 10 seconds
+    for ahead in range(traffic._submitting):
+        traffic.submitted(ahead, 0.0, told=False)
+    assert traffic.submit(0.5) == 0
+
+
+def test_one_slow_answer_turns_nobody_away_for_long() -> None:
+    traffic = Traffic(Limits())
+    traffic.submitted(traffic.submit(None), 30.0, told=True)
+    for _ in range(60):
+        traffic.submitted(traffic.submit(None), 0.005, told=True)
+    assert [traffic.submit(1.0) for _ in range(30)] == list(range(30))
 
 
 async def test_a_blocked_loop_is_noticed_and_forgotten_again() -> None:
