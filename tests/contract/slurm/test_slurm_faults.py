@@ -13,7 +13,7 @@ from rainbow.agent.backends import BackendSettings
 from rainbow.agent.backends.slurm import SlurmBackend, make
 from rainbow.agent.backends.slurm_files import SlurmFiles
 from rainbow.agent.values import Absent, Found, Phase, Unknown
-from rainbow.model.attempt import AttemptState
+from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Invalid, Unavailable
 from tests.contract.backends.conftest import Desk, a_launch, a_request
 from tests.support.slurm import SlurmCluster, running
@@ -122,6 +122,26 @@ async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_
     assert not isinstance(await desk.backend.lookup(tag), Absent)
     assert (desk.directory / "runs").read_text() == "ran\n"
     await desk.backend.cancel(tag)
+
+
+async def test_jobs_that_a_killed_controller_forgets_or_ends_are_accounted_for_soon(
+    desk: Desk, fragile: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("rainbow.agent.backends.slurm_files.BEAT", 1)
+    monkeypatch.setattr(desk.backend._forgotten, "_settle", 5.0)
+    monkeypatch.setattr("rainbow.agent.backends.slurm_tracking.SETTLE", 5.0)
+    note = f"echo $RAINBOW_JOB_ID >> {desk.directory}/runs; echo up; exec sleep 8"
+    tags = [await desk.submit(a_request("sh", "-c", note, duration=3600.0), job=job) for job in (1, 2, 3)]
+    for tag in tags:
+        await desk.until_output(tag, b"up")
+    fragile.stop_controller(signal.SIGKILL)
+    fragile.start_controller()
+    for tag in tags:
+        async with asyncio.timeout(60):
+            while not isinstance(found := await desk.backend.lookup(tag), Found) or found.update.result is None:
+                await asyncio.sleep(0.2)  # Slurm tells nobody
+        assert found.update.result.failure in (None, Failure.UNKNOWN)
+    assert sorted((desk.directory / "runs").read_text().split()) == ["1", "2", "3"]
 
 
 async def test_a_name_that_slurm_refuses_is_refused_for_good(desk: Desk):

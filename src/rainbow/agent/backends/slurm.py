@@ -19,17 +19,19 @@ from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.local_files import TAG
 from rainbow.agent.backends.pace import Pace
+from rainbow.agent.backends.slurm_accounts import Accounts
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
 from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
+from rainbow.agent.backends.slurm_forgotten import Forgotten
 from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
 from rainbow.agent.backends.slurm_options import SITE, option_words
 from rainbow.agent.backends.slurm_queue import SlurmQueue
 from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
-from rainbow.agent.backends.slurm_tracking import choose, overdue, update_of
+from rainbow.agent.backends.slurm_tracking import choose, update_of
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.discover.slurm import (
@@ -46,7 +48,7 @@ from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
-OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "allow_extra"})
+OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
 
 
 class SlurmBackend:
@@ -70,6 +72,8 @@ class SlurmBackend:
         self._facts = KeptFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
         self._marked = MarkedNodes(settings.directory / "marked.json")
         self._gone = Tombstones(settings.directory / "forgotten")
+        settle = settings.seconds("settle", 60.0)
+        self._forgotten = Forgotten(Accounts(self.commands), settle, time.monotonic, time.time)
 
     async def start(self) -> None:
         """Find out what the cluster is; if it does not answer now, it is asked again when it is needed."""
@@ -164,10 +168,7 @@ class SlurmBackend:
         update = update_of(files, choose(jobs, files), time.time())
         if update is not None:
             return Found(update)
-        if files.begun() is not None and not overdue(files, time.time()):
-            return Unknown("Slurm has no record of it, but it began and has not left an exit code yet")
-        # Without a start marker it never ran, and cannot run twice if it is submitted again: the marker is made once.
-        return Absent(never=files.begun() is None)
+        return await self._forgotten.look(files)
 
     async def poll(self) -> tuple[Update, ...]:
         """Every job of ours that Slurm knows, or that left its exit code behind."""
@@ -294,6 +295,7 @@ class SlurmBackend:
     async def forget(self, tag: str) -> None:
         """Remove the job's directory; Slurm shows the job for a while yet, and that is no longer news."""
         self._gone.add(tag)
+        self._forgotten.forget(tag)
         await asyncio.to_thread(SlurmFiles(self.root, tag).remove)
 
     async def close(self) -> None:

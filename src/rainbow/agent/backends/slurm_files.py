@@ -23,18 +23,32 @@ from rainbow.agent.backends.slurm_jobs import Exit
 from rainbow.agent.values import STREAMS
 from rainbow.agent.wrapper import write_whole
 
-STARTED, EXIT, CANCEL, RECORD = "started", "exit", "cancel", "record.json"
+STARTED, ALIVE, EXIT, CANCEL, RECORD = "started", "alive", "exit", "cancel", "record.json"
+WITHDRAWN = "withdrawn"  # instead of a job's id: it was marked as begun so that it never begins
+BEAT = 10  # seconds between two signs of life
 ALREADY_RAN = 113  # what the batch script of a doubled submission ends with
 
 # `set -C` makes the shell open the marker with O_EXCL. `trap :` keeps this script alive while the job tidies up after
-# SIGTERM; a job's own processes do not inherit it. GNU timeout exits with 124, or 137 when it had to kill.
+# SIGTERM; a job's own processes do not inherit it. GNU timeout exits with 124, or 137 when it had to kill. `beat` ends
+# with the script, however that ends.
 _BATCH = """\
 #!/bin/sh
 dir={dir}
 (set -C; echo "$SLURM_JOB_ID" > "$dir/started") 2>/dev/null || exit {already}
 began=$(date +%s)
+beat() {{
+    trap 'kill $nap; exit 0' TERM
+    while kill -0 $$; do
+        : > "$dir/alive"
+        sleep {beat} & nap=$!
+        wait $nap
+    done
+}}
+beat > /dev/null 2>&1 &
+beat=$!
 trap : TERM
 finish() {{
+    kill $beat 2> /dev/null
     echo "$1 $began $(date +%s) $2" > "$dir/.exit" && mv "$dir/.exit" "$dir/exit"
     exit "$1"
 }}
@@ -81,6 +95,8 @@ class SlurmFiles:
         work = self.path / "work"
         work.mkdir(mode=0o700, exist_ok=True)
         environment = clean_environment(launch, dict(os.environ))
+        if launch.array_index is not None:  # scripts that were written for sbatch --array ask for it
+            environment["SLURM_ARRAY_TASK_ID"] = str(launch.array_index)
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
         write(self.path / "environment", exports)
         write(self.path / "task.sh", _TASK)
@@ -93,6 +109,7 @@ class SlurmFiles:
         text = _BATCH.format(
             dir=shlex.quote(str(self.path)),
             already=ALREADY_RAN,
+            beat=BEAT,
             cwd=shlex.quote(launch.request.cwd or str(work)),
             program=shlex.quote(command[0]),
             named=_within_double_quotes(command[0]),
@@ -117,6 +134,21 @@ class SlurmFiles:
         """The id of the Slurm job that began, or None."""
         with contextlib.suppress(FileNotFoundError):
             return (self.path / STARTED).read_text().strip()
+        return None
+
+    def withdraw(self) -> bool:
+        """Make sure that it never begins, by making its start marker; False if it has begun."""
+        try:
+            with os.fdopen(os.open(self.path / STARTED, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(f"{WITHDRAWN}\n")
+        except FileExistsError:
+            return False
+        return True
+
+    def signs_of_life(self) -> tuple[object, ...] | None:
+        """What changes while it lives; None if its script gives no such signs."""
+        with contextlib.suppress(FileNotFoundError):
+            return ((self.path / ALIVE).stat().st_mtime_ns, *self.sizes())
         return None
 
     def begun_at(self) -> float | None:

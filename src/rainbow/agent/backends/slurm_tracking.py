@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rainbow.agent.backends.endings import not_found, over_limit
-from rainbow.agent.backends.slurm_files import ALREADY_RAN, Record, SlurmFiles
+from rainbow.agent.backends.slurm_files import ALREADY_RAN, WITHDRAWN, Record, SlurmFiles
 from rainbow.agent.backends.slurm_jobs import SlurmJob, from_exit, read_comment, result
 from rainbow.agent.values import Phase, Result, Update
 from rainbow.model.attempt import AttemptState, Failure
@@ -39,6 +39,8 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
     """Where an attempt is; None if neither Slurm nor its files tell."""
     left = files.left()
     if job is None:
+        if files.begun() == WITHDRAWN:
+            return withdrawn(files)
         if left is None:
             return None
         ended = _explained(from_exit(left), files)
@@ -49,9 +51,21 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
     if job.phase is Phase.ENDED:
         if left is None and job.code == ALREADY_RAN:
             return _ran_before(found, job, now)
-        ended = _explained(result(job, left, over_memory=files.over_memory()), files)
+        if left is not None and left.code == 0 and not files.asked_to_end():
+            ended = from_exit(left)  # it came to its end, whatever a controller that lost its memory says of it
+        else:
+            ended = _explained(result(job, left, over_memory=files.over_memory()), files)
         return replace(found, started_at=job.started, result=ended)
     return found
+
+
+def withdrawn(files: SlurmFiles) -> Update:
+    """A job that Slurm took and lost before it began, and that cannot begin any more: it goes elsewhere."""
+    ended = Result(state=AttemptState.PREEMPTED, reason="Slurm took it and lost it before it began")
+    if files.asked_to_end():
+        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began")
+    record = files.record()
+    return Update(tag=files.tag, phase=Phase.ENDED, native=record.native if record else "", result=ended)
 
 
 def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
