@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+COMES_BACK = 1.0  # seconds in which an agent that was answered calls again
+
 
 @dataclass(slots=True)
 class Presence:
@@ -31,9 +33,9 @@ class Presence:
         if self._inside[cluster] <= 0:
             del self._inside[cluster]
 
-    def listening(self) -> set[str]:
-        """Clusters that can be asked something now."""
-        return set(self._inside)
+    def listening(self, now: float) -> set[str]:
+        """Clusters that can be asked something: their agent is in a Sync, or was a moment ago and is coming back."""
+        return {name for name, spoke in self._spoke.items() if name in self._inside or now - spoke < COMES_BACK}
 
     def spoke_at(self, cluster: str) -> float | None:
         """When the agent last spoke to this process."""

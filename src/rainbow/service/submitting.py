@@ -1,4 +1,4 @@
-"""Submit: what arrives while a write is under way is decided one after another and stored with the next write.
+"""Submit: each call is decided as it comes; what was decided while a write is under way is stored with the next.
 
 The answer is given only when the job, its decision and its events are durable. A client
 token makes it safe to ask again: the same token and body give the same job. A long batch is
@@ -16,7 +16,7 @@ from rainbow.model.errors import Invalid, RainbowError
 from rainbow.model.job import MAX_NAME, Hold, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
-from rainbow.service.auditing import Actor, acting
+from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, pinned, question, shape_of
 from rainbow.service.effects import Effects
@@ -52,21 +52,22 @@ class Submission:
 
 
 @dataclass(slots=True)
-class _Bundle:
-    """Submissions that share one write, and where their answers go."""
+class _Decided:
+    """One call, decided and not yet stored, and where its answer goes."""
 
-    submissions: list[Submission]
+    submissions: Sequence[Submission]
+    call: Call
     answer: asyncio.Future[list[Receipt]]
-    by: Actor = field(default_factory=acting)
 
 
 class Intake:
-    """Collects what arrives while a write is under way, and stores it together with the next."""
+    """Decides each call as it comes, and stores together what was decided while the last write was under way."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._arrived: list[_Bundle] = []
-        self._working: asyncio.Task[None] | None = None
+        self._room = asyncio.Semaphore(2 * TOGETHER)  # nobody is decided long before the store can take it
+        self._decided: list[_Decided] = []
+        self._writing: asyncio.Task[None] | None = None
 
     async def submit(self, submissions: Sequence[Submission]) -> list[Receipt]:
         """Store all of them or none; answer when they are durable."""
@@ -75,31 +76,28 @@ class Intake:
         shortest = self._core.settings.shortest_lost_after
         if any(s.terms.lost_after is not None and s.terms.lost_after < shortest for s in submissions):
             raise Invalid(f"a run is given up after {shortest:g} s of silence or more; say a longer lost_after")
-        bundle = _Bundle(list(submissions), asyncio.get_running_loop().create_future())
-        self._arrived.append(bundle)
-        if self._working is None or self._working.done():
-            self._working = asyncio.create_task(self._work())
-        return await bundle.answer  # whoever stops waiting does not stop a write that has begun
+        async with self._room:
+            call = Call(acting(), await _drafts(self._core, submissions))
+            decided = _Decided(submissions, call, asyncio.get_running_loop().create_future())
+            self._decided.append(decided)
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.create_task(self._write())
+            return await decided.answer  # whoever stops waiting does not stop a write that has begun
 
-    async def _work(self) -> None:
-        while self._arrived:
-            taken = [one for one in self._arrived[:TOGETHER] if not one.answer.done()]  # done: its caller hung up
-            del self._arrived[:TOGETHER]
-            if taken:
-                await _store(self._core, taken)
+    async def _write(self) -> None:
+        while self._decided:
+            taken, self._decided = self._decided[:TOGETHER], self._decided[TOGETHER:]
+            waited_for = [one for one in taken if not one.answer.done()]
+            for one in taken:
+                if one.answer.done():  # its caller hung up
+                    _undo(self._core, one.call.drafts)
+            if waited_for:
+                await _store(self._core, waited_for)
 
 
-async def _store(core: Core, bundles: list[_Bundle]) -> None:
-    """Decide each bundle in order, write them all at once, answer each."""
-    prepared: list[tuple[_Bundle, Call]] = []
-    for bundle in bundles:
-        try:
-            prepared.append((bundle, Call(bundle.by, await _drafts(core, bundle.submissions))))
-        except RainbowError as error:
-            _fail(bundle, error)
-    if not prepared:
-        return
-    calls = [call for _, call in prepared]
+async def _store(core: Core, decided: list[_Decided]) -> None:
+    """Write them all at once, and answer each."""
+    calls = [one.call for one in decided]
 
     def work(tx: Tx) -> tuple[list[Outcome], Effects]:
         effects = Effects()
@@ -110,20 +108,30 @@ async def _store(core: Core, bundles: list[_Bundle]) -> None:
     except Exception as error:  # whatever the store raises, every submitter in this write gets an answer
         for call in calls:
             _undo(core, call.drafts)
-        if len(prepared) > 1 and isinstance(error, RainbowError):
-            for bundle, _ in prepared:  # one of them spoiled it for all: each on its own
-                await _store(core, [bundle])
+        if len(decided) > 1 and isinstance(error, RainbowError):
+            for one in decided:  # one of them spoiled it for all: each on its own
+                await _store_alone(core, one)
         else:
-            for bundle, _ in prepared:
-                _fail(bundle, error)
+            for one in decided:
+                _fail(one, error)
         return
-    for (bundle, call), outcome in zip(prepared, outcomes, strict=True):
-        _answer(core, bundle, call.drafts, outcome)
+    for one, outcome in zip(decided, outcomes, strict=True):
+        _answer(core, one, outcome)
     core.carry_out(effects)
     core.hub.ring(EVENTS)
 
 
-async def _drafts(core: Core, submissions: list[Submission]) -> list[Draft]:
+async def _store_alone(core: Core, one: _Decided) -> None:
+    """Decide a call again, since what was set aside for it was given back, and store it by itself."""
+    try:
+        one.call = Call(one.call.by, await _drafts(core, one.submissions))
+    except RainbowError as error:
+        _fail(one, error)
+    else:
+        await _store(core, [one])
+
+
+async def _drafts(core: Core, submissions: Sequence[Submission]) -> list[Draft]:
     """Decide one after the other, and let other calls go on in between; a long batch is not decided here."""
     if len(submissions) > AT_ONCE:
         return [_undecided(core, submission, core.clock.now()) for submission in submissions]
@@ -133,16 +141,17 @@ async def _drafts(core: Core, submissions: list[Submission]) -> list[Draft]:
             made.append(_draft(core, submission))
             if len(made) % BETWEEN == 0:
                 await asyncio.sleep(0)
-    except RainbowError:
+    except BaseException:  # also when the caller goes away in between
         _undo(core, made)
         raise
     return made
 
 
-def _answer(core: Core, bundle: _Bundle, drafts: list[Draft], outcome: Outcome) -> None:
+def _answer(core: Core, one: _Decided, outcome: Outcome) -> None:
+    drafts = one.call.drafts
     if isinstance(outcome, RainbowError):
         _undo(core, drafts)
-        _fail(bundle, outcome)
+        _fail(one, outcome)
         return
     queued: list[int] = []
     for draft, receipt in zip(drafts, outcome, strict=True):
@@ -155,14 +164,14 @@ def _answer(core: Core, bundle: _Bundle, drafts: list[Draft], outcome: Outcome) 
         elif draft.hold is Hold.NOTHING_FITS:
             core.shelf.put(receipt.id, draft.terms.priority, shape_of(draft.spec, draft.terms))
     core.shelf.add_queued(queued)
-    if not bundle.answer.done():
-        bundle.answer.set_result(outcome)
+    if not one.answer.done():
+        one.answer.set_result(outcome)
 
 
-def _fail(bundle: _Bundle, error: BaseException) -> None:
-    if not bundle.answer.done():
-        bundle.answer.set_exception(error)
-        bundle.answer.exception()  # its caller may be gone; that is no reason for a warning
+def _fail(one: _Decided, error: BaseException) -> None:
+    if not one.answer.done():
+        one.answer.set_exception(error)
+        one.answer.exception()  # its caller may be gone; that is no reason for a warning
 
 
 def _draft(core: Core, submission: Submission) -> Draft:

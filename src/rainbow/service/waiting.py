@@ -140,7 +140,7 @@ class Decider:
         if not wants_bids(asked, core.policies):
             return asked
         names = whom_to_ask(asked, core.policies, core.settings.bidders)
-        answers = await core.bidding.ask(ask.spec, names, self.core.presence.listening())
+        answers = await core.bidding.ask(ask.spec, names, core.presence.listening(core.clock.now()))
         with_answers = replace(ask, bids=answers.bids, silent=answers.silent)
         return question(core, with_answers)
 

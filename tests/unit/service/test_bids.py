@@ -20,6 +20,7 @@ from rainbow.service import jobs, registering
 from rainbow.service.assembly import Service
 from rainbow.service.bidding import Bidding
 from rainbow.service.clock import ManualClock
+from rainbow.service.presence import Presence
 from rainbow.service.settings import Settings
 from rainbow.service.sync_messages import BidAnswer, Ref, Report, SyncIn
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -73,7 +74,7 @@ async def a_fleet(
             await with_cluster(service, name, nodes=8, cores=64)
             bidders[name] = Bidder(service, name, script)
             tasks.append(asyncio.create_task(bidders[name].run()))
-        while set(scripts) - service.core.presence.listening():
+        while set(scripts) - service.core.presence.listening(clock.now()):
             await asyncio.sleep(0)
         try:
             yield service, bidders
@@ -233,3 +234,12 @@ async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(t
         assert service.core.presence.spoke_at("east") is None
         answers = await service.core.bidding.ask(a_submission().spec, ["east"], ())
         assert answers.bids == {}
+
+
+def test_an_agent_that_was_answered_a_moment_ago_is_asked_and_one_that_stays_away_is_not() -> None:
+    presence = Presence(heartbeat=10.0, grace=30.0, started_at=0.0)
+    presence.enters("between", 1.0)
+    presence.leaves("between", 100.0)
+    presence.enters("waiting", 1.0)
+    assert presence.listening(100.5) == {"between", "waiting"}
+    assert presence.listening(102.0) == {"waiting"}
