@@ -18,7 +18,7 @@ from rainbow.agent import mailbox, manager, reactor, records
 from rainbow.agent.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
 from rainbow.model.attempt import AttemptState
 from rainbow.model.job import JobState
-from rainbow.service import lifecycle, reported, submitting, syncing
+from rainbow.service import lifecycle, new_jobs, reported, syncing
 from rainbow.service.assembly import Timers
 from rainbow.service.fleet import Fleet
 from rainbow.service.syncing import Agents
@@ -75,7 +75,7 @@ def acknowledges_before_the_commit(patch: Patch) -> None:
 
 @mutant()
 def forgets_client_tokens(patch: Patch) -> None:
-    patch.setattr(submitting, "_known", lambda tx, drafts: {})
+    patch.setattr(new_jobs, "_known", lambda tx, calls: {})
 
 
 @mutant()

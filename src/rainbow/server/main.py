@@ -110,6 +110,7 @@ class Running:
             write_secret(path, admin)
             log.info("first start: the administrator's token is in %s", path)
         service = await assemble(store, _settings(options), clock, ids, secret)
+        gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from rainbow.graphs.packed import unpack, unpack_subsystem
 from rainbow.graphs.registry import open_backend
-from rainbow.model.attempt import Attempt
+from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
-from rainbow.model.errors import Corrupt, RainbowError
-from rainbow.model.job import Hold, Job
+from rainbow.model.errors import RainbowError
+from rainbow.model.job import Hold, Terms
 from rainbow.scheduler.policies import installed
 from rainbow.service.access import REGISTRATION_META, Recogniser
 from rainbow.service.clock import Clock
@@ -30,10 +32,10 @@ from rainbow.service.submitting import Intake
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers
 from rainbow.service.waiting import Decider
-from rainbow.store.base import Store, Tx
+from rainbow.store.base import Store, Tx, WaitingJob
 
 log = logging.getLogger(__name__)
-PAGE = 10_000
+PAGE = 50_000
 
 
 @dataclass(slots=True)
@@ -77,11 +79,24 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         started_at=now,
     )
     await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
-    await _load_fleet(core)
-    await _load_jobs(core)
+    with _no_collections():
+        await _load_fleet(core)
+        await _load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
     return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core))
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """While millions of objects are made that all stay, looking for garbage among them finds none and takes long."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 async def _load_fleet(core: Core) -> None:
@@ -102,35 +117,30 @@ async def _load_fleet(core: Core) -> None:
 async def _load_placements(core: Core, cluster: Cluster) -> None:
     """Count what is already placed on a cluster."""
 
-    def live(tx: Tx) -> list[tuple[Attempt, Job]]:
-        found = []
-        for attempt in tx.live_attempts(cluster.name):
-            try:
-                job = tx.job(attempt.job)
-            except Corrupt as error:  # it is never handed out; what runs of it goes on, uncounted
-                log.error("job %d on %s: %s", attempt.job, cluster.name, error)
-                continue
-            if job is not None:
-                found.append((attempt, job))
-        return found
-
     reported = cluster.state_at if cluster.state_at is not None else math.inf
-    for attempt, job in await core.store.read(live):
-        known = attempt.created_at <= reported
-        core.fleet.place(cluster.name, attempt.token, core.request_of(job.spec), reported=known)
+    for one in await core.store.read(lambda tx: tx.placements(cluster.name)):
+        if one.spec is None:  # it is never handed out; what runs of it goes on, uncounted
+            log.error("job %d on %s: its stored request is damaged", one.job, cluster.name)
+            continue
+        request, known = core.request_of(one.spec), one.created_at <= reported
+        core.fleet.place(cluster.name, one.token, request, reported=known, in_a_row=True)
 
 
 async def _load_jobs(core: Core) -> None:
     """Jobs that wait for a decision."""
     after = 0
     while page := await core.store.read(partial(_queued, after)):
-        core.shelf.add_queued(job.id for job in page)
-        after = page[-1].id
+        core.shelf.add_queued(page)
+        after = page[-1]
     after = 0
-    while page := await core.store.read(partial(_waiting, after)):
-        for job in page:
-            core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms))
-        after = page[-1].id
+    shapes: dict[tuple[str, int], tuple[str, Terms]] = {}  # the terms are kept, so that their `id` stays their own
+    while waiting := await core.store.read(partial(_waiting, after)):
+        for one in waiting:
+            known = shapes.get((one.spec, id(one.terms)))
+            if known is None:
+                known = shapes[one.spec, id(one.terms)] = shape_of(one.spec, one.terms), one.terms
+            core.shelf.put(one.job, one.priority, known[0])
+        after = waiting[-1].job
     core.shelf.changed()
 
 
@@ -144,7 +154,7 @@ async def _shorten_leases(core: Core) -> None:
         if not last or last[0].at <= now:
             return
         for name in core.fleet.names():
-            for attempt in tx.live_attempts(name):
+            for attempt in tx.attempts_in(name, AttemptState.LEASED):
                 if attempt.lease_until is not None and attempt.lease_until > until:
                     tx.update_attempt(attempt, attempt.state, now, lease_until=until)
 
@@ -155,12 +165,12 @@ def _graphs(cluster_id: int, tx: Tx) -> dict[str, bytes]:
     return tx.graphs(cluster_id)
 
 
-def _queued(after: int, tx: Tx) -> list[Job]:
-    return tx.queued_jobs(PAGE, after)
+def _queued(after: int, tx: Tx) -> list[int]:
+    return tx.queued_ids(PAGE, after)
 
 
-def _waiting(after: int, tx: Tx) -> list[Job]:
-    return tx.waiting_jobs(Hold.NOTHING_FITS, PAGE, after)
+def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
+    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)
 
 
 async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +21,16 @@ from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 
 MOST_LINEUPS = 256
+LINES = 64  # of attempts without room that are looked at when something becomes free
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
+
+
+@dataclass(slots=True)
+class Line:
+    """Attempts of one request for which a cluster had no room. The first holds what there was; the others wait."""
+
+    request: Request  # kept here, so that its `id` stays its own
+    fences: deque[str] = field(default_factory=deque)  # those that have left the cluster are passed over
 
 
 @dataclass(slots=True)
@@ -33,7 +44,7 @@ class Member:
     broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
     report: Report | None = None  # as decisions see it, until its row changes
-    crowded: list[str] = field(default_factory=list)  # of those, what did not find all it needs when it was placed
+    crowded: dict[int, Line] = field(default_factory=dict)  # of those, what did not find all it needs, by its request
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
@@ -133,8 +144,9 @@ class Fleet:
             member.subsystems.append(subsystem.name)
         self._members[cluster.name] = member
         self._load_marks(cluster, graph)
-        placed = {f: self.graphs.place(cluster.name, f, request) for f, request in member.placements.items()}
-        member.crowded = [fence for fence, complete in placed.items() if not complete]
+        member.crowded = {}
+        for fence, request in member.placements.items():
+            self._hold(member, fence, request, in_a_row=True)
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
@@ -183,13 +195,15 @@ class Fleet:
                 self.graphs.remove(name)
             self._standing_changed(member)
 
-    def place(self, name: str, fence: str, request: Request, *, reported: bool = False) -> None:
-        """Count an attempt that was given to a cluster against what is free there; `reported`: its state knows it."""
+    def place(self, name: str, fence: str, request: Request, *, reported: bool = False, in_a_row: bool = False) -> None:
+        """Count an attempt that was given to a cluster against what is free there; `reported`: its state knows it.
+
+        `in_a_row`: many are placed and nothing else happens, so what did not fit does not fit the next of its kind.
+        """
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        if not self.graphs.place(name, fence, request):
-            member.crowded.append(fence)
+        self._hold(member, fence, request, in_a_row=in_a_row)
         member.placements[fence] = request
         if not reported:
             demand, since = self.demand_of(request), member.placed_since
@@ -214,13 +228,34 @@ class Fleet:
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
         member.counted.pop(fence, None)
-        member.crowded = [other for other in member.crowded if other != fence and not self._finds_room(name, other)]
+        for key in list(itertools.islice(member.crowded, LINES)):
+            line = member.crowded.pop(key)
+            if self._moves_up(member, line):
+                member.crowded[key] = line  # behind those that were not looked at
         self._load_changed(member)
 
-    def _finds_room(self, name: str, fence: str) -> bool:
-        """Let an attempt that was given to a full cluster take what is free now; True if it has all it needs."""
-        self.graphs.release(name, fence)
-        return self.graphs.place(name, fence, self._members[name].placements[fence])
+    def _hold(self, member: Member, fence: str, request: Request, *, in_a_row: bool) -> None:
+        line = member.crowded.get(id(request)) if in_a_row else None
+        name = member.cluster.name
+        if line is None:
+            if self.graphs.place(name, fence, request):
+                return
+            line = member.crowded.setdefault(id(request), Line(request))
+            if line.fences:  # the first in line holds what there is
+                self.graphs.release(name, fence)
+        line.fences.append(fence)
+
+    def _moves_up(self, member: Member, line: Line) -> bool:
+        """Let attempts that were given to a full cluster take what is free now; True if some are left."""
+        name = member.cluster.name
+        while line.fences:
+            first = line.fences[0]
+            if first in member.placements:
+                self.graphs.release(name, first)
+                if not self.graphs.place(name, first, line.request):
+                    return True
+            line.fences.popleft()
+        return False
 
     def note(self, name: str, good: bool) -> None:
         """Remember whether a cluster's last attempt went well, for its breaker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rainbow.model.attempt import Attempt, AttemptState
-from rainbow.model.job import Job, JobEvent
+from rainbow.model.job import Job
 from rainbow.model.request import Request
 from rainbow.scheduler.expressions import ExpressionError, compiled
 from rainbow.scheduler.wanted import holds, variables
@@ -60,10 +60,12 @@ def lease_offers(
             how = lifecycle.Ending(state=AttemptState.RETURNED, reason="the cluster's filter does not take it")
             lifecycle.end_attempt(tx, fx, job, attempt, how, now)
             continue
-        job = tx.update_job(job, JobEvent.UPDATED, now, detail={"attempt": attempt.state.value, "cluster": cluster})
-        fx.events = True
         taken.append((attempt, job))
-    return taken
+    if not taken:
+        return []
+    fx.events = True
+    told = tx.tell_jobs([job for _, job in taken], now, {"attempt": AttemptState.LEASED.value, "cluster": cluster})
+    return [(attempt, job) for (attempt, _), job in zip(taken, told, strict=True)]
 
 
 async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) -> list[Attempt]:

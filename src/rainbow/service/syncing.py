@@ -54,9 +54,10 @@ class Agents:
             raise Invalid("a Sync carries an epoch of 1 to 64 characters and a seq from 1 up")
         name = told.cluster
         id = self.core.fleet.member(name).cluster.id
-        kept, stored = await self.core.store.read(lambda tx: self._kept(tx, told))
-        if kept is not None:  # this process may have just started: the database knows who spoke last
-            self._epochs.setdefault(id, kept)
+        if self._epochs.get(id) != told.epoch:  # it has just started, or this process has: the database knows who spoke
+            kept = await self.core.store.read(lambda tx: self._spoke_last(tx, told))
+            if kept is not None:
+                self._epochs.setdefault(id, kept)
         self._refuse_second(told, self._epochs.get(id))
         self.core.presence.enters(name, self.core.clock.now())
         before = self._epochs.get(id, told.epoch)
@@ -64,6 +65,7 @@ class Agents:
             self._over.add(before)
         self._epochs[id] = told.epoch
         try:
+            stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
             if stored is None:
                 stored = await self._fresh(told, encode)
             return Reply(stored, self.core.bidding.questions(name), self.core.presence.interval())
@@ -82,10 +84,9 @@ class Agents:
                 "run this one on its state directory, or give this one its own cluster"
             )
 
-    def _kept(self, tx: Tx, told: SyncIn) -> tuple[str | None, bytes | None]:
-        """Who spoke last, and the answer that this very message got before."""
+    def _spoke_last(self, tx: Tx, told: SyncIn) -> str | None:
         self._refuse_old(tx, told)
-        return tx.agent_epoch(told.cluster), tx.stored_sync(told.cluster, told.epoch, told.seq)
+        return tx.agent_epoch(told.cluster)
 
     def _refuse_old(self, tx: Tx, told: SyncIn) -> None:
         """A process that was followed by another would undo what its successor was promised; the database remembers."""

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 EVERY = 1.0
 STIR_EVERY = 60.0
 AT_ONCE = 500
+SILENT = "its agent is silent"
 
 
 @dataclass(slots=True)
@@ -144,18 +145,22 @@ class Timers:
     async def _unreachable(self, cluster: Cluster, now: float) -> None:
         drained = cluster.standing is Standing.DRAINING
 
-        def work(tx: Tx, fx: Effects) -> None:
-            reason = "its agent is silent"
+        def work(tx: Tx, fx: Effects) -> bool:
+            """A part of it at a time, so that other writes get their turn; True when all is done."""
             if not drained:  # what an operator said stays said, and he alone takes it back
-                fx.changed(tx.update_cluster(cluster.id, standing=Standing.UNREACHABLE, drain_reason=reason))
-            for attempt in tx.live_attempts(cluster.name):
-                if attempt.state in BEFORE_CONFIRM:
-                    how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=reason)
-                    lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
-                elif not attempt.suspect:
+                fx.changed(tx.update_cluster(cluster.id, standing=Standing.UNREACHABLE, drain_reason=SILENT))
+            for attempt in _accepted(tx, cluster.name):
+                if not attempt.suspect:
                     tx.update_attempt(attempt, attempt.state, now, suspect=True)
+            offered = [a for state in BEFORE_CONFIRM for a in tx.attempts_in(cluster.name, state, AT_ONCE)]
+            for attempt in offered:
+                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=SILENT)
+                lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+            return len(offered) < AT_ONCE
 
-        await self.core.write(work)
+        while not await self.core.write(work):
+            if not self.core.presence.silent(cluster.name, self.core.clock.now()):
+                return
         if drained:
             self._cut_off.add(cluster.id)
         log.warning("cluster %s: its agent is silent; no new work until it speaks again", cluster.name)

@@ -151,10 +151,10 @@ class SimServer:
     ) -> Callable[[], None]:
         """One Sync of an agent."""
         told = replace(sync_in(cluster, epoch, message), guards=guards)
-        self.witness.heard[cluster] = self.loop.time()
 
         async def work(service: Service) -> e.SyncAnswer:
             reply = await service.agents.sync(told, lambda out: _encoder.encode(sync_out(message.seq, out)))
+            self.witness.heard[cluster] = self.loop.time()  # one that is refused does not speak for it
             said: e.SyncAnswer = _decoder.decode(reply.answer)
             now = service.core.clock.now()
             questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.questions)

@@ -16,7 +16,18 @@ from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Credential, Kind
 from rainbow.model.decision import Stored
 from rainbow.model.job import Event, Hold, Job, JobEvent, JobState
-from rainbow.store.records import Account, AuditRow, ClusterGroup, Command, Dependency, Draft, JobFilter, Settlement
+from rainbow.store.records import (
+    Account,
+    AuditRow,
+    ClusterGroup,
+    Command,
+    Dependency,
+    Draft,
+    JobFilter,
+    Placement,
+    Settlement,
+    WaitingJob,
+)
 
 __all__ = [
     "Account",
@@ -26,10 +37,12 @@ __all__ = [
     "Dependency",
     "Draft",
     "JobFilter",
+    "Placement",
     "ReadOnly",
     "Settlement",
     "Store",
     "Tx",
+    "WaitingJob",
 ]
 
 T = TypeVar("T")
@@ -108,11 +121,8 @@ class JobVerbs(Protocol):
         Leaving HELD clears `hold`, and a terminal state sets `ended_at`, unless `changes` says otherwise.
         """
 
-    def waiting_jobs(self, hold: Hold, limit: int, after: int = 0) -> list[Job]:
-        """HELD jobs that wait for `hold`, by id, above id `after`."""
-
-    def queued_jobs(self, limit: int, after: int = 0) -> list[Job]:
-        """QUEUED jobs by id, above id `after`."""
+    def tell_jobs(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
+        """The same news of many jobs, which leaves them where they are; Conflict if one moved since it was read."""
 
     def due_jobs(self, now: float, limit: int) -> list[Job]:
         """Jobs held for a time that has come, and living jobs whose deadline has passed."""
@@ -122,6 +132,19 @@ class JobVerbs(Protocol):
 
     def dependents(self, job_id: int) -> list[tuple[int, str]]:
         """Who waits for a job: (job id, kind), by id."""
+
+
+class LoadingVerbs(Protocol):
+    """What a server that starts brings into its memory, as little of each as will do."""
+
+    def queued_ids(self, limit: int, after: int = 0) -> list[int]:
+        """QUEUED jobs by id, above id `after`."""
+
+    def waiting(self, hold: Hold, limit: int, after: int = 0) -> list[WaitingJob]:
+        """HELD jobs that wait for `hold`, by id, above id `after`."""
+
+    def placements(self, cluster: str) -> list[Placement]:
+        """The live attempts of a cluster: first those that are furthest, then as they are leased."""
 
 
 class AttemptVerbs(Protocol):
@@ -139,8 +162,8 @@ class AttemptVerbs(Protocol):
     def live_attempts(self, cluster: str) -> list[Attempt]:
         """The attempts of a cluster that may still run, by job."""
 
-    def attempts_in(self, cluster: str, state: AttemptState) -> list[Attempt]:
-        """The live attempts of a cluster that are in one state, by job; few even when many wait to be leased."""
+    def attempts_in(self, cluster: str, state: AttemptState, limit: int | None = None) -> list[Attempt]:
+        """The live attempts of a cluster that are in one state, by job; with a limit, the first to be leased."""
 
     def count_live(self, cluster: str) -> dict[AttemptState, int]:
         """How many `live_attempts` would give, by state; states without any are left out."""
@@ -272,7 +295,7 @@ class AccessVerbs(Protocol):
         """The first line that does not follow from the one before, or None if the chain holds."""
 
 
-class Tx(ClusterVerbs, JobVerbs, AttemptVerbs, HistoryVerbs, AccessVerbs, Protocol):
+class Tx(ClusterVerbs, JobVerbs, LoadingVerbs, AttemptVerbs, HistoryVerbs, AccessVerbs, Protocol):
     """One transaction. Use it only inside the work it was given to."""
 
     def meta(self, key: str) -> str | None:

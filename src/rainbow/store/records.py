@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rainbow.model.decision import Stored
 from rainbow.model.job import Hold, Job, JobState, Terms
@@ -52,6 +53,24 @@ class Settlement:
     cluster: str = ""
     token: str = ""
     hold: Hold | None = None
+
+
+class Placement(NamedTuple):
+    """A live attempt and what it asks for; `spec` is None if what was stored is damaged."""
+
+    job: int
+    token: str
+    created_at: float
+    spec: str | None
+
+
+class WaitingJob(NamedTuple):
+    """A job that waits; its terms are without labels and priority, so that many jobs share them."""
+
+    job: int
+    priority: int
+    spec: str
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from rainbow.model.errors import Conflict, Corrupt, Invalid, Unavailable
+from rainbow.store.checkpoints import Checkpointer
 from rainbow.store.engine import Engine
 from rainbow.store.schema import migrate
 from rainbow.store.session import Dialect, Session
@@ -16,7 +17,7 @@ BUSY_SECONDS = 10.0
 _PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA synchronous = FULL",
-    "PRAGMA wal_autocheckpoint = 4000",  # pages; fewer checkpoints, a log of about 16 MiB
+    "PRAGMA wal_autocheckpoint = 40000",  # pages, if `checkpoints.py` should not keep up; a log of about 160 MiB
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
@@ -38,7 +39,13 @@ def open_sqlite(path: Path) -> Engine:
     except BaseException:
         os.close(lock)
         raise
-    return Engine(writer, lambda writing: _connect(path, writing=writing), lambda: os.close(lock))
+    checkpoints = Checkpointer(path)
+
+    def release() -> None:
+        checkpoints.close()
+        os.close(lock)
+
+    return Engine(writer, lambda writing: _connect(path, writing=writing), release)
 
 
 def _check_place(path: Path) -> None:

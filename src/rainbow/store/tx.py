@@ -7,11 +7,14 @@ from rainbow.store.tables.attempts import AttemptTable
 from rainbow.store.tables.clusters import ClusterTable
 from rainbow.store.tables.history import HistoryTable
 from rainbow.store.tables.job_lists import JobListTable
+from rainbow.store.tables.loading import LoadingTable
 from rainbow.store.tables.new_jobs import NewJobTable
 from rainbow.store.tables.settling import SettlingTable
 
 
-class SqlTx(ClusterTable, NewJobTable, SettlingTable, JobListTable, AttemptTable, HistoryTable, AccessTable):
+class SqlTx(
+    ClusterTable, NewJobTable, SettlingTable, JobListTable, LoadingTable, AttemptTable, HistoryTable, AccessTable
+):
     """See `base.Tx`."""
 
     def meta(self, key: str) -> str | None:

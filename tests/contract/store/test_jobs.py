@@ -177,11 +177,22 @@ async def test_waiting_and_queued_jobs_come_oldest_first_in_pages(store: Store) 
     held = [a_draft(state=JobState.HELD, hold=Hold.NOTHING_FITS) for _ in range(3)]
     user = a_draft(state=JobState.HELD, hold=Hold.USER)
     await store.write(lambda tx: tx.add_jobs([held[0], user, a_draft(), held[1], a_draft(), held[2]]))
-    waiting = await store.read(lambda tx: tx.waiting_jobs(Hold.NOTHING_FITS, 2))
-    assert [job.id for job in waiting] == [1, 4]
-    assert [j.id for j in await store.read(lambda tx: tx.waiting_jobs(Hold.NOTHING_FITS, 2, 4))] == [6]
-    assert [j.id for j in await store.read(lambda tx: tx.queued_jobs(9))] == [3, 5]
-    assert [j.id for j in await store.read(lambda tx: tx.queued_jobs(9, 3))] == [5]
+    waiting = await store.read(lambda tx: tx.waiting(Hold.NOTHING_FITS, 2))
+    assert [one.job for one in waiting] == [1, 4]
+    assert [one.job for one in await store.read(lambda tx: tx.waiting(Hold.NOTHING_FITS, 2, 4))] == [6]
+    assert await store.read(lambda tx: tx.queued_ids(9)) == [3, 5]
+    assert await store.read(lambda tx: tx.queued_ids(9, 3)) == [5]
+
+
+async def test_waiting_jobs_that_differ_in_labels_and_priority_only_share_their_terms(store: Store) -> None:
+    many = [Terms(policy="first", priority=n, labels={"index": str(n)}) for n in range(3)]
+    drafts = [a_draft(state=JobState.HELD, hold=Hold.NOTHING_FITS, terms=terms) for terms in many]
+    await store.write(lambda tx: tx.add_jobs(drafts))
+    waiting = await store.read(lambda tx: tx.waiting(Hold.NOTHING_FITS, 9))
+    assert [one.priority for one in waiting] == [0, 1, 2]
+    assert {id(one.terms) for one in waiting} == {id(waiting[0].terms)}
+    assert waiting[0].terms == Terms(policy="first")
+    assert waiting[0].spec == drafts[0].spec
 
 
 async def test_due_are_the_jobs_whose_time_has_come_or_gone(store: Store) -> None:

@@ -8,13 +8,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.job import Hold, Job, JobState, Terms
+from rainbow.model.decision import Stored
+from rainbow.model.job import Hold, Job, JobEvent, JobState, Terms
 from rainbow.store import Store, Tx
-from rainbow.store.base import Draft, JobFilter
+from rainbow.store.base import Draft, JobFilter, Settlement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 OWNERS, NAMES, CLUSTERS = ("ana", "bob", "eve"), ("a", "b"), ("east", "west")
 LABELS = st.dictionaries(st.sampled_from(["team", "run"]), st.sampled_from(["x", "y"]), max_size=2)
+
+
+async def test_a_list_by_label_and_state_follows_jobs_as_they_move(store: Store) -> None:
+    await a_cluster(store, "east")
+    labelled = Terms(labels={"team": "x"})
+    await store.write(lambda tx: tx.add_jobs([a_draft(terms=labelled) for _ in range(3)]))
+
+    async def listed(state: JobState) -> list[int]:
+        which = JobFilter(labels={"team": "x"}, states=frozenset({state}))
+        return [job.id for job in await store.read(lambda tx: tx.list_jobs(which, limit=9))]
+
+    one, two, _ = [await store.read(lambda tx, id=id: tx.job(id)) for id in (1, 2, 3)]
+    await store.write(lambda tx: tx.update_job(one, JobEvent.CANCELLED, 2.0))
+    given = Settlement(job=two, decision=Stored("{}", "{}"), cluster="east", token="fence", reason="")
+    await store.write(lambda tx: tx.settle_jobs([given], 2.0))
+    assert [await listed(s) for s in (JobState.QUEUED, JobState.BOUND, JobState.CANCELLED)] == [[3], [2], [1]]
 
 
 class Undo(Exception):

@@ -51,11 +51,27 @@ async def test_given_and_held_jobs_settle_together_and_are_leased_or_wait(store:
     await store.write(lambda tx: tx.settle_jobs(mixed, 2.0))
     leased = await store.write(lambda tx: tx.lease("frontier", 10, "agent", 60.0))
     assert [job.id for _, job in leased] == [jobs[2].id]
-    waiting = await store.read(lambda tx: tx.waiting_jobs(Hold.NOTHING_FITS, 10))
+    waiting = [
+        await store.read(lambda tx, id=one.job: tx.job(id))
+        for one in await store.read(lambda tx: tx.waiting(Hold.NOTHING_FITS, 10))
+    ]
     assert [(job.id, job.state, job.reason, job.attempt) for job in waiting] == [
         (job.id, JobState.HELD, "nothing fits", 0) for job in (jobs[1], jobs[3])
     ]
     assert await store.read(lambda tx: tx.decision(jobs[3].id, 0)) == WHY
+
+
+async def test_news_of_many_jobs_is_an_event_of_each_and_leaves_them_where_they_are(store: Store) -> None:
+    jobs = await queued(store, 3)
+    seq = await store.read(lambda tx: tx.last_seq())
+    told = await store.write(lambda tx: tx.tell_jobs(jobs, 2.0, {"attempt": "leased"}))
+    assert told == [await store.read(lambda tx, id=job.id: tx.job(id)) for job in jobs]
+    events = await store.read(lambda tx: tx.events(seq, 9))
+    assert [(e.job, e.kind, e.state) for e in events] == [(j.id, JobEvent.UPDATED, JobState.QUEUED) for j in jobs]
+    assert events[0].detail == {"attempt": "leased"}
+    with pytest.raises(Conflict, match="3 of 3"):
+        await store.write(lambda tx: tx.tell_jobs(jobs, 3.0, {}))
+    assert await store.read(lambda tx: tx.last_seq()) == seq + 3
 
 
 async def test_if_one_has_moved_on_nothing_is_settled(store: Store) -> None:

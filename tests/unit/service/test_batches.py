@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rainbow.model.job import Hold, JobState, Terms
+from rainbow.model.job import JobState, Terms
 from rainbow.service import jobs
 from rainbow.service.assembly import Service
 from rainbow.service.settings import Settings
@@ -56,7 +56,8 @@ async def test_what_waits_of_a_batch_says_why_and_goes_when_room_comes(tmp_path:
         await with_cluster(service, "west", nodes=1, cores=4)
         await submit(service, *[a_submission(cores=1)] * LONG)
         await service.decider.settle()
-        waiting = await service.core.store.read(lambda tx: tx.waiting_jobs(Hold.NOTHING_FITS, 1000))
+        which = JobFilter(states=frozenset({JobState.HELD}))
+        waiting = await service.core.store.read(lambda tx: tx.list_jobs(which, limit=1000))
         assert len(waiting) == LONG - 4
         assert {job.reason for job in waiting} == {"west: fits later, not now"}
         for job in waiting:

@@ -12,7 +12,10 @@ VALUES (:id, :owner, :name, :state, :hold, :spec, :spec_check, :source, :terms, 
     0, :evaluations, :evaluated_at, NULL, :reason, :client_token, :submitted_at, NULL, :ended_at, 0);
 
 -- name: add_labels
-INSERT INTO labels (key, value, job) VALUES (:key, :value, :job);
+INSERT INTO labels (key, value, job, state) VALUES (:key, :value, :job, :state);
+
+-- name: move_labels
+UPDATE labels SET state = :state WHERE job = :job;
 
 -- name: drop_labels
 DELETE FROM labels WHERE job = :job;
@@ -32,13 +35,18 @@ SELECT {job_columns} FROM {job_tables} WHERE j.id IN (:*ids);
 -- name: jobs_by_tokens
 SELECT {job_columns} FROM {job_tables} WHERE j.owner = :owner AND j.client_token IN (:*tokens);
 
--- name: jobs_waiting
-SELECT {job_columns} FROM {job_tables} WHERE j.state = 'held' AND j.hold = :hold AND j.id > :after ORDER BY j.id LIMIT :limit;
+-- name: ids_queued
+SELECT id FROM jobs WHERE state = 'queued' AND id > :after ORDER BY id LIMIT :limit;
 
--- name: jobs_queued
-SELECT {job_columns} FROM {job_tables} WHERE j.state = 'queued' AND j.id > :after ORDER BY j.id LIMIT :limit;
+-- name: waiting
+SELECT id, spec, spec_check, terms FROM jobs WHERE state = 'held' AND hold = :hold AND id > :after ORDER BY id LIMIT :limit;
 
--- name: ids_to_start
+-- SQLite would take the index on `hold` and sort all that wait for their time.
+-- name: ids_to_start @sqlite
+SELECT id FROM jobs INDEXED BY jobs_start_after
+WHERE state = 'held' AND hold = 'time' AND start_after <= :now ORDER BY start_after, id LIMIT :limit;
+
+-- name: ids_to_start @postgresql
 SELECT id FROM jobs WHERE state = 'held' AND hold = 'time' AND start_after <= :now ORDER BY start_after, id LIMIT :limit;
 
 -- name: ids_past_deadline
@@ -55,6 +63,9 @@ WHERE id = :id AND version = :version;
 UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :attempt, evaluations = evaluations + 1,
     evaluated_at = :at, reason = :reason, version = version + 1
 WHERE id = :id AND version = :version;
+
+-- name: touch_jobs
+UPDATE jobs SET version = version + 1 WHERE id = :id AND version = :version;
 
 -- name: update_terms
 UPDATE jobs SET terms = :terms, start_after = :start_after, deadline = :deadline, name = :name WHERE id = :id;
@@ -88,6 +99,9 @@ j.id < :after
 
 -- name: where_label_below
 l.job < :after
+
+-- name: where_label_state
+l.state = :state AND j.state = :state
 
 -- name: where_from
 j.id >= :first AND j.submitted_at >= :since

@@ -16,6 +16,9 @@ SELECT page_count * page_size FROM pragma_page_count, pragma_page_size;
 -- name: database_bytes @postgresql
 SELECT pg_database_size(current_database());
 
+-- name: texts_by_ids
+SELECT id, digest, body FROM texts WHERE id IN (:*ids);
+
 -- name: texts_by_digest
 SELECT digest, id FROM texts WHERE digest IN (:*digests);
 

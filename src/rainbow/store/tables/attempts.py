@@ -62,11 +62,15 @@ class AttemptTable(JobTable):
         id = self.cluster_id(cluster)
         return [] if id is None else [attempt_of(row) for row in self.db.rows("live_attempts", cluster_id=id)]
 
-    def attempts_in(self, cluster: str, state: AttemptState) -> list[Attempt]:
+    def attempts_in(self, cluster: str, state: AttemptState, limit: int | None = None) -> list[Attempt]:
         id = self.cluster_id(cluster)
         if id is None:
             return []
-        return [attempt_of(row) for row in self.db.rows("attempts_in", cluster_id=id, state=state.value)]
+        if limit is None:
+            rows = self.db.rows("attempts_in", cluster_id=id, state=state.value)
+        else:
+            rows = self.db.rows("some_attempts_in", cluster_id=id, state=state.value, limit=limit)
+        return [attempt_of(row) for row in rows]
 
     def count_live(self, cluster: str) -> dict[AttemptState, int]:
         id = self.cluster_id(cluster)

@@ -69,6 +69,9 @@ class JobListTable(JobTable):
         common = self._common(which)
         states = sorted(s.value for s in which.states)
         owners = sorted(which.owners)
+        if which.labels and states and which.ids is None:
+            labelled = [common.also("where_label_state", state=s) for s in states]
+            return [where.also("where_owners", owners=owners) if owners else where for where in labelled]
         if which.ids is not None or which.labels or len(owners) * (len(states) or len(JobState)) > RANGES:
             where = common.also("where_states", states=states) if states else common
             return [where.also("where_owners", owners=owners) if owners else where]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from rainbow.model.errors import Conflict, NotFound
-from rainbow.model.job import Hold, Job, JobEvent, JobState, after
+from rainbow.model.job import Job, JobEvent, JobState, after
 from rainbow.store.records import Dependency
 from rainbow.store.session import Row
 from rainbow.store.tables.rows import job_of, terms_text
@@ -99,6 +99,8 @@ class JobTable(Table):
             raise Conflict(f"job {old.id} has moved on since it was read; read it again")
         if new.terms != old.terms or new.name != old.name:
             self._store_terms(new)
+        elif new.state is not old.state and new.terms.labels:
+            self.db.change("move_labels", job=new.id, state=new.state.value)
 
     def _store_terms(self, job: Job) -> None:
         terms = job.terms
@@ -112,15 +114,9 @@ class JobTable(Table):
         )
         self.db.change("update_priority", job=job.id, priority=terms.priority)
         self.db.change("drop_labels", job=job.id)
-        self.db.change_many("add_labels", [(key, value, job.id) for key, value in terms.labels.items()])
-
-    def waiting_jobs(self, hold: Hold, limit: int, after: int = 0) -> list[Job]:
-        return [
-            job_of(row, check=False) for row in self.db.rows("jobs_waiting", hold=hold.value, limit=limit, after=after)
-        ]
-
-    def queued_jobs(self, limit: int, after: int = 0) -> list[Job]:
-        return [job_of(row, check=False) for row in self.db.rows("jobs_queued", limit=limit, after=after)]
+        self.db.change_many(
+            "add_labels", [(key, value, job.id, job.state.value) for key, value in terms.labels.items()]
+        )
 
     def due_jobs(self, now: float, limit: int) -> list[Job]:
         due = self.db.rows("ids_past_deadline", now=now, limit=limit) + self.db.rows(

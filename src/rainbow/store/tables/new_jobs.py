@@ -45,7 +45,13 @@ class NewJobTable(Table):
         with self.db.together():
             self.db.change_many("add_jobs", _job_rows(numbered, texts))
             self.db.change_many(
-                "add_labels", [(k, v, id) for id, d in numbered if d.terms.labels for k, v in d.terms.labels.items()]
+                "add_labels",
+                [
+                    (k, v, id, _STATES[d.state])
+                    for id, d in numbered
+                    if d.terms.labels
+                    for k, v in d.terms.labels.items()
+                ],
             )
             self.db.change_many(
                 "add_dependencies",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rainbow.model.errors import Conflict, Invalid
-from rainbow.model.job import JobEvent, JobState, after
+from rainbow.model.job import Job, JobEvent, JobState, after
 from rainbow.store.records import Settlement
 from rainbow.store.tables.table import Table
+
+_UPDATED = JobEvent.UPDATED.value
 
 
 class SettlingTable(Table):
@@ -30,6 +34,14 @@ class SettlingTable(Table):
         self.db.take("attempt", len(offers))
         seq = self.db.take("event", len(settled))
         with self.db.together():
+            self.db.change_many(
+                "move_labels",
+                [
+                    (state.value, one.job.id)
+                    for one, (_, state) in zip(settled, states, strict=True)
+                    if one.job.terms.labels
+                ],
+            )
             self.db.change_many("add_attempts", offers)
             self.db.change_many(
                 "add_decisions",
@@ -51,6 +63,19 @@ class SettlingTable(Table):
                     for i, (one, (event, state)) in enumerate(zip(settled, states, strict=True))
                 ],
             )
+
+    def tell_jobs(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
+        for job in jobs:
+            after(job.state, JobEvent.UPDATED)
+        moved = self.db.change_many("touch_jobs", [(job.id, job.version) for job in jobs])
+        if moved != len(jobs):
+            raise Conflict(f"{len(jobs) - moved} of {len(jobs)} jobs have moved on since they were read")
+        seq, told, kind = self.db.take("event", len(jobs)), json.dumps(dict(detail), separators=(",", ":")), _UPDATED
+        self.db.change_many(
+            "add_events",
+            [(seq + i, job.id, at, kind, job.state.value, job.attempt, told) for i, job in enumerate(jobs)],
+        )
+        return [replace(job, version=job.version + 1) for job in jobs]
 
 
 def _state(one: Settlement) -> tuple[JobEvent, JobState]:

@@ -1,0 +1,184 @@
+"""A long queue: leases, list pages and a restart with a million jobs that wait, half of them offered to a cluster.
+
+`--jobs N` for another length (the default is 1,000,000; filling takes about a minute). `--db URL` measures another
+database, which has to be empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+from bench._server import Process
+from rainbow.model.job import Hold, JobState, Terms
+from rainbow.service import jobs, receiving, registering
+from rainbow.service.assembly import Service, assemble
+from rainbow.service.clock import AnchoredClock
+from rainbow.service.ids import Ids
+from rainbow.service.settings import Settings
+from rainbow.service.sync_messages import Ref, SyncIn, SyncOut
+from rainbow.store.base import Draft, JobFilter
+from rainbow.store.opening import open_store
+from tests.support.house import SECRET, House
+from tests.support.service import ADMIN, a_graph, a_request, a_user
+
+GROUP = 10_000
+CLUSTERS, OWNERS, NAMES, TEAMS, SHAPES = 4, 20, 1_000, 10, 20
+TIMES = 200
+BEGAN = 1_700_000_000.0
+
+
+def drafts(first: int, specs: list[str], terms: list[Terms]) -> list[Draft]:
+    """Jobs as a busy server has them: every second one offered to a full cluster, the others wait for one that fits."""
+    return [
+        Draft(
+            owner=f"user{n % OWNERS}",
+            name=f"step-{n % NAMES}",
+            spec=specs[n % SHAPES],
+            terms=terms[n % len(terms)],
+            state=JobState.BOUND if n % 2 else JobState.HELD,
+            hold=None if n % 2 else Hold.NOTHING_FITS,
+            reason="given to a cluster" if n % 2 else "no cluster has room",
+            cluster=f"c{n // 2 % CLUSTERS}" if n % 2 else "",
+            token=f"fence-of-some-length-{n:012}" if n % 2 else "",
+            client_token=f"key-{n}",
+            submitted_at=BEGAN + n / 100,
+            evaluations=1,
+        )
+        for n in range(first, first + GROUP)
+    ]
+
+
+async def fill(service: Service, count: int) -> None:
+    """Store the jobs in large groups."""
+    from rainbow.jobspecs.canonical import to_json
+
+    for number in range(CLUSTERS):
+        await registering.register(service.core, f"c{number}", a_graph(nodes=64, cores=32))
+    specs = [to_json(a_request(nodes=1 + n % 4, cores=1 + n % 5)) for n in range(SHAPES)]
+    terms = [Terms(labels={"team": f"t{n}"}, priority=n % 3) for n in range(TEAMS)]
+    begun = time.perf_counter()
+    for first in range(0, count, GROUP):
+        batch = drafts(first, specs, terms)
+        await service.core.store.write(lambda tx, batch=batch: tx.add_jobs(batch))
+    print(f"{count:,} jobs, filled in {time.perf_counter() - begun:.0f} s")
+
+
+async def timed(name: str, action: Callable[[], Awaitable[object]], asked: float, times: int = TIMES) -> None:
+    """Print how long an action takes, and what was asked of it."""
+    seconds: list[float] = []
+    cpu: list[float] = []
+    for _ in range(times):
+        begun, used = time.perf_counter(), time.process_time()
+        await action()
+        seconds.append(time.perf_counter() - begun)
+        cpu.append(time.process_time() - used)
+    p50, p99 = (statistics.quantiles(seconds, n=100)[at] * 1e3 for at in (49, 98))
+    busy = statistics.quantiles(cpu, n=100)[98] * 1e3
+    good = "" if asked == math.inf else f"asked {asked:g}: {'yes' if p99 <= asked else 'NO'}"
+    print(f"  {name:<44} p50 {p50:6.2f}  p99 {p99:6.2f} ms, {busy:6.2f} of processor   {good}")
+
+
+async def leases(service: Service) -> None:
+    """Fifty offers at a time, by hand and in an agent's Sync, with their events."""
+    await timed("lease of 50, by hand", lambda: receiving.receive(service.core, "c0", 50), 20)
+    seq, taken = 0, list[Ref]()
+
+    async def sync(**said: object) -> None:
+        nonlocal seq
+        seq += 1
+        told = SyncIn(cluster="c1", epoch="bench.1", seq=seq, manager="bench", **said)
+
+        def encode(out: SyncOut) -> bytes:
+            taken[:] = [Ref(attempt.job, attempt.n, attempt.token) for attempt, _ in out.offers]
+            return b"answer"
+
+        await service.agents.sync(told, encode)
+
+    async def accepting() -> None:
+        await sync(accepts=tuple(taken), want=50)
+
+    await sync()
+    await timed("Sync that accepts 50 and is offered 50", accepting, math.inf, 100)
+
+
+async def pages(service: Service, count: int) -> None:
+    """A page of a hundred by each of the usual filters."""
+    waiting = frozenset({JobState.HELD})
+    living = frozenset(state for state in JobState if not state.terminal)
+    which = {
+        "newest": JobFilter(),
+        "by state": JobFilter(states=waiting),
+        "all that have not ended": JobFilter(states=living),
+        "by owner": JobFilter(owners=frozenset({"user7"})),
+        "by owner and state": JobFilter(owners=frozenset({"user7"}), states=waiting),
+        "by label": JobFilter(labels={"team": "t3"}),
+        "by label and state": JobFilter(labels={"team": "t3"}, states=waiting),
+        "by a label and a state it never has": JobFilter(labels={"team": "t3"}, states=frozenset({JobState.FAILED})),
+        "by name": JobFilter(name="step-77"),
+        "by a name nobody has": JobFilter(name="nobody"),
+        "by cluster": JobFilter(cluster="c1"),
+        "by cluster and name": JobFilter(cluster="c1", name="step-77"),
+        "since a time": JobFilter(since=BEGAN + count / 200),
+        "since a time, by state": JobFilter(since=BEGAN + count / 200, states=waiting),
+        "since a time, by owner": JobFilter(since=BEGAN + count / 200, owners=frozenset({"user7"})),
+    }
+    for name, one in which.items():
+        for where, before in (("", 0), (", from the middle", count // 2)):
+            if where and not name.startswith("by"):
+                continue
+            await timed(
+                f"page {name}{where}",
+                lambda one=one, before=before: jobs.listed(service.core, one, ADMIN, before=before, limit=100),
+                50,
+                60,
+            )
+    await timed(
+        "page of a user's own",
+        lambda: jobs.listed(service.core, JobFilter(), a_user("user7"), before=0, limit=100),
+        50,
+        60,
+    )
+
+
+async def measure(url: str, count: int) -> None:
+    """Fill the store, then ask it."""
+    service = await assemble(await open_store(url), Settings(), AnchoredClock(), Ids(Random(1)), SECRET)
+    await fill(service, count)
+    await leases(service)
+    await pages(service, count)
+    await service.stop()
+
+
+def restart(house: House) -> None:
+    """A real server in its own process, from its start to its open port."""
+    begun = time.perf_counter()
+    house.start(timeout=600)
+    seconds = time.perf_counter() - begun
+    assert house.process is not None
+    process = Process(house.address, house.process.pid)
+    used, memory, good = process.cpu(), process.memory() / 1e6, "yes" if seconds <= 5 else "NO"
+    print(f"  restart to ready {seconds:.1f} s, {used:.1f} s of processor, {memory:.0f} MB   asked 5 s: {good}")
+    house.stop()
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="bench queueing")
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--db", default="")
+    told = parser.parse_args(arguments)
+    count = max(GROUP, told.jobs // GROUP * GROUP)
+    with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as name:
+        house = House(Path(name), db=told.db)
+        (house.folder / "data").mkdir()
+        url = told.db or f"sqlite:///{house.folder / 'data/rainbow.db'}"
+        asyncio.run(measure(url, count))
+        restart(house)
