@@ -61,7 +61,7 @@ def flux_graph(cluster: str, document: Mapping[str, object]) -> Graph:
     """The graph of an R: its own scheduling graph if it has one, else cluster > node > core, gpu."""
     scheduling = document.get("scheduling")
     if isinstance(scheduling, Mapping) and isinstance(scheduling.get("graph"), Mapping):
-        return _from_jgf(scheduling["graph"])
+        return _from_jgf(cluster, scheduling["graph"])
     vertices = [Vertex(id=ROOT, type="cluster", name=cluster)]
     edges = []
     shared: dict[tuple[str, ...], Mapping[str, object]] = {(): NOTHING}
@@ -77,28 +77,37 @@ def flux_graph(cluster: str, document: Mapping[str, object]) -> Graph:
     return Graph.build(vertices, edges)
 
 
-def _from_jgf(graph: Mapping[str, object]) -> Graph:
-    vertices = []
+def _from_jgf(cluster: str, graph: Mapping[str, object]) -> Graph:
+    """The scheduler's own graph. A node's id becomes its rank, as in a graph made of R; the root has our name."""
+    edges = [
+        (str(edge.get("source")), str(edge.get("target"))) for edge in _list(graph.get("edges")) if _contains(edge)
+    ]
+    below = {target for _, target in edges}
+    vertices, ids = [], {}
     for node in _list(graph.get("nodes")):
-        about = node.get("metadata")
+        about, id = node.get("metadata"), str(node.get("id"))
         if not isinstance(about, Mapping):
-            raise Invalid("a vertex of the scheduling graph has no metadata", where=f"vertex {node.get('id')!r}")
-        size = about.get("size", 1)
+            raise Invalid("a vertex of the scheduling graph has no metadata", where=f"vertex {id!r}")
+        size, rank = about.get("size", 1), about.get("rank")
+        ranked = about.get("type") == "node" and isinstance(rank, int) and rank >= 0
+        ids[id] = f"rank{rank}" if ranked else id
         metadata = {str(key): value for key, value in about.items() if key not in _STRUCTURAL}
         vertices.append(
             Vertex(
-                id=str(node.get("id")),
+                id=ids[id],
                 type=str(about.get("type", "")),
-                name=str(about.get("name") or f"{about.get('basename', '')}{about.get('id', '')}"),
+                name=_name(about) if id in below else cluster,
                 size=size if isinstance(size, int) and size > 0 else 1,
                 unit=str(about.get("unit") or ""),
                 metadata=metadata or NOTHING,
             )
         )
-    edges = [
-        (str(edge.get("source")), str(edge.get("target"))) for edge in _list(graph.get("edges")) if _contains(edge)
-    ]
-    return Graph.build(vertices, edges)
+    return Graph.build(vertices, [(ids.get(source, source), ids.get(target, target)) for source, target in edges])
+
+
+def _name(about: Mapping[str, object]) -> str:
+    """A vertex's name: flux-sched leaves out what follows from type and number."""
+    return str(about.get("name") or f"{about.get('basename') or about.get('type', '')}{about.get('id', '')}")
 
 
 def _contains(edge: Mapping[str, object]) -> bool:

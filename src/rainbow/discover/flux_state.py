@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ class FluxHolding:
 
     ranks: tuple[int, ...]
     cores: int  # on each
+    gpus: int = 0  # on each
 
 
 def parse_status(text: str) -> dict[int, Mark]:
@@ -64,12 +66,13 @@ def used_by_others(
     marks: Mapping[int, Mark],
     own: Iterable[FluxHolding],
 ) -> dict[str, int]:
-    """Units in use by vertex id, less our own cores. What is down or drained is marked, not used."""
+    """Units in use by vertex id, less our own cores and gpus. What is down or drained is marked, not used."""
     left = {node.rank: node.counts for node in free}
-    mine: dict[int, int] = {}
+    mine: Counter[tuple[int, str]] = Counter()
     for holding in own:
         for rank in holding.ranks:
-            mine[rank] = mine.get(rank, 0) + holding.cores
+            mine[rank, "core"] += holding.cores
+            mine[rank, "gpu"] += holding.gpus
     at = node_of_rank(graph)
     leaves = _leaves(graph)
     used: dict[str, int] = {}
@@ -77,7 +80,7 @@ def used_by_others(
         if node.rank in marks or node.rank not in at:
             continue
         for type, many in node.counts.items():
-            taken = many - left.get(node.rank, {}).get(type, 0) - (mine.get(node.rank, 0) if type == "core" else 0)
+            taken = many - left.get(node.rank, {}).get(type, 0) - mine[node.rank, type]
             for i in leaves.get((at[node.rank], type), ()):
                 units = min(max(taken, 0), graph.sizes[i])
                 if units:

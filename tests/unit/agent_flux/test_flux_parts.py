@@ -73,6 +73,17 @@ def a_job(**fields: object) -> dict[str, object]:
         (
             {
                 "result": "FAILED",
+                "returncode": 143,
+                "t_run": 2.0,
+                "exception": {"occurred": True, "severity": 0, "type": "exec", "note": "node failure on n3 (rank 2)"},
+            },
+            AttemptState.FAILED,
+            Failure.NODE,
+            143,
+        ),
+        (
+            {
+                "result": "FAILED",
                 "returncode": 1,
                 "t_run": 2.0,
                 "exception": {
@@ -122,7 +133,10 @@ def test_a_request_becomes_a_jobspec_with_its_mark_environment_and_output():
     assert (system["job"], system["duration"], system["cwd"]) == ({"name": "rb-1-1"}, 600.0, "/tmp")
     assert (system["queue"], system["bank"]) == ("pbatch", "lab")
     assert system["constraints"] == {"properties": ["ib"]}
-    assert system["shell"]["options"]["output"] == {"stdout": {"type": "file", "path": "/x/out.{{id.dec}}"}}
+    assert system["shell"]["options"] == {
+        "output": {"stdout": {"type": "file", "path": "/x/out.{{id.dec}}"}},
+        "exit-timeout": "none",  # else Flux ends the job 30 s after its first task
+    }
     assert document["attributes"]["user"] == {"rainbow": {"tag": "rb-1-1"}}
     assert document["resources"][0]["type"] == "node"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.discover.flux import flux_graph, flux_subsystems, node_of_rank, parse_queues, parse_r
-from rainbow.discover.flux_state import FluxHolding, parse_status, totals, used_by_others
+from rainbow.discover.flux import default_queue, flux_graph, flux_subsystems, node_of_rank, parse_queues, parse_r
+from rainbow.discover.flux_state import FluxHolding, parse_status, scheduler, totals, used_by_others
 from rainbow.model.errors import Invalid
 from rainbow.model.graph import Mark
 
@@ -43,26 +43,56 @@ def test_ranks_of_one_host_name_are_nodes_of_their_own():
     assert [graph.ids[i] for i in node_of_rank(graph).values()] == ["rank0", "rank1"]
 
 
-@pytest.mark.parametrize("name", [{"containment": "contains"}, None])
-def test_a_scheduling_graph_is_taken_as_it_is(name):
-    def node(id, type, number, **keys):
-        return {"id": id, "metadata": {"type": type, "basename": type, "name": f"{type}{number}", "id": number, **keys}}
+def jgf(about, *, short=False):
+    """A scheduling graph; `short`: as flux-sched 0.54 writes it, without what follows from type and number."""
 
-    about = {"name": name} if name else {"subsystem": "containment"}
-    links = [("0", "1"), ("1", "2"), ("2", "3"), ("2", "4")]
-    jgf = {
-        "nodes": [
-            node("0", "cluster", 0),
-            node("1", "rack", 0),
-            node("2", "node", 0, rank=0),
-            node("3", "core", 0),
-            node("4", "memory", 0, size=8, unit="GB"),
-        ],
-        "edges": [{"source": a, "target": b, "metadata": about} for a, b in links],
-    }
-    graph = flux_graph("c", {**R, "scheduling": {"graph": jgf}})
-    assert [graph.path(i) for i in range(5)][3:] == ["/cluster0/rack0/node0/core0", "/cluster0/rack0/node0/memory0"]
-    assert (graph.sizes[4], graph.units[4], node_of_rank(graph)) == (8, "GB", {0: 2})
+    def node(id, type, number, **keys):
+        long = {} if short else {"basename": type, "name": f"{type}{number}"}
+        return {"id": id, "metadata": {"type": type, **long, "id": number, **keys}}
+
+    links = [("0", "1"), ("1", "2"), ("2", "3"), ("2", "4"), ("1", "5")]
+    nodes = [
+        node("0", "cluster", 0),
+        node("1", "rack", 0),
+        node("2", "node", 0, rank=1),
+        node("3", "core", 0, rank=1),
+        node("4", "memory", 0, rank=1, size=8, unit="GB"),
+        node("5", "node", 1, rank=0),
+    ]
+    return {"nodes": nodes, "edges": [{"source": a, "target": b, **about} for a, b in links]}
+
+
+@pytest.mark.parametrize(
+    ("about", "short"),
+    [
+        ({"metadata": {"name": {"containment": "contains"}}}, False),
+        ({"metadata": {"subsystem": "containment"}}, False),
+        ({}, True),
+    ],
+)
+def test_a_scheduling_graph_is_taken_as_it_is(about, short):
+    graph = flux_graph("c", {**R, "scheduling": {"graph": jgf(about, short=short)}})
+    at = graph.positions()
+    assert [graph.path(at[id]) for id in ("rank1", "3", "4")] == [
+        "/c/rack0/node0",
+        "/c/rack0/node0/core0",
+        "/c/rack0/node0/memory0",
+    ]
+    assert (graph.sizes[at["4"]], graph.units[at["4"]]) == (8, "GB")
+    assert node_of_rank(graph) == {0: at["rank0"], 1: at["rank1"]}
+
+
+def test_the_scheduler_is_known_by_the_service_that_it_offers():
+    head = "Module                    Idle  S Sendq Recvq Service\njob-list 0 R 0 0\n"
+    fluxion = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 1 R 0 0 sched\n"
+    assert scheduler(head + fluxion) == "fluxion"
+    assert scheduler(head + "sched-simple 0 R 0 0 feasibility,sched\n") == "sched-simple"
+    assert scheduler(head) == ""
+
+
+def test_the_default_queue_is_that_of_the_policy():
+    assert default_queue({"policy": {"jobspec": {"defaults": {"system": {"queue": "batch"}}}}}) == "batch"
+    assert default_queue({"policy": {}}) == default_queue({}) == ""
 
 
 def test_properties_and_queues_hang_on_their_nodes():
@@ -87,15 +117,17 @@ def test_offline_is_down_and_draining_is_drained():
 
 
 @settings(max_examples=100)
-@given(st.lists(st.integers(0, 8), min_size=3, max_size=3), st.integers(0, 8))
-def test_units_in_use_are_what_is_not_free_less_our_own(free, own):
+@given(st.lists(st.integers(0, 8), min_size=3, max_size=3), st.integers(0, 8), st.integers(0, 2))
+def test_units_in_use_are_what_is_not_free_less_our_own(free, own, gpus_own):
     graph, nodes = flux_graph("c", R), parse_r(R)
     left = [min(many, node.counts["core"]) for many, node in zip(free, nodes, strict=True)]
     lite = [{"rank": str(i), "children": {"core": f"0-{many - 1}"}} for i, many in enumerate(left) if many]
     gpus = {"rank": "2", "children": {"core": f"0-{left[2] - 1}", "gpu": "0-1"}} if left[2] else None
     lite = [part for part in lite if part["rank"] != "2"] + ([gpus] if gpus else [])
     now = parse_r({"version": 1, "execution": {"R_lite": lite}}) if lite else ()
-    used = used_by_others(graph, nodes, now, {1: Mark.DRAINED}, [FluxHolding((0,), own)])
+    holdings = [FluxHolding((0,), own), FluxHolding((2,), 0, gpus_own)]
+    used = used_by_others(graph, nodes, now, {1: Mark.DRAINED}, holdings)
+    assert used.get("rank2/gpu", 0) == max(0, (0 if gpus else 2) - gpus_own)
     assert used.get("rank0/core", 0) == max(0, 4 - left[0] - own)
     assert "rank1/core" not in used
     assert used.get("rank2/core", 0) == 8 - left[2]

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.flux_commands import FluxCommands
-from rainbow.agent.backends.flux_files import FluxFiles, Record
+from rainbow.agent.backends.flux_files import FluxFiles, Record, gpus_by_id
 from rainbow.agent.backends.flux_follower import FluxFollower
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs
-from rainbow.agent.backends.flux_jobspec import jobspec, plain, with_tag
+from rainbow.agent.backends.flux_jobspec import SITE, cores_and_gpus, jobspec, plain, with_tag
 from rainbow.agent.backends.flux_questions import FluxQuestions
 from rainbow.agent.backends.flux_tracking import choose, update_of
 from rainbow.agent.backends.kept_facts import KeptFacts
@@ -46,6 +46,7 @@ class FluxBackend:
     guards_runs = False  # its jobs do not see whether the agent lives
 
     def __init__(self, settings: BackendSettings) -> None:
+        settings.know(*OPTIONS, maps=SITE)
         self.settings = settings
         options = settings.options
         self.root = Path(options.get("spool") or settings.directory / "jobs")
@@ -96,7 +97,7 @@ class FluxBackend:
             )
             document = await self._document(launch, files, record)
             native = await self._hand_over(document, files)
-            files.put(replace(record, native=native))
+            files.put(replace(record, native=native, gpus=cores_and_gpus(document)[2]))
             self._pace.hurry()
             return native
 
@@ -273,8 +274,8 @@ class FluxBackend:
         return await self._facts.get(self._look)
 
     async def _look(self) -> Facts:
-        own = {FluxFiles(self.root, path.name).begun() for path in self.root.iterdir()}
-        return await self.questions.facts(self._jobs, {id for id in own if id is not None})
+        own = await asyncio.to_thread(gpus_by_id, self.root)
+        return await self.questions.facts(self._jobs, own)
 
     def reshape(self, graph: Graph) -> None:
         """Take over another graph; the instance is asked anew what it has."""

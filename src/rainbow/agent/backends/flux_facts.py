@@ -46,16 +46,16 @@ def make_facts(
     status: str,
     free: Sequence[FluxNode],
     jobs: Sequence[FluxJob],
-    own: set[int],
+    own: Mapping[int, int],
     prices: Prices,
 ) -> Facts:
-    """The facts; `own` are the ids of our jobs."""
+    """The facts; `own` are our jobs: id to its gpus in all."""
     not_up = parse_status(status)
     marks = {site.vertex[rank]: str(mark) for rank, mark in not_up.items() if rank in site.vertex}
     site.marked.add(marks)
     marks = {**{id: str(Mark.UP) for id in site.marked.names if id in site.vertex.values()}, **marks}
     holdings = [
-        FluxHolding(tuple(job.on), -(-job.cores // max(1, len(job.on))))
+        FluxHolding(tuple(job.on), -(-job.cores // max(1, len(job.on))), -(-own[job.id] // max(1, len(job.on))))
         for job in jobs
         if job.id in own and job.phase is Phase.RUNNING
     ]

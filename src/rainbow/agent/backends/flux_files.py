@@ -55,6 +55,7 @@ class Record:
     native: str = ""
     tasks: int = 1
     duration: float | None = None
+    gpus: int = 0  # in all
 
 
 class FluxFiles:
@@ -137,3 +138,14 @@ class FluxFiles:
     def remove(self) -> None:
         """All of it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def gpus_by_id(root: Path) -> dict[int, int]:
+    """Our jobs that began, by Flux's id, with the gpus that each has in all: Flux does not tell those."""
+    found = {}
+    for path in root.iterdir():
+        files = FluxFiles(root, path.name)
+        begun, record = files.begun(), files.record()
+        if begun is not None and record is not None:
+            found[begun] = record.gpus
+    return found

@@ -160,7 +160,7 @@ def _failure(job: FluxJob) -> Failure:
     note = job.note.lower()
     if job.exception in ("alloc", "depend", "validate"):
         return Failure.REFUSED
-    if "lost contact" in note or "node" in job.exception:
+    if "node failure" in note or "lost contact" in note or "node" in job.exception:
         return Failure.NODE
     if "memory" in note or "oom" in note:
         return Failure.MEMORY

@@ -106,11 +106,14 @@ def jobspec(request: Request) -> dict[str, object]:
 def with_tag(
     document: Mapping[str, object], user: Mapping[str, object], output: Mapping[str, str]
 ) -> dict[str, object]:
-    """The jobspec with Rainbow's mark on it and its output in files."""
+    """The jobspec with Rainbow's mark on it and its output in files.
+
+    Flux by itself ends a job 30 s after its first task has ended, well or not; here it ends with its last one.
+    """
     attributes = document["attributes"]
     assert isinstance(attributes, Mapping)
     streams = {stream: {"type": "file", "path": path} for stream, path in output.items()}
-    system = {**attributes["system"], "shell": {"options": {"output": streams}}}
+    system = {**attributes["system"], "shell": {"options": {"output": streams, "exit-timeout": "none"}}}
     return {**document, "attributes": {**attributes, "system": system, "user": {"rainbow": dict(user)}}}
 
 

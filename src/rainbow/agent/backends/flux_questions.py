@@ -88,8 +88,8 @@ class FluxQuestions:
     async def _free(self) -> dict[str, object]:
         return await self._commands.document("resource", "R", "--states=free")
 
-    async def facts(self, jobs: Sequence[FluxJob], own: set[int]) -> Facts:
-        """What is free and what others use; `own` are the ids of our jobs."""
+    async def facts(self, jobs: Sequence[FluxJob], own: Mapping[int, int]) -> Facts:
+        """What is free and what others use; `own` are our jobs: id to its gpus."""
         site = await self.site()
         status = await self._commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
         free = parse_r(await self._free())

@@ -8,6 +8,8 @@ import time
 
 from .journal import Journal
 
+UNLIMITED = 9223372036.0  # what Fluxion says of the end of a job without a limit
+
 
 class _Answer:
     def __init__(self, value):
@@ -52,7 +54,8 @@ class Flux:
             if job["state"] == "RUN":
                 cores = sum(len(kinds.get("core", [])) for kinds in job["held"].values())
                 free -= cores
-                ends.append((job["t_run"] + (job["jobspec"]["attributes"]["system"]["duration"] or 10**9), cores))
+                limit = job["jobspec"]["attributes"]["system"]["duration"]
+                ends.append((job["t_run"] + limit if limit else UNLIMITED, cores))
         top = jobspec["resources"][0]
         slot = top["with"][0] if top["type"] == "node" else top
         need = top["count"] * sum(part["count"] for part in slot["with"] if part["type"] == "core")
