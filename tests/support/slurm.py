@@ -183,7 +183,7 @@ class SlurmCluster:
 
     def _up(self) -> int:
         with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
-            names = self.call("sinfo", "-h", "-N", "-t", "idle,mixed,allocated", "-o", "%N")
+            names = self.call("sinfo", "-h", "-a", "-N", "-t", "idle,mixed,allocated", "-o", "%N")
             return len(set(names.split()))
         return 0
 

@@ -20,6 +20,7 @@ _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)")
 _PARENTHESES = re.compile(r"\([^()]*\)")
 _GRES_COUNT = re.compile(r"(\d+)([KMGkmg]?)", re.ASCII)
 _MULTIPLE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
 _SHARES = frozenset({"mps", "shard"})  # other views of the same gpus
 
 
@@ -80,9 +81,24 @@ class SlurmPartition:
 
     name: str
     default: bool = False
-    up: bool = True
+    state: str = "UP"
     max_time: str = ""  # as Slurm writes it; empty: no limit
+    max_nodes: int | None = None  # of one job
+    min_nodes: int = 0
+    max_cpus: int | None = None  # of one job on each node
+    accounts: tuple[str, ...] = ()  # who may use it; empty: all
+    groups: tuple[str, ...] = ()
     nodes: str = ""
+
+    @property
+    def up(self) -> bool:
+        """True if it takes jobs and starts them."""
+        return self.state == "UP"
+
+    @property
+    def limit(self) -> float | None:
+        """How long a job may run there, in seconds."""
+        return seconds(self.max_time)
 
 
 def parse_nodes(text: str) -> tuple[SlurmNode, ...]:
@@ -96,8 +112,13 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
         SlurmPartition(
             name=pairs["PartitionName"],
             default=pairs.get("Default") == "YES",
-            up=pairs.get("State", "UP") == "UP",
+            state=pairs.get("State", "UP"),
             max_time="" if pairs.get("MaxTime") in (None, "UNLIMITED") else pairs["MaxTime"],
+            max_nodes=_limit(pairs.get("MaxNodes")),
+            min_nodes=_number(pairs.get("MinNodes"), 0),
+            max_cpus=_limit(pairs.get("MaxCPUsPerNode")),
+            accounts=() if pairs.get("AllowAccounts") == "ALL" else _names(pairs.get("AllowAccounts")),
+            groups=() if pairs.get("AllowGroups") == "ALL" else _names(pairs.get("AllowGroups")),
             nodes=_text(pairs.get("Nodes")),
         )
         for pairs in _records(text, "PartitionName")
@@ -176,6 +197,23 @@ def node_names(text: str) -> list[str]:
 
 def _names(value: str | None) -> tuple[str, ...]:
     return tuple(name for name in _text(value).split(",") if name)
+
+
+def seconds(text: str) -> float | None:
+    """A time as Slurm writes it (`1-12:00:00`, `90:00`, `30`, which are minutes); None for none or no limit."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    days, first, second, third = (int(part) if part else None for part in found.groups())
+    if days is not None:
+        return 86400.0 * days + 3600.0 * (first or 0) + 60.0 * (second or 0) + (third or 0)
+    if third is not None:
+        return 3600.0 * (first or 0) + 60.0 * (second or 0) + third
+    return 60.0 * (first or 0) + (second or 0)
+
+
+def _limit(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isdecimal() else None
 
 
 def _number(value: str | None, otherwise: int) -> int:

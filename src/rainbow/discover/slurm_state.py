@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rainbow.discover.slurm import SlurmNode
@@ -32,11 +32,11 @@ def mark(node: SlurmNode) -> Mark:
     return Mark.DRAINED if states & _DRAINED else Mark.UP
 
 
-def totals(nodes: Iterable[SlurmNode]) -> dict[str, object]:
-    """`nodes_free`, `cores_free`, `gpus_free`: of nodes that are up. A free node is one nobody uses."""
+def totals(nodes: Iterable[SlurmNode], unreachable: Container[str] = ()) -> dict[str, object]:
+    """`nodes_free`, `cores_free`, `gpus_free`: of nodes that are up and ours to use. Free is a node nobody uses."""
     free_nodes = free_cores = free_gpus = 0
     for node in nodes:
-        if mark(node) is not Mark.UP:
+        if mark(node) is not Mark.UP or node.name in unreachable:
             continue
         free_nodes += node.cpus_alloc == 0
         free_cores += max(0, node.cores - node.cores_alloc)
@@ -94,12 +94,19 @@ def spread(graph: Graph, leaves: Sequence[int], amount: int) -> dict[str, int]:
     return found
 
 
-def merge_marks(before: Iterable[str], nodes: Sequence[SlurmNode], known: Mapping[str, object]) -> dict[str, str]:
-    """Marks to report: every node that is not up, and `up` for those that once were not."""
+def merge_marks(
+    before: Iterable[str], nodes: Sequence[SlurmNode], known: Mapping[str, object], unreachable: Container[str] = ()
+) -> dict[str, str]:
+    """Marks to report: every node that is not up, and `up` for those that once were not.
+
+    A node that no partition of ours holds now counts as drained.
+    """
     marked = set(before)
     found = {}
     for node in nodes:
         now = mark(node)
+        if now is Mark.UP and node.name in unreachable:
+            now = Mark.DRAINED
         if node.name in known and (now is not Mark.UP or node.name in marked):
             found[node.name] = str(now)
     return found

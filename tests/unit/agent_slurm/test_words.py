@@ -26,25 +26,24 @@ from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 
 MADE = Arguments(())
-PARTITIONS = {"main": 1, "gpu-a100": 1}
 
 
 def test_the_sites_names_are_defaults_and_a_map_and_the_users_word_wins():
     site = {"partition": "main", "account": "lab", "partition.gpu": "gpu-a100", "qos": "low"}
-    words = option_words({"queue": "gpu", "qos": "high", "output": "x.log"}, site, MADE, PARTITIONS)
+    words = option_words({"queue": "gpu", "qos": "high", "output": "x.log"}, site, MADE)
     assert words == ["--partition=gpu-a100", "--account=lab", "--qos=high"]
 
 
 def test_features_join_a_simple_constraint_and_no_other():
     made = Arguments((), features=frozenset({"ib", "avx"}))
-    assert option_words({"constraint": "big"}, {}, made, {}) == ["--constraint=big&avx&ib"]
+    assert option_words({"constraint": "big"}, {}, made) == ["--constraint=big&avx&ib"]
     with pytest.raises(Unsupported, match="cannot be joined"):
-        option_words({"constraint": "a|b"}, {}, made, {})
+        option_words({"constraint": "a|b"}, {}, made)
 
 
 def test_extra_words_pass_only_if_the_site_allows_them():
-    assert option_words({"extra": "--nice=5 --contiguous"}, {}, MADE, {}) == ["--nice=5", "--contiguous"]
-    assert option_words({"extra": "--requeue"}, {"allow_extra": "requeue"}, MADE, {}) == ["--requeue"]
+    assert option_words({"extra": "--nice=5 --contiguous"}, {}, MADE) == ["--nice=5", "--contiguous"]
+    assert option_words({"extra": "--requeue"}, {"allow_extra": "requeue"}, MADE) == ["--requeue"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,6 @@ def test_extra_words_pass_only_if_the_site_allows_them():
         ({"extra": "-p main"}, "not '-p'"),
         ({"extra": "--nice='$(x)'"}, "not allowed"),
         ({"extra": "--nice='"}, "cannot be read"),
-        ({"partition": "nope"}, "no partition 'nope'; there are gpu-a100, main"),
         ({"account": "a b"}, "letters"),
         ({"account": "--uid=0\n"}, "letters"),
         ({"mail-user": "x"}, "no option 'mail-user'"),
@@ -62,7 +60,7 @@ def test_extra_words_pass_only_if_the_site_allows_them():
 )
 def test_anything_else_is_refused(options, reason):
     with pytest.raises(Unsupported, match=reason):
-        option_words(options, {}, MADE, PARTITIONS)
+        option_words(options, {}, MADE)
 
 
 def a_line(**values: object) -> str:

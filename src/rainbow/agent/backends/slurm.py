@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import grp
 import os
 import secrets
 import time
@@ -26,9 +27,9 @@ from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
 from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
 from rainbow.agent.backends.slurm_forgotten import Forgotten
 from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
-from rainbow.agent.backends.slurm_options import SITE, option_words
+from rainbow.agent.backends.slurm_options import SITE, chosen_options, option_words
+from rainbow.agent.backends.slurm_partitions import Asked, pick, unreachable
 from rainbow.agent.backends.slurm_queue import SlurmQueue
-from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
 from rainbow.agent.backends.slurm_tracking import choose, update_of
@@ -89,7 +90,7 @@ class SlurmBackend:
             nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
             partitions = parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))
             graph = self.settings.graph or slurm_graph(self.settings.cluster, nodes, await self._racks())
-            self._nodes, self._site = nodes, make_site(graph, nodes, partitions)
+            self._nodes, self._site = nodes, make_site(graph, nodes, partitions, own_groups())
         return self._site
 
     async def _racks(self) -> dict[str, str]:
@@ -222,17 +223,21 @@ class SlurmBackend:
         if reason is not None:
             return reason
         try:
-            _, found = await self._words(request)
+            await self._words(request)
         except Unsupported as problem:
             return str(problem)
-        return lacks(found, self._nodes)
+        return None
 
     async def _words(self, request: Request) -> tuple[tuple[str, ...], Shape]:
         site = await self.site()
         found = shape(request, site)
         made = arguments(found, site, request.duration)
         options = {key: value for key, value in self.settings.options.items() if key not in OPTIONS - {"allow_extra"}}
-        return (*made.words, *option_words(request.options, options, made, site.partitions)), found
+        said = chosen_options(request.options, options)
+        named = made.partition or said.get("partition", "")
+        asked = Asked(named, said.get("account", ""), request.duration)
+        made = replace(made, partition=pick(found, site, self._nodes, asked))
+        return (*made.words, *option_words(request.options, options, made)), found
 
     async def bid(self, request: Request) -> BidAnswer:
         """By `sbatch --test-only`, and by the prices of this site."""
@@ -268,12 +273,15 @@ class SlurmBackend:
         site = await self.site()
         self._nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
         shape = shape_of(self._nodes)
-        if site.shape != shape:
-            self._site = None  # its partitions and features may be others now
+        rules = {part.name: part for part in parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))}
+        if site.shape != shape or site.rules != rules:
+            self._site = None  # what can be asked for is other now
+            site = await self.site()
         waiting = await self.commands.ask(*SHOW_WAITING)
         own = self._holdings(self.queue.ours(self.queue.last))
         state = {"queue_depth": len(waiting.split()), **self.settings.prices.state()}
-        found = await asyncio.to_thread(make_facts, site.graph, self._nodes, own, self._marked, state)
+        away = unreachable(site, self._nodes)
+        found = await asyncio.to_thread(make_facts, site.graph, self._nodes, own, self._marked, state, away)
         found = replace(found, shape=shape)
         if self.settings.graph is None:
             return replace(found, marks={}, used=None)  # the server's graph may have other names
@@ -300,6 +308,17 @@ class SlurmBackend:
 
     async def close(self) -> None:
         """Nothing to stop: jobs are Slurm's."""
+
+
+def own_groups() -> frozenset[str]:
+    """The names of the groups that our user is in; root may use whatever it likes, so none are told."""
+    if os.geteuid() == 0:
+        return frozenset()
+    names = set()
+    for number in {os.getegid(), *os.getgroups()}:
+        with contextlib.suppress(KeyError):
+            names.add(grp.getgrgid(number).gr_name)
+    return frozenset(names)
 
 
 def make(settings: BackendSettings) -> SlurmBackend:

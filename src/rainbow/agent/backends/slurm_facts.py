@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rainbow.agent.backends.slurm_jobs import SlurmJob
@@ -39,13 +39,14 @@ def make_facts(
     own: Iterable[tuple[SlurmJob, int]],
     marked: MarkedNodes,
     state: Mapping[str, object],
+    unreachable: Container[str] = (),
 ) -> Facts:
     """The facts; `own` are our running jobs, each with its gpus per node, `state` what else is to be said."""
     known = {name: None for name, type in zip(graph.names, graph.types, strict=True) if type == "node"}
-    marks = merge_marks(marked.names, nodes, known)
+    marks = merge_marks(marked.names, nodes, known, unreachable)
     marked.add(marks)
     used = used_by_others(graph, nodes, [_holding(job, gpus) for job, gpus in own if job.phase is Phase.RUNNING])
-    return Facts(manager="slurm", state={**totals(nodes), **state}, marks=marks, used=used)
+    return Facts(manager="slurm", state={**totals(nodes, unreachable), **state}, marks=marks, used=used)
 
 
 def _holding(job: SlurmJob, gpus: int) -> Holding:

@@ -29,14 +29,8 @@ _EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
 _SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)
 
 
-def option_words(
-    wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments, partitions: Mapping[str, object]
-) -> list[str]:
-    """Words for the user's options over the site's defaults; raise `Unsupported` for what is not allowed.
-
-    `site` is the agent's own configuration: a default such as `partition = batch`, and a map
-    of other people's names such as `partition.gpu = gpu-a100`.
-    """
+def chosen_options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
+    """The site's names for what a job is to have: the user's options over the site's defaults."""
     chosen = {key: site[key] for key in SITE if site.get(key)}
     for key, value in wanted.items():
         name = SYNONYMS.get(key, key)
@@ -45,11 +39,16 @@ def option_words(
         if name not in SITE:
             raise Unsupported(f"Slurm has no option {key!r} here; there are {', '.join((*SITE, EXTRA))}")
         chosen[name] = site.get(f"{name}.{value}", value)
-    chosen = _joined(chosen, made)
-    partition = chosen.get("partition", "")
-    for one in partition.split(",") if partition else ():
-        if one not in partitions:
-            raise Unsupported(f"there is no partition {one!r}; there are {', '.join(sorted(partitions))}")
+    return chosen
+
+
+def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments) -> list[str]:
+    """Words for the user's options over the site's defaults; raise `Unsupported` for what is not allowed.
+
+    `site` is the agent's own configuration: a default such as `partition = batch`, and a map
+    of other people's names such as `partition.gpu = gpu-a100`.
+    """
+    chosen = _joined(chosen_options(wanted, site), made)
     words = []
     for name, value in chosen.items():
         if not _VALUE.fullmatch(value):

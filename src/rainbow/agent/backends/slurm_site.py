@@ -20,12 +20,19 @@ class Site:
     gpu_kinds: frozenset[str] = frozenset()
     features: Mapping[str, frozenset[str]] = field(default_factory=dict)  # name -> nodes
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    rules: Mapping[str, SlurmPartition] = field(default_factory=dict)  # the partitions' limits, as Slurm lists them
+    groups: frozenset[str] = frozenset()  # our user's; empty: not known
     nodes: tuple[str, ...] = ()
     threaded: bool = False  # a core is several cpus in Slurm's count
     shape: str = ""  # of the nodes it was made from
 
 
-def make_site(graph: Graph, nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition]) -> Site:
+def make_site(
+    graph: Graph,
+    nodes: Sequence[SlurmNode],
+    partitions: Sequence[SlurmPartition],
+    groups: frozenset[str] = frozenset(),
+) -> Site:
     """The site as Slurm describes it; `graph` is the one that is registered for it."""
     features: dict[str, set[str]] = {}
     members: dict[str, set[str]] = {part.name: set() for part in partitions}
@@ -42,6 +49,8 @@ def make_site(graph: Graph, nodes: Sequence[SlurmNode], partitions: Sequence[Slu
         gpu_kinds=frozenset(one.kind for one in gres if one.name == "gpu" and one.kind),
         features={name: frozenset(on) for name, on in features.items()},
         partitions={name: frozenset(on) for name, on in members.items()},
+        rules={part.name: part for part in partitions},
+        groups=groups,
         nodes=tuple(node.name for node in nodes),
         threaded=any(node.threads > 1 and node.cpus > node.sockets * node.cores_per_socket for node in nodes),
         shape=shape_of(nodes),
