@@ -177,3 +177,10 @@ def test_a_job_costs_its_cores_nodes_and_gpus_for_its_time():
     assert cost(found, prices, 1800) == pytest.approx(0.5 * (0.8 + 2 + 4))
     assert cost(found, prices, None) is None
     assert cost(found, Prices(), None) == 0.0
+
+
+def test_the_gpus_of_a_single_slot_are_asked_for_in_the_words_that_every_select_plugin_knows():
+    one = arguments(Shape(slots=1, cores=1, gpus=2, gpu_kind="a100"), SITE, None).words
+    assert "--gres=gpu:a100:2" in one
+    assert not any(word.startswith("--gpus-per-task") for word in one)
+    assert "--gpus-per-task=2" in arguments(Shape(slots=2, cores=1, gpus=2), SITE, None).words
