@@ -111,14 +111,16 @@ def _plain(told: Report) -> str:
     return told.failure.value if told.failure else told.state.value
 
 
-def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref], now: float) -> None:
-    """Kill what the agent should not hold, and lift suspicion from what it does hold."""
+def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref]) -> list[Attempt]:
+    """Kill what the agent should not hold; of what it does hold, the attempts that were suspect."""
+    suspects = []
     for ref in held:
         found = find(tx, cluster, ref)
         if found is None or not found[1].state.live:
             out.kills.append(ref)
         elif found[1].suspect:
-            tx.update_attempt(found[1], found[1].state, now, suspect=False)
+            suspects.append(found[1])
+    return suspects
 
 
 def store_output(tx: Tx, fx: Effects, out: SyncOut, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:

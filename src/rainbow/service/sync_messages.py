@@ -76,6 +76,19 @@ class SyncIn:
     marks: Mapping[str, str] = field(default_factory=dict)
     used: Mapping[str, int] | None = None
 
+    def brings_news(self) -> bool:
+        """True if it says anything that must be stored; bids and the inventory alone need not be."""
+        return bool(
+            self.reports
+            or self.accepts
+            or self.rejects
+            or self.command_acks
+            or self.output
+            or self.state is not None
+            or self.marks
+            or self.used is not None
+        )
+
 
 @dataclass(slots=True)
 class SyncOut:

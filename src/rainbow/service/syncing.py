@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rainbow.model.attempt import LIVE, Attempt, AttemptState
+from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Standing, checked_state
 from rainbow.model.errors import Conflict, Invalid
 from rainbow.model.graph import Mark
@@ -19,6 +19,7 @@ from rainbow.service.bidding import Question
 from rainbow.service.clusters import apply_patch, dominant, merge_state, of_this_graph, resolve_marks, resolve_used
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
+from rainbow.service.fleet import Fleet
 from rainbow.service.hub import cluster_bell
 from rainbow.service.receiving import Wanted, filter_of, lease_offers
 from rainbow.service.registering import set_standing
@@ -27,6 +28,7 @@ from rainbow.service.waiting import bid_of
 from rainbow.store.base import Tx
 
 MOST_OFFERS = 200
+GOLDEN = 0.618034  # its multiples are spread evenly
 ANSWER_TAKES = 5.0  # seconds after which an offer that the agent does not hold counts as lost on the way
 Encode = Callable[[SyncOut], bytes]
 
@@ -65,9 +67,10 @@ class Agents:
             self._over.add(before)
         self._epochs[id] = told.epoch
         try:
-            stored = await self.core.store.read(lambda tx: tx.stored_sync(name, told.epoch, told.seq))
+            rung = self.core.hub.count(cluster_bell(name))  # before the look: what is stored after it rings
+            stored, idle = await self.core.store.read(lambda tx: self._look(tx, told))
             if stored is None:
-                stored = await self._fresh(told, encode)
+                stored = await self._fresh(told, encode, rung, idle=idle)
             return Reply(stored, self.core.bidding.questions(name), self.core.presence.interval())
         finally:
             self.core.presence.leaves(name, self.core.clock.now())
@@ -93,10 +96,39 @@ class Agents:
         if tx.epoch_is_over(told.cluster, told.epoch):
             raise Conflict(f"this message comes from an agent of {told.cluster!r} that another has followed")
 
-    async def _fresh(self, told: SyncIn, encode: Encode) -> bytes:
+    def _look(self, tx: Tx, told: SyncIn) -> tuple[bytes | None, bool]:
+        """The answer that this very message got before; and whether there is nothing to store or to say."""
+        stored = tx.stored_sync(told.cluster, told.epoch, told.seq)
+        if stored is not None or told.brings_news() or tx.agent_epoch(told.cluster) != told.epoch:
+            return stored, False
+        out = SyncOut(commands=tx.commands(told.cluster))
+        suspects = reported.take_inventory(tx, out, told.cluster, [ref for ref, _ in told.held])
+        waiting = told.want > 0 and any(tx.attempts_in(told.cluster, state, 1) for state in BEFORE_CONFIRM)
+        return None, not (out.says_something() or suspects or waiting)
+
+    async def _fresh(self, told: SyncIn, encode: Encode, rung: int, *, idle: bool) -> bytes:
         wanted = filter_of(told.accept_only)
-        bell = cluster_bell(told.cluster)
-        rung = self.core.hub.count(bell)
+        answer = None if idle else await self._at_once(told, encode, wanted)
+        self._take_bids(told)
+        await self._fortunes(told.cluster)
+        if answer is not None:
+            return answer
+        waited = min(max(told.wait, 0.0), self.core.settings.long_poll) * _share(self.core.fleet, told.cluster)
+        rang = not idle
+        if not self.core.bidding.questions(told.cluster) and waited > 0:
+            rang = await self.core.hub.wait(cluster_bell(told.cluster), rung, waited) or rang
+        if not rang:
+            return encode(SyncOut())  # nothing happened: there is nothing that a repeated message could undo
+
+        def second(tx: Tx, fx: Effects) -> bytes:
+            out = SyncOut()
+            self._outbox(tx, fx, told, out, wanted)
+            return self._stored(tx, told, out, encode)
+
+        return await self.core.write(second)
+
+    async def _at_once(self, told: SyncIn, encode: Encode, wanted: Wanted) -> bytes | None:
+        """Store what the agent says; an answer if there is one to give."""
         marks, used = await self._looked_up(told)
         state = None if told.state is None else checked_state(told.state)
 
@@ -105,21 +137,7 @@ class Agents:
             self._outbox(tx, fx, told, out, wanted)
             return self._stored(tx, told, out, encode) if out.says_something() else None
 
-        answer = await self.core.write(first)
-        self._take_bids(told)
-        await self._fortunes(told.cluster)
-        if answer is not None:
-            return answer
-        waited = min(max(told.wait, 0.0), self.core.settings.long_poll)
-        if not self.core.bidding.questions(told.cluster) and waited > 0:
-            await self.core.hub.wait(bell, rung, waited)
-
-        def second(tx: Tx, fx: Effects) -> bytes:
-            out = SyncOut()
-            self._outbox(tx, fx, told, out, wanted)
-            return self._stored(tx, told, out, encode)
-
-        return await self.core.write(second)
+        return await self.core.write(first)
 
     async def _looked_up(self, told: SyncIn) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
         if not told.marks and told.used is None:
@@ -159,7 +177,8 @@ class Agents:
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
         answered = set(told.accepts)
         held = [ref for ref, _ in told.held if (ref.job, ref.n) not in ended and ref not in answered]
-        reported.take_inventory(tx, out, name, held, now)
+        for attempt in reported.take_inventory(tx, out, name, held):
+            tx.update_attempt(attempt, attempt.state, now, suspect=False)
         if state is not None:
             merge_state(tx, fx, name, state, now)
         if marks or used is not None:
@@ -235,3 +254,9 @@ class Agents:
             await set_standing(self.core, name, Standing.DEGRADED, why)
         elif standing is Standing.DEGRADED and member.bad_streak == 0:
             await set_standing(self.core, name, Standing.ACTIVE, "")
+
+
+def _share(fleet: Fleet, cluster: str) -> float:
+    """Which part of a long wait a cluster gets, each its own: agents that came together do not all return together."""
+    member = fleet.get(cluster)
+    return 0.8 + 0.2 * (0 if member is None else member.cluster.id * GOLDEN % 1.0)

@@ -14,47 +14,13 @@ from rainbow.service import jobs
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.settings import Settings
-from rainbow.service.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow.service.sync_messages import Ref, Report
+from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 AGAIN = Terms(delivery=Delivery.AT_LEAST_ONCE, retries=1)
 RUN_LEASE = Settings().run_lease
 GIVEN_UP = 400.0
-
-
-class Agent:
-    """Speaks for one cluster."""
-
-    def __init__(self, service: Service, cluster: str, *, guards: bool = True, epoch: str = "") -> None:
-        self.service, self.cluster, self.guards, self.seq = service, cluster, guards, 0
-        self.epoch = epoch or f"{cluster}.1"
-
-    async def says(self, **fields: object) -> SyncOut:
-        self.seq += 1
-        told: list[SyncOut] = []
-
-        def encode(out: SyncOut) -> bytes:
-            told.append(out)
-            return b"answer"
-
-        message = SyncIn(
-            cluster=self.cluster,
-            epoch=self.epoch,
-            seq=self.seq,
-            manager="local",
-            guards=self.guards,
-            **fields,  # type: ignore[arg-type]  # what one test says
-        )
-        await self.service.agents.sync(message, encode)
-        return told[-1] if told else SyncOut()
-
-    async def runs(self) -> Ref:
-        """Take one job and start it."""
-        offers = (await self.says(want=1)).offers or (await self.says(want=1)).offers
-        ref = Ref(offers[0][0].job, offers[0][0].n, offers[0][0].token)
-        await self.says(accepts=(ref,))
-        await self.says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
-        return ref
 
 
 async def one_running(service: Service, terms: Terms, *, guards: bool = True) -> tuple[Agent, Ref]:
