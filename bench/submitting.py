@@ -1,11 +1,16 @@
-"""Submitting over gRPC: durable single submits and batches against a bare echo of the same bytes in the same run."""
+"""Submitting over gRPC: durable single submits and batches, against a bare echo and bare inserts in the same run."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import queue
+import sqlite3
+import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from grpc import aio
 
@@ -28,11 +33,11 @@ def a_submit() -> jobs_pb2.SubmitRequest:
     return jobs_pb2.SubmitRequest(name="bench", spec=spec, client_token=f"t{number}")
 
 
-async def rate(in_flight: int, call: Callable[[], Awaitable[object]], server: Process) -> tuple[float, float]:
+async def rate(in_flight: int, call: Callable[[], Awaitable[object]], server: Process | None) -> tuple[float, float]:
     """Calls per second with so many in flight, and the server's processor milliseconds for each."""
     done = 0
     until = time.perf_counter() + SECONDS
-    before, begun = server.cpu(), time.perf_counter()
+    before, begun = server.cpu() if server else 0.0, time.perf_counter()
 
     async def worker() -> None:
         nonlocal done
@@ -41,28 +46,95 @@ async def rate(in_flight: int, call: Callable[[], Awaitable[object]], server: Pr
             done += 1
 
     await asyncio.gather(*(worker() for _ in range(in_flight)))
-    return done / (time.perf_counter() - begun), 1000 * (server.cpu() - before) / done
+    return done / (time.perf_counter() - begun), 1000 * (server.cpu() - before) / done if server else 0.0
+
+
+async def decided(jobs: jobs_pb2_grpc.JobsStub, who: object, count: int, begun: float) -> float:
+    """Jobs per second from the first one stored until none waits for its decision."""
+    waiting = jobs_pb2.JobFilter(states=["queued"])
+    while (await jobs.List(jobs_pb2.ListJobsRequest(filter=waiting, limit=1), metadata=who)).jobs:  # noqa: ASYNC110  # it is another process that decides
+        await asyncio.sleep(0.05)
+    return count / (time.perf_counter() - begun)
+
+
+class BareInserts:
+    """One row per job into one table, group-committed: what any durable submit does at the least."""
+
+    def __init__(self, folder: Path) -> None:
+        self._asked: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, args=(folder / "bare.db",))
+        self._thread.start()
+
+    async def __call__(self) -> None:
+        """Return when the row is on disk."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._asked.put(done)
+        await done
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._asked.put(None)
+        self._thread.join()
+
+    def _run(self, path: Path) -> None:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE jobs (id INTEGER PRIMARY KEY, token UNIQUE, spec)")
+        while (first := self._asked.get()) is not None:
+            group = [first]
+            while not self._asked.empty() and (more := self._asked.get()) is not None:
+                group.append(more)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                "INSERT INTO jobs (token, spec) VALUES (?, ?)", [(f"t{next(_tokens)}", SPECS[0]) for _ in group]
+            )
+            connection.execute("COMMIT")
+            self._loop.call_soon_threadsafe(_resolve, group)
+        connection.close()
+
+
+def _resolve(group: list[asyncio.Future[None]]) -> None:
+    for done in group:
+        done.set_result(None)
+
+
+async def bare_rate(in_flight: int) -> float:
+    """Bare inserts per second with so many in flight, in this process."""
+    with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as folder:
+        inserts = BareInserts(Path(folder))
+        try:
+            return (await rate(in_flight, inserts, None))[0]
+        finally:
+            inserts.stop()
 
 
 async def measure(ours: Process, echo: Process) -> None:
     """Each figure beside the echo's, one after the other in the same run."""
-    async with aio.insecure_channel(ours.address) as channel, aio.insecure_channel(echo.address) as bare:
+    async with aio.insecure_channel(ours.address) as channel, aio.insecure_channel(echo.address) as echoing:
         jobs = jobs_pb2_grpc.JobsStub(channel)
         who = bearer(ours.token)
         for _ in range(300):  # the first jobs of a shape or a cluster are dearer
             await jobs.Submit(a_submit(), metadata=who)
-        ask = bare.unary_unary(ECHO)
-        print(f"{'in flight':>12} {'echo/s':>9} {'submit/s':>9} {'ratio':>6} {'ms/echo':>8} {'ms/submit':>9}")
+        ask = echoing.unary_unary(ECHO)
+        heads = ("in flight", "echo/s", "insert/s", "submit/s", "of echo", "of insert", "ms/echo", "ms/submit")
+        print(" ".join(f"{head:>9}" for head in heads))
         for in_flight in (1, 8, 64):
             base, base_cpu = await rate(in_flight, lambda: ask(a_submit().SerializeToString()), echo)
             made, cpu = await rate(in_flight, lambda: jobs.Submit(a_submit(), metadata=who), ours)
-            print(f"{in_flight:>12} {base:>9.0f} {made:>9.0f} {made / base:>6.2f} {base_cpu:>8.2f} {cpu:>9.2f}")
-        for size in (100, 1000):
+            bare = await bare_rate(in_flight)
+            print(
+                f"{in_flight:>9} {base:>9.0f} {bare:>9.0f} {made:>9.0f} {made / base:>9.2f} {made / bare:>9.2f}", end=""
+            )
+            print(f" {base_cpu:>9.2f} {cpu:>9.2f}")
+        for size in (100, 1000, 10_000):
             begun, count = time.perf_counter(), 0
             while time.perf_counter() - begun < SECONDS:
                 batch = jobs_pb2.SubmitBatchRequest(jobs=[a_submit() for _ in range(size)])
                 count += len((await jobs.SubmitBatch(batch, metadata=who)).jobs)
-            print(f"batch of {size}: {count / (time.perf_counter() - begun):,.0f} jobs/s")
+            print(f"batches of {size:,}: {count / (time.perf_counter() - begun):,.0f} jobs/s stored")
+            print(f"    all of them decided at {await decided(jobs, who, count, begun):,.0f} jobs/s")
 
 
 def main(arguments: list[str]) -> None:

@@ -49,6 +49,7 @@ from rainbow.store.opening import open_store
 log = logging.getLogger("rainbow.server")
 MAX_MESSAGE = 64 * 1024 * 1024  # the prototype sends a graph in one message
 DRAIN = 5.0  # seconds for calls under way at a SIGTERM
+SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
 
 _SERVICES = (
     jobs_pb2.DESCRIPTOR.services_by_name["Jobs"],
@@ -67,6 +68,7 @@ def serve(options: ServerOptions) -> None:
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    sys.setswitchinterval(SWITCH)
     try:
         import uvloop
     except ImportError:

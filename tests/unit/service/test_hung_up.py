@@ -33,4 +33,6 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
                 await one
         stored = await service.core.store.read(lambda tx: [tx.job(id) for id in range(1, 10)])
         assert [job.owner for job in stored if job is not None] == ["first", "other4"]
-        assert len(service.core.fleet.member("alpha").placements) == 2  # what was set aside for the others is free again
+        assert (
+            len(service.core.fleet.member("alpha").placements) == 2
+        )  # what was set aside for the others is free again
