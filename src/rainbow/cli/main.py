@@ -29,6 +29,7 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
         "update": Lazy("rainbow.cli.update:update", "Report a cluster's state or the state of its nodes."),
         "drain": Lazy("rainbow.cli.drain:drain", "Give a cluster no new work."),
         "undrain": Lazy("rainbow.cli.drain:undrain", "Give a cluster new work again."),
+        "rules": Lazy("rainbow.cli.rules:rules", "Say who may use a cluster, and for how much."),
         "receive": Lazy("rainbow.cli.receive:receive", "Take jobs of a cluster by hand."),
         "delete": Lazy("rainbow.cli.delete:delete", "Delete a cluster or one of its subsystems."),
     },

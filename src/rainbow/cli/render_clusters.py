@@ -11,6 +11,7 @@ from rainbow.cli.render_jobs import seconds
 from rainbow.cli.terminal import clean, one_line
 from rainbow.cli.times import ago
 from rainbow.model.bid import TrackRecord
+from rainbow.model.rules import span
 
 
 def free_of(cluster: Mapping[str, Any], type: str) -> str:
@@ -64,6 +65,17 @@ def listing(now: float) -> Listing:
     )
 
 
+def said_rules(rules: Mapping[str, Any]) -> str:
+    """`users ana, bob; groups lab; at most 4 nodes and 2h per job; at most 10 jobs of one user; signed jobs only`."""
+    words = [f"{what} {one_line(', '.join(rules[what]))}" for what in ("users", "groups") if rules.get(what)]
+    most = [f"{rules['max_nodes']} nodes"] if rules.get("max_nodes") else []
+    most += [span(rules["max_time"])] if rules.get("max_time") else []
+    words += [f"at most {' and '.join(most)} per job"] if most else []
+    words += [f"at most {rules['max_queued']} jobs of one user"] if rules.get("max_queued") else []
+    words += ["signed jobs only"] if rules.get("signed") else []
+    return "; ".join(words)
+
+
 def in_full(cluster: Mapping[str, Any], now: float) -> str:
     """One cluster with its totals and its state."""
     lines = [
@@ -74,6 +86,7 @@ def in_full(cluster: Mapping[str, Any], now: float) -> str:
         f"  jobs        {cluster.get('running', 0)} running, {cluster.get('queued', 0)} waiting there",
         f"  subsystems  {one_line(', '.join(cluster.get('subsystems', ()))) or 'none'}",
         f"  bids        {track_record(cluster)}",
+        f"  rules       {said_rules(cluster.get('rules', {})) or 'none'}",
     ]
     totals = table(
         (

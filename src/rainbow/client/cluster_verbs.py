@@ -85,6 +85,31 @@ class ClusterVerbs:
         request = clusters.UndrainRequest(cluster=name)
         return wire.cluster(await self.connection.call(rpcs.UNDRAIN, request, bearer=self._operator(name)))
 
+    async def set_rules(
+        self,
+        name: str,
+        *,
+        users: Iterable[str] | None = None,
+        groups: Iterable[str] | None = None,
+        max_nodes: int | None = None,
+        max_time: float | None = None,
+        max_queued: int | None = None,
+        signed: bool | None = None,
+        clear: bool = False,
+    ) -> ClusterView:
+        """Say who may use a cluster and for how much; None: as it is, 0 or empty: no limit."""
+        request = clusters.SetRulesRequest(
+            cluster=name,
+            users=None if users is None else clusters.RuleNames(names=users),
+            groups=None if groups is None else clusters.RuleNames(names=groups),
+            max_nodes=max_nodes,
+            max_time=max_time,
+            max_queued=max_queued,
+            signed=signed,
+            clear=clear,
+        )
+        return wire.cluster(await self.connection.call(rpcs.SET_RULES, request, bearer=self._operator(name)))
+
     async def receive(
         self, name: str, *, limit: int = 0, accept_only: str = "", lease: float = 0.0
     ) -> tuple[OfferView, ...]:

@@ -118,6 +118,12 @@ DRAIN = Rpc(
 UNDRAIN = Rpc(
     path="/rainbow.v2.Clusters/Undrain", asks=clusters.UndrainRequest, answers=clusters.Cluster, purpose=Purpose.CLUSTER
 )
+SET_RULES = Rpc(
+    path="/rainbow.v2.Clusters/SetRules",
+    asks=clusters.SetRulesRequest,
+    answers=clusters.Cluster,
+    purpose=Purpose.CLUSTER,
+)
 
 RECEIVE = Rpc(  # a second arrival would lease more jobs
     path="/rainbow.v2.Agents/Receive",

@@ -87,6 +87,7 @@ class Client:
     cluster = _call(AsyncClient.cluster)
     drain = _call(AsyncClient.drain)
     undrain = _call(AsyncClient.undrain)
+    set_rules = _call(AsyncClient.set_rules)
     receive = _call(AsyncClient.receive)
     accept = _call(AsyncClient.accept)
     who_am_i = _call(AsyncClient.who_am_i)

@@ -162,6 +162,7 @@ class ClusterView(View):
     running: int = 0
     record: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
+    rules: Mapping[str, Any] = field(default_factory=dict)
     tree: tuple[str, ...] = ()
 
 

@@ -121,6 +121,7 @@ def cluster(message: clusters.Cluster) -> ClusterView:
         message,
         state=_json_object,
         record=_json_object,
+        rules=_json_object,
         totals=lambda totals: tuple(Total(t.type, t.unit, t.vertices, t.all, t.free) for t in totals),
         subsystems=tuple,
         tree=tuple,

@@ -90,7 +90,7 @@ class Gate(Interceptor):
         self.traffic = Traffic(limits or Limits())
         self._callers = Callers(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
         self._open, self._refusals = OpenCalls(), Refusals()
-        self.keeper = Keeper(core.store, core.clock, core.recogniser, self._open, self._refusals)
+        self.keeper = Keeper(core, self._open, self._refusals)
         self.connections: Connections | None = None  # known when the port is open
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []

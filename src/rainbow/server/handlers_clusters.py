@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from rainbow.model.cluster import Standing
@@ -12,8 +12,8 @@ from rainbow.pb.v2 import clusters_pb2 as pb
 from rainbow.pb.v2 import clusters_pb2_grpc
 from rainbow.server.gate import caller
 from rainbow.service import clusters, registering
-from rainbow.service.access import may
 from rainbow.service.core import Core
+from rainbow.service.ruling import rules_shown, sees, set_rules
 
 MAX_UPLOAD = 512 * 1024 * 1024
 
@@ -77,14 +77,19 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         await registering.set_standing(self._core, request.cluster, Standing.ACTIVE, "")
         return await self._shown(request.cluster)
 
+    async def SetRules(self, request: pb.SetRulesRequest, context: Any) -> pb.Cluster:
+        await set_rules(self._core, request.cluster, _rules_in(request), clear=request.clear)
+        return await self._shown(request.cluster)
+
     def _sees(self, name: str) -> bool:
-        return may(caller(), "submit", name) or may(caller(), "agent", name)
+        return sees(self._core, caller(), name)
 
     async def _shown(self, name: str) -> pb.Cluster:
-        return cluster_out(await clusters.view(self._core, name))
+        view = await clusters.view(self._core, name)
+        return cluster_out(view, rules_shown(caller(), view.cluster))
 
 
-def cluster_out(view: clusters.ClusterView) -> pb.Cluster:
+def cluster_out(view: clusters.ClusterView, rules: Mapping[str, object]) -> pb.Cluster:
     """A cluster as a message."""
     cluster = view.cluster
     totals = view.summary.totals if view.summary else {}
@@ -105,7 +110,22 @@ def cluster_out(view: clusters.ClusterView) -> pb.Cluster:
         running=view.running,
         record=json.dumps(cluster.record),
         reason=view.broken or cluster.drain_reason,
+        rules=json.dumps(rules),
     )
+
+
+def _rules_in(request: pb.SetRulesRequest) -> dict[str, object]:
+    """What is to change; 0 and an empty list take a limit away."""
+    changes: dict[str, object] = {}
+    for key in ("users", "groups"):
+        if request.HasField(key):
+            changes[key] = frozenset(getattr(request, key).names)
+    for key in ("max_nodes", "max_time", "max_queued"):
+        if request.HasField(key):
+            changes[key] = getattr(request, key) or None
+    if request.HasField("signed"):
+        changes["signed"] = request.signed
+    return changes
 
 
 async def _upload(messages: AsyncIterator[pb.GraphUpload]) -> tuple[pb.GraphHeader, bytes]:

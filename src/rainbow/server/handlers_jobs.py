@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rainbow.model.candidate import Demand
+from rainbow.model.credential import Principal
 from rainbow.model.errors import Invalid
 from rainbow.pb.v2 import jobs_pb2 as pb
 from rainbow.pb.v2 import jobs_pb2_grpc
@@ -24,11 +25,12 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         self._core = service.core
 
     async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitResponse:
-        receipts = await self._service.intake.submit(wire.submissions(self._specs, request, caller()))
+        by = self._met()
+        receipts = await self._service.intake.submit(wire.submissions(self._specs, request, by))
         return wire.receipt_out(receipts[0])
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.SubmitBatchResponse:
-        by = caller()
+        by = self._met()
         made = [one for message in request.jobs for one in wire.submissions(self._specs, message, by)]
         if not made:
             raise Invalid("the batch is empty")
@@ -37,8 +39,10 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PlanResponse:
         ask_request, spec, _ = self._specs.read(request.spec)
-        terms = wire.terms_in(request.terms, caller())
-        ask = Ask(request=ask_request, spec=spec, terms=terms, seed=self._core.ids.seed(), show_slots=True)
+        by = self._met()
+        terms = wire.terms_in(request.terms, by)
+        seed = self._core.ids.seed()
+        ask = Ask(request=ask_request, spec=spec, terms=terms, owner=by.name, seed=seed, show_slots=True)
         plan = await explaining.plan(self._service.decider, ask, reasons=request.reasons)
         return pb.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 
@@ -84,6 +88,13 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:
         story = await explaining.explain(self._service.decider, request.id, caller())
         return wire.story_out(story, self._nodes(story.view))
+
+    def _met(self) -> Principal:
+        """Who asks for a decision; where clusters have rules, it is remembered what an issuer said of them."""
+        by = caller()
+        if self._core.fleet.rules:
+            self._core.people.met(by)
+        return by
 
     def _nodes(self, view: jobs.JobView) -> int:
         return Demand.of(self._core.request_of(view.job.spec)).nodes

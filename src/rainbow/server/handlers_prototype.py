@@ -67,6 +67,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             request=submission.request,
             spec=submission.spec,
             terms=submission.terms,
+            owner=submission.owner,
             seed=self._core.ids.seed(),
         )
         decision = decide(await self._service.decider.asked(ask), self._core.policies)

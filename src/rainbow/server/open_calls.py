@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Denied, Exhausted, RainbowError, Unauthenticated
-from rainbow.service.access import Recogniser, revision
+from rainbow.service.access import revision
 from rainbow.service.auditing import Refusals, write_refusals
-from rainbow.service.clock import Clock
-from rainbow.store.base import Store, Tx
+from rainbow.service.core import Core
+from rainbow.service.ruling import refresh
+from rainbow.store.base import Tx
 
 log = logging.getLogger(__name__)
 LOOK_EVERY = 0.4  # seconds
@@ -83,10 +84,8 @@ class OpenCalls:
 class Keeper:
     """What the gate does beside calls."""
 
-    def __init__(
-        self, store: Store, clock: Clock, recogniser: Recogniser, calls: OpenCalls, refusals: Refusals
-    ) -> None:
-        self._store, self._clock, self._recogniser = store, clock, recogniser
+    def __init__(self, core: Core, calls: OpenCalls, refusals: Refusals) -> None:
+        self._core, self._store, self._clock, self._recogniser = core, core.store, core.clock, core.recogniser
         self._calls, self._refusals = calls, refusals
         self._seen = (-1, -1)  # revisions: of the database, of this process
         self._flushed = self._noted = 0.0
@@ -112,6 +111,7 @@ class Keeper:
         known, self._seen = self._seen, (stored, self._recogniser.revision)
         if known[0] != stored:
             self._recogniser.forget()
+            await refresh(self._core)
             self._seen = (stored, self._recogniser.revision)
         await self._calls.look(now, all=known != self._seen)
 

@@ -111,6 +111,7 @@ POLICY: dict[str, Row] = {
     f"{OURS}Clusters/Get": Caller(),
     f"{OURS}Clusters/Drain": Scoped("agent", _cluster),
     f"{OURS}Clusters/Undrain": Scoped("agent", _cluster),
+    f"{OURS}Clusters/SetRules": Scoped("agent", _cluster),
     f"{OURS}Agents/Sync": Scoped("agent", _cluster),
     f"{OURS}Agents/Receive": Scoped("agent", _cluster),
     f"{OURS}Agents/Accept": Scoped("agent", _cluster),

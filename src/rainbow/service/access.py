@@ -27,6 +27,7 @@ KNOWN_FOR = 1.0  # seconds for which a credential is not looked up again
 MOST_KNOWN = 10_000
 USED_EVERY = 60.0  # seconds between two notes of a credential's use
 ADMIN = "admin"  # the first administrator
+VOUCHED = "oidc"  # in place of a credential's id: somebody else vouches for the caller
 NOBODYS_ID = "000000000000"
 _NOBODY = digest("nobody has this credential")
 _OWN_JOBS = ("job:read:own", "job:cancel:own")
@@ -198,7 +199,7 @@ def _vouched(tx: Tx, identity: Identity, members: Members) -> Principal | None:
     return Principal(
         name=identity.name,
         kind=Kind.USER,
-        credential="oidc",
+        credential=VOUCHED,
         scopes=scopes,
         groups=groups,
         fellows=_fellows(tx, scopes, tuple(groups), members),

@@ -16,6 +16,7 @@ from rainbow.service.access import ADMIN, changed, ends_at, store_rights, stored
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.ids import Ids
+from rainbow.service.ruling import refresh
 from rainbow.store.base import Account, AuditRow, Store, Tx
 
 DAY = 86_400.0
@@ -84,6 +85,7 @@ async def put_user(
 
     view = await core.store.write(work)
     core.recogniser.forget()
+    await refresh(core)
     return view
 
 
@@ -134,6 +136,7 @@ async def put_group(
 
     view = await core.store.write(work)
     core.recogniser.forget()
+    await refresh(core)
     return view
 
 

@@ -27,6 +27,7 @@ from rainbow.service.fleet import Fleet
 from rainbow.service.ids import Ids
 from rainbow.service.presence import Presence
 from rainbow.service.registering import DOMINANT
+from rainbow.service.ruling import refresh
 from rainbow.service.settings import Settings
 from rainbow.service.submitting import Intake
 from rainbow.service.syncing import Agents
@@ -81,6 +82,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
     with _no_collections():
         await _load_fleet(core)
+        await refresh(core)
         await _load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
@@ -123,7 +125,7 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
             log.error("job %d on %s: its stored request is damaged", one.job, cluster.name)
             continue
         request, known = core.request_of(one.spec), one.created_at <= reported
-        core.fleet.place(cluster.name, one.token, request, reported=known, in_a_row=True)
+        core.fleet.place(cluster.name, one.token, request, one.owner, reported=known, in_a_row=True)
 
 
 async def _load_jobs(core: Core) -> None:
@@ -133,12 +135,14 @@ async def _load_jobs(core: Core) -> None:
         core.shelf.add_queued(page)
         after = page[-1]
     after = 0
-    shapes: dict[tuple[str, int], tuple[str, Terms]] = {}  # the terms are kept, so that their `id` stays their own
+    shapes: dict[tuple[str, str, int], tuple[str, Terms]] = {}  # the terms are kept, so that their `id` stays their own
     while waiting := await core.store.read(partial(_waiting, after)):
         for one in waiting:
-            known = shapes.get((one.spec, id(one.terms)))
+            owner = one.owner if core.fleet.rules else ""
+            known = shapes.get((owner, one.spec, id(one.terms)))
             if known is None:
-                known = shapes[one.spec, id(one.terms)] = shape_of(one.spec, one.terms), one.terms
+                made = shape_of(core.fleet, owner, one.spec, one.terms)
+                known = shapes[owner, one.spec, id(one.terms)] = made, one.terms
             core.shelf.put(one.job, one.priority, known[0])
         after = waiting[-1].job
     core.shelf.changed()

@@ -47,12 +47,12 @@ def _settle(core: Core, job: Job, waiting: dict[str, Settlement]) -> Settlement 
     """One job, or None if it is not to be decided here."""
     if job.state is not JobState.QUEUED or job.attempt:
         return None
-    shape = shape_of(job.spec, job.terms) if waiting else ""
+    shape = shape_of(core.fleet, job.owner, job.spec, job.terms) if waiting else ""
     if shape in waiting:
         like = waiting[shape]
         return Settlement(job=job, decision=like.decision, reason=like.reason, hold=like.hold)
     request = core.request_of(job.spec)
-    ask = Ask(request=request, spec=job.spec, terms=job.terms, seed=core.ids.seed())
+    ask = Ask(request=request, spec=job.spec, terms=job.terms, owner=job.owner, seed=core.ids.seed())
     try:
         asked = question(core, ask)
         if wants_bids(asked, core.policies):
@@ -63,13 +63,13 @@ def _settle(core: Core, job: Job, waiting: dict[str, Settlement]) -> Settlement 
         return None
     if isinstance(outcome, Chosen):
         token = core.ids.fence()
-        core.fleet.place(outcome.cluster, token, request)
+        core.fleet.place(outcome.cluster, token, request, job.owner)
         reason = f"given to {outcome.cluster}"
         return Settlement(job=job, decision=record, reason=reason, cluster=outcome.cluster, token=token)
     if not isinstance(outcome, Wait):
         return None
     made = Settlement(job=job, decision=record, reason="; ".join(outcome.reasons), hold=Hold.NOTHING_FITS)
-    waiting[shape_of(job.spec, job.terms)] = made
+    waiting[shape_of(core.fleet, job.owner, job.spec, job.terms)] = made
     return made
 
 
@@ -95,5 +95,6 @@ async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
         return [one.job.id for one in settled]
     for one in settled:
         if one.hold is not None:
-            core.shelf.put(one.job.id, one.job.terms.priority, shape_of(one.job.spec, one.job.terms))
+            job = one.job
+            core.shelf.put(job.id, job.terms.priority, shape_of(core.fleet, job.owner, job.spec, job.terms))
     return []

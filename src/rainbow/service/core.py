@@ -22,6 +22,7 @@ from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
 from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
 from rainbow.service.ids import Ids
+from rainbow.service.people import People
 from rainbow.service.presence import Presence
 from rainbow.service.quota import Quota
 from rainbow.service.settings import Settings
@@ -45,6 +46,7 @@ class Core:
     recogniser: Recogniser
     presence: Presence
     policies: PolicyTable = BUILT_IN
+    people: People = field(default_factory=People)
     hub: Hub = field(default_factory=Hub)
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
     started_at: float = 0.0

@@ -21,6 +21,7 @@ from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
+from rainbow.service.ruling import Refused, barred
 from rainbow.service.settings import Settings
 
 
@@ -31,6 +32,7 @@ class Ask:
     request: Request
     spec: str  # its canonical JSON
     terms: Terms = field(default_factory=Terms)
+    owner: str = ""  # whose job it is; clusters may care
     excluded: Mapping[str, str] = field(default_factory=dict)  # clusters that are out, with the reason
     seed: int = 0
     bids: Mapping[str, Bid] = field(default_factory=dict)
@@ -44,8 +46,12 @@ def question(core: Core, ask: Ask) -> Question:
     closed = dict(fleet.closed())
     closed.update((name, why) for name, why in ask.excluded.items() if fleet.get(name) is not None)
     hidden = _hidden(fleet, ask.terms)
+    refused: Refused = {}
+    if fleet.rules:
+        unseen, refused = barred(core, ask)
+        hidden |= unseen
     closed = {name: why for name, why in closed.items() if name not in hidden}
-    matches = _matches(fleet.graphs, fleet, ask.request, hidden | closed.keys())
+    matches = _matches(fleet.graphs, fleet, ask.request, hidden | closed.keys() | refused.keys())
     policy, options = policy_of(settings, ask.terms)
     count = ask.show_slots or core.policies.wants_slots(policy, options)
     ever, asked = matches.ever, matches.names
@@ -53,7 +59,8 @@ def question(core: Core, ask: Ask) -> Question:
         candidates = Lineup([_candidate(name, matches, fleet, ask) for name in ever])
     else:
         candidates = fleet.lineup(matches)
-    misfits: dict[str, tuple[Fit, str]] = {name: (Fit.UNKNOWN, why) for name, why in closed.items()}
+    misfits = {name: why for name, why in refused.items() if name not in hidden}
+    misfits.update((name, (Fit.UNKNOWN, why)) for name, why in closed.items())
     if len(ever) < len(asked):
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in asked if name not in fitting)
@@ -144,9 +151,11 @@ def limits_of(terms: Terms) -> Limits:
     )
 
 
-def shape_of(spec: str, terms: Terms) -> str:
+def shape_of(fleet: Fleet, owner: str, spec: str, terms: Terms) -> str:
     """Jobs with equal shapes get equal decisions: what one cannot have, the others cannot have either."""
     parts = (
+        owner if fleet.rules else "",  # only clusters with rules care
+        bool(terms.signature),
         spec,
         terms.policy,
         sorted(terms.policy_options.items()),

@@ -12,6 +12,7 @@ from rainbow.scheduler.decide import decide
 from rainbow.service.access import reach
 from rainbow.service.deciding import Ask, opens
 from rainbow.service.jobs import JobView, visible
+from rainbow.service.ruling import barred
 from rainbow.service.waiting import Decider
 from rainbow.store.base import Tx
 
@@ -37,8 +38,11 @@ async def plan(decider: Decider, ask: Ask, *, reasons: bool) -> Plan:
 def explanations(decider: Decider, ask: Ask) -> str:
     """Every cluster's reasons at this moment, as JSON; clusters that take no work say why instead."""
     fleet = decider.core.fleet
-    closed = {name: why for name, why in fleet.closed().items() if opens(fleet, ask.terms, name)}
-    names = [name for name in fleet.names() if name not in closed and opens(fleet, ask.terms, name)]
+    hidden, refused = barred(decider.core, ask)
+    open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
+    out = {**{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
+    closed = {name: out[name] for name in open_ones if name in out}
+    names = [name for name in open_ones if name not in closed]
     found = [explanation.to_json() for explanation in fleet.graphs.explain(ask.request, names)]
     return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
 
@@ -66,7 +70,7 @@ async def explain(decider: Decider, id: int, by: Principal) -> Story:
         return job, view, stored.decision().to_json() if stored is not None else "", tx.events(0, MOST_EVENTS, job=id)
 
     job, view, record, events = await core.store.read(work)
-    ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms)
+    ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms, owner=job.owner)
     tries, tried_at = core.shelf.tries(id)
     return Story(
         view=view,

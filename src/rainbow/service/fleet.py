@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +19,7 @@ from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit, Matches
 from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
+from rainbow.model.rules import ClusterRules
 
 MOST_LINEUPS = 256
 LINES = 64  # of attempts without room that are looked at when something becomes free
@@ -45,6 +46,8 @@ class Member:
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
     report: Report | None = None  # as decisions see it, until its row changes
     crowded: dict[int, Line] = field(default_factory=dict)  # of those, what did not find all it needs, by its request
+    owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
+    held: Counter[str] = field(default_factory=Counter)  # how many of them each owner has
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
@@ -55,6 +58,7 @@ class Fleet:
         self.graphs = graphs
         self.demand_of = Remembered(Demand.of)
         self.version = 0  # grows with every change; decisions name it
+        self.rules: dict[str, ClusterRules] = {}  # of clusters that have some; most fleets have none
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
         self._lineups: dict[int, tuple[Matches, Lineup]] = {}  # by the identity of matches, until a cluster changes
@@ -115,6 +119,10 @@ class Fleet:
                 candidate = self._shown[fit][name] = self.candidate(name, fit)
             found.append(candidate)
         return found
+
+    def held_by(self, name: str, owner: str) -> int:
+        """How many jobs of an owner were given to a cluster and have not ended."""
+        return self._members[name].held[owner]
 
     def closed(self) -> Mapping[str, str]:
         """Clusters that take no work now, with the reason."""
@@ -195,7 +203,9 @@ class Fleet:
                 self.graphs.remove(name)
             self._standing_changed(member)
 
-    def place(self, name: str, fence: str, request: Request, *, reported: bool = False, in_a_row: bool = False) -> None:
+    def place(
+        self, name: str, fence: str, request: Request, owner: str, *, reported: bool = False, in_a_row: bool = False
+    ) -> None:
         """Count an attempt that was given to a cluster against what is free there; `reported`: its state knows it.
 
         `in_a_row`: many are placed and nothing else happens, so what did not fit does not fit the next of its kind.
@@ -205,6 +215,9 @@ class Fleet:
             return
         self._hold(member, fence, request, in_a_row=in_a_row)
         member.placements[fence] = request
+        if fence not in member.owners:
+            member.owners[fence] = owner
+            member.held[owner] += 1
         if not reported:
             demand, since = self.demand_of(request), member.placed_since
             member.counted[fence] = Placed(1, demand.nodes, demand.cores)
@@ -227,6 +240,11 @@ class Fleet:
             return
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
+        owner = member.owners.pop(fence, None)
+        if owner is not None:
+            member.held[owner] -= 1
+            if not member.held[owner]:
+                del member.held[owner]
         member.counted.pop(fence, None)
         for key in list(itertools.islice(member.crowded, LINES)):
             line = member.crowded.pop(key)
@@ -265,8 +283,15 @@ class Fleet:
 
     def _standing_changed(self, member: Member) -> None:
         member.report, self._closed = None, None
+        self._rules_changed(member.cluster)
         self._show_anew(member.cluster.name)
         self.version += 1
+
+    def _rules_changed(self, cluster: Cluster) -> None:
+        if cluster.rules and cluster.name in self._members:
+            self.rules[cluster.name] = ClusterRules.of(cluster.rules)
+        elif self.rules:
+            self.rules.pop(cluster.name, None)
 
     def _show_anew(self, name: str) -> None:
         self._lineups.clear()

@@ -162,7 +162,7 @@ def _answer(core: Core, one: _Decided, outcome: Outcome) -> None:
         elif draft.state is JobState.BOUND:
             core.hub.ring(cluster_bell(draft.cluster))
         elif draft.hold is Hold.NOTHING_FITS:
-            core.shelf.put(receipt.id, draft.terms.priority, shape_of(draft.spec, draft.terms))
+            core.shelf.put(receipt.id, draft.terms.priority, shape_of(core.fleet, draft.owner, draft.spec, draft.terms))
     core.shelf.add_queued(queued)
     if not one.answer.done():
         one.answer.set_result(outcome)
@@ -208,7 +208,9 @@ def _undecided(core: Core, submission: Submission, now: float) -> Draft:
 
 def ask_of(submission: Submission, seed: int) -> Ask:
     """The question that a submission puts to the fleet."""
-    return Ask(request=submission.request, spec=submission.spec, terms=submission.terms, seed=seed)
+    return Ask(
+        request=submission.request, spec=submission.spec, terms=submission.terms, owner=submission.owner, seed=seed
+    )
 
 
 def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
@@ -227,7 +229,7 @@ def _decided(core: Core, submission: Submission, decision: Decision, now: float)
     state, hold, cluster, token = JobState.BOUND, None, "", ""
     if isinstance(outcome, Chosen):
         cluster, token, reason = outcome.cluster, core.ids.fence(), f"given to {outcome.cluster}"
-        core.fleet.place(cluster, token, submission.request)
+        core.fleet.place(cluster, token, submission.request, submission.owner)
     else:
         reason = "; ".join(outcome.reasons)
         if isinstance(outcome, Refuse):

@@ -118,6 +118,7 @@ class Decider:
             request=self.core.request_of(job.spec),
             spec=job.spec,
             terms=job.terms,
+            owner=job.owner,
             excluded=excluded,
             seed=self.core.ids.seed(),
         )
@@ -161,7 +162,7 @@ class Decider:
         """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
         outcome, record, fence = decision.outcome, Stored.of(decision), self.core.ids.fence()
         if isinstance(outcome, Chosen):
-            self.core.fleet.place(outcome.cluster, fence, ask.request)
+            self.core.fleet.place(outcome.cluster, fence, ask.request, job.owner)
 
         def work(tx: Tx, fx: Effects) -> bool:
             now = self.core.clock.now()
@@ -191,7 +192,8 @@ class Decider:
             raise
         if not gone and job.state is JobState.QUEUED:
             without = ",".join(sorted(ask.excluded))
-            self.core.shelf.put(job.id, job.terms.priority, shape_of(job.spec, job.terms) + without)
+            shape = shape_of(self.core.fleet, job.owner, job.spec, job.terms)
+            self.core.shelf.put(job.id, job.terms.priority, shape + without)
         return gone
 
     def _refuse(self, tx: Tx, fx: Effects, id: int, reason: str) -> None:

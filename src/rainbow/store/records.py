@@ -62,6 +62,7 @@ class Placement(NamedTuple):
     token: str
     created_at: float
     spec: str | None
+    owner: str
 
 
 class WaitingJob(NamedTuple):
@@ -71,6 +72,7 @@ class WaitingJob(NamedTuple):
     priority: int
     spec: str
     terms: Terms
+    owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

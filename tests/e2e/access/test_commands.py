@@ -131,3 +131,26 @@ def test_a_lost_administrators_token_is_made_anew_beside_the_database(tmp_path: 
         assert house.run("audit", "--verify").returncode == 0
         missing = house.run("server", "admin-token", "--data-dir", str(tmp_path / "none"), check=False)
         assert missing.returncode == 4
+
+
+def test_a_cluster_gets_rules_shows_them_and_holds_to_them(lab: House) -> None:
+    lab.run("user", "add", "rita", "--allow", "submit:*")
+    token = lab.run(
+        "token", "create", "--user", "rita", "--scope", "submit:*", "--scope", "job:read:own"
+    ).stdout.strip()
+    said = lab.run("rules", "corona", "--max-nodes", "1", "--max-time", "2h", "--max-queued", "5").stdout
+    assert said == "corona: at most 1 nodes and 2h per job; at most 5 jobs of one user\n"
+    assert "rules       at most 1 nodes and 2h per job" in lab.run("clusters", "corona", token=token).stdout
+    asked = ("-M", "corona", "-N2", "-t", "1h", "--", "true")
+    plan = lab.run("plan", *asked, token=token, check=False)
+    assert "allows at most 1 nodes per job; this job asks 2" in plan.stdout
+    taken = lab.run("submit", *asked, token=token)
+    assert "corona: allows at most 1 nodes per job; this job asks 2" in taken.stderr
+    assert "allows at most 1 nodes" in lab.run("explain", taken.stdout.strip(), token=token, check=False).stdout
+    assert lab.run("rules", "corona", "--clear", "--allow-users", "bob").stdout == "corona: users bob\n"
+    row = json.loads(lab.run("clusters", "corona", "-o", "json").stdout)["cluster"]
+    assert row["rules"] == {"users": ["bob"]}
+    assert lab.run("clusters", "corona", token=token, check=False).returncode == 4
+    assert lab.run("submit", "-M", "corona", "--", "true", token=token, check=False).returncode == 4
+    assert lab.run("rules", "corona", "--clear", token=token, check=False).returncode == 5
+    assert lab.run("rules", "corona", "--clear").stdout == "corona: no rules\n"

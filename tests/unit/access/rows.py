@@ -266,6 +266,9 @@ ROWS: dict[str, Row] = {
     f"{_OURS}Clusters/Undrain": Row(
         send=lambda w, c, who: clusters_pb2.UndrainRequest(cluster=CLUSTER_OF[c]), expect=of_cluster
     ),
+    f"{_OURS}Clusters/SetRules": Row(
+        send=lambda w, c, who: clusters_pb2.SetRulesRequest(cluster=CLUSTER_OF[c], max_nodes=4), expect=of_cluster
+    ),
     f"{_OURS}Agents/Sync": Row(send=_sync, expect=of_cluster),
     f"{_OURS}Agents/Receive": Row(
         send=lambda w, c, who: agents_pb2.ReceiveRequest(cluster=CLUSTER_OF[c]), expect=of_cluster

@@ -147,7 +147,7 @@ class Total(_message.Message):
     def __init__(self, type: _Optional[str] = ..., unit: _Optional[str] = ..., vertices: _Optional[int] = ..., all: _Optional[int] = ..., free: _Optional[int] = ...) -> None: ...
 
 class Cluster(_message.Message):
-    __slots__ = ("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals", "subsystems", "queued", "running", "record", "reason", "tree")
+    __slots__ = ("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals", "subsystems", "queued", "running", "record", "reason", "tree", "rules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     MANAGER_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +162,7 @@ class Cluster(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     name: str
     standing: str
     manager: str
@@ -176,7 +177,8 @@ class Cluster(_message.Message):
     record: str
     reason: str
     tree: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., standing: _Optional[str] = ..., manager: _Optional[str] = ..., registered_at: _Optional[float] = ..., seen_at: _Optional[float] = ..., state: _Optional[str] = ..., state_at: _Optional[float] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ..., subsystems: _Optional[_Iterable[str]] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., record: _Optional[str] = ..., reason: _Optional[str] = ..., tree: _Optional[_Iterable[str]] = ...) -> None: ...
+    rules: str
+    def __init__(self, name: _Optional[str] = ..., standing: _Optional[str] = ..., manager: _Optional[str] = ..., registered_at: _Optional[float] = ..., seen_at: _Optional[float] = ..., state: _Optional[str] = ..., state_at: _Optional[float] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ..., subsystems: _Optional[_Iterable[str]] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., record: _Optional[str] = ..., reason: _Optional[str] = ..., tree: _Optional[_Iterable[str]] = ..., rules: _Optional[str] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("cluster", "reason")
@@ -191,3 +193,29 @@ class UndrainRequest(_message.Message):
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+
+class RuleNames(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetRulesRequest(_message.Message):
+    __slots__ = ("cluster", "users", "groups", "max_nodes", "max_time", "max_queued", "signed", "clear")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIME_FIELD_NUMBER: _ClassVar[int]
+    MAX_QUEUED_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    users: RuleNames
+    groups: RuleNames
+    max_nodes: int
+    max_time: float
+    max_queued: int
+    signed: bool
+    clear: bool
+    def __init__(self, cluster: _Optional[str] = ..., users: _Optional[_Union[RuleNames, _Mapping]] = ..., groups: _Optional[_Union[RuleNames, _Mapping]] = ..., max_nodes: _Optional[int] = ..., max_time: _Optional[float] = ..., max_queued: _Optional[int] = ..., signed: _Optional[bool] = ..., clear: _Optional[bool] = ...) -> None: ...

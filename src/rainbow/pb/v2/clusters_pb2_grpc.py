@@ -89,6 +89,11 @@ class ClustersStub:
                 request_serializer=rainbow_dot_v2_dot_clusters__pb2.UndrainRequest.SerializeToString,
                 response_deserializer=rainbow_dot_v2_dot_clusters__pb2.Cluster.FromString,
                 _registered_method=True)
+        self.SetRules = channel.unary_unary(
+                '/rainbow.v2.Clusters/SetRules',
+                request_serializer=rainbow_dot_v2_dot_clusters__pb2.SetRulesRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_clusters__pb2.Cluster.FromString,
+                _registered_method=True)
 
 
 class ClustersServicer:
@@ -163,6 +168,13 @@ class ClustersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetRules(self, request, context):
+        """Say who may use a cluster and how much they may ask for; what is not given stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClustersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -219,6 +231,11 @@ def add_ClustersServicer_to_server(servicer, server):
             'Undrain': grpc.unary_unary_rpc_method_handler(
                     servicer.Undrain,
                     request_deserializer=rainbow_dot_v2_dot_clusters__pb2.UndrainRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_clusters__pb2.Cluster.SerializeToString,
+            ),
+            'SetRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetRules,
+                    request_deserializer=rainbow_dot_v2_dot_clusters__pb2.SetRulesRequest.FromString,
                     response_serializer=rainbow_dot_v2_dot_clusters__pb2.Cluster.SerializeToString,
             ),
     }
@@ -518,6 +535,33 @@ class Clusters:
             target,
             '/rainbow.v2.Clusters/Undrain',
             rainbow_dot_v2_dot_clusters__pb2.UndrainRequest.SerializeToString,
+            rainbow_dot_v2_dot_clusters__pb2.Cluster.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Clusters/SetRules',
+            rainbow_dot_v2_dot_clusters__pb2.SetRulesRequest.SerializeToString,
             rainbow_dot_v2_dot_clusters__pb2.Cluster.FromString,
             options,
             channel_credentials,

@@ -23,7 +23,7 @@ SELECT {attempt_columns} FROM attempts WHERE cluster_id = :cluster_id AND live =
 ORDER BY priority DESC, job LIMIT :limit;
 
 -- name: placements
-SELECT a.job, a.token, a.created_at, j.spec, j.spec_check FROM attempts a CROSS JOIN jobs j
+SELECT a.job, a.token, a.created_at, j.spec, j.spec_check, j.owner FROM attempts a CROSS JOIN jobs j
 WHERE j.id = a.job AND a.cluster_id = :cluster_id AND a.live = 1 AND a.state = :state ORDER BY a.priority DESC, a.job;
 
 -- name: count_live

@@ -39,7 +39,8 @@ SELECT {job_columns} FROM {job_tables} WHERE j.owner = :owner AND j.client_token
 SELECT id FROM jobs WHERE state = 'queued' AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: waiting
-SELECT id, spec, spec_check, terms FROM jobs WHERE state = 'held' AND hold = :hold AND id > :after ORDER BY id LIMIT :limit;
+SELECT id, spec, spec_check, terms, owner FROM jobs
+WHERE state = 'held' AND hold = :hold AND id > :after ORDER BY id LIMIT :limit;
 
 -- SQLite would take the index on `hold` and sort all that wait for their time.
 -- name: ids_to_start @sqlite

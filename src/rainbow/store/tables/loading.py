@@ -21,11 +21,11 @@ class LoadingTable(Table):
 
     def waiting(self, hold: Hold, limit: int, after: int = 0) -> list[WaitingJob]:
         rows = self.db.rows("waiting", hold=hold.value, limit=limit, after=after)
-        specs = self._specs(spec for _, spec, _, _ in rows)
+        specs = self._specs(spec for _, spec, _, _, _ in rows)
         found = []
-        for id, spec, _, terms in rows:
+        for id, spec, _, terms, owner in rows:
             priority, shared = _without_own(terms)
-            found.append(WaitingJob(id, priority, specs[spec][1], shared))
+            found.append(WaitingJob(id, priority, specs[spec][1], shared, owner))
         return found
 
     def placements(self, cluster: str) -> list[Placement]:
@@ -33,10 +33,10 @@ class LoadingTable(Table):
         found: list[Placement] = []
         for state in reversed(LIVE) if id is not None else ():  # what runs has its place before what waits
             rows = self.db.rows("placements", cluster_id=id, state=state.value)
-            specs = self._specs(spec for _, _, _, spec, _ in rows)
-            for job, token, at, spec, check in rows:
+            specs = self._specs(spec for _, _, _, spec, _, _ in rows)
+            for job, token, at, spec, check, owner in rows:
                 number, text = specs[spec]
-                found.append(Placement(job, token, at, text if number == check else None))
+                found.append(Placement(job, token, at, text if number == check else None, owner))
         return found
 
     def _specs(self, ids: Iterable[int]) -> dict[int, tuple[int | None, str]]:

@@ -1,0 +1,91 @@
+"""A cluster's own rules: who may use it, and how much one job or one user may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from rainbow.model.candidate import Demand
+from rainbow.model.credential import user_name
+from rainbow.model.errors import Invalid
+from rainbow.model.match import Fit
+
+MOST_NAMES = 1_000
+SUBMITTER = "submitter:"  # before a cluster's name: whoever holds the token that its registration gave
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRules:
+    """None, empty or False: no limit."""
+
+    users: frozenset[str] = frozenset()  # with `groups`: these and nobody else
+    groups: frozenset[str] = frozenset()
+    max_nodes: int | None = None
+    max_time: float | None = None  # seconds
+    max_queued: int | None = None  # jobs of one user there that have not ended
+    signed: bool = False  # its agents run signed jobs only
+
+    def __post_init__(self) -> None:
+        if len(self.users) + len(self.groups) > MOST_NAMES:
+            raise Invalid(f"the rules of a cluster name at most {MOST_NAMES} users and groups; name groups")
+        for name in (*self.users, *self.groups):
+            user_name(name.removeprefix(SUBMITTER))
+        for what, limit in (("nodes", self.max_nodes), ("seconds", self.max_time), ("jobs", self.max_queued)):
+            if limit is not None and not 0 < limit < 10**9:
+                raise Invalid(f"a limit of {limit:g} {what} makes no sense; it is a number from 1 up")
+
+    @staticmethod
+    def of(values: Mapping[str, object]) -> ClusterRules:
+        """The rules that `to_json` wrote."""
+        users, groups = values.get("users", ()), values.get("groups", ())
+        nodes, time, queued = (values.get(key) for key in ("max_nodes", "max_time", "max_queued"))
+        return ClusterRules(
+            users=frozenset(map(str, users)) if isinstance(users, list) else frozenset(),
+            groups=frozenset(map(str, groups)) if isinstance(groups, list) else frozenset(),
+            max_nodes=nodes if isinstance(nodes, int) else None,
+            max_time=float(time) if isinstance(time, int | float) else None,
+            max_queued=queued if isinstance(queued, int) else None,
+            signed=values.get("signed") is True,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """As plain values, only what is said."""
+        said: dict[str, object] = {
+            "users": sorted(self.users),
+            "groups": sorted(self.groups),
+            "max_nodes": self.max_nodes,
+            "max_time": self.max_time,
+            "max_queued": self.max_queued,
+            "signed": self.signed,
+        }
+        return {key: value for key, value in said.items() if value}
+
+    def admits(self, owner: str, groups: Collection[str]) -> bool:
+        """True if jobs of this owner may come here at all; for anybody else the cluster does not exist."""
+        if not self.users and not self.groups:
+            return True
+        return owner in self.users or not self.groups.isdisjoint(groups)
+
+    def refuses(self, demand: Demand, *, signed: bool, queued: int) -> tuple[Fit, str] | None:
+        """Why a job does not come here, and whether it might later; None: it may. `queued`: its owner's jobs there."""
+        if self.max_nodes is not None and demand.nodes > self.max_nodes:
+            return Fit.NEVER, f"allows at most {self.max_nodes} nodes per job; this job asks {demand.nodes}"
+        if self.max_time is not None:
+            most = span(self.max_time)
+            if demand.duration is None:
+                return Fit.NEVER, f"allows at most {most} per job; this job does not say how long it takes (-t)"
+            if demand.duration > self.max_time:
+                return Fit.NEVER, f"allows at most {most} per job; this job asks {span(demand.duration)}"
+        if self.signed and not signed:
+            return Fit.NEVER, "runs signed jobs only; this job is not signed (--sign)"
+        if self.max_queued is not None and queued >= self.max_queued:
+            return Fit.UNKNOWN, f"allows at most {self.max_queued} jobs of one user at a time; its owner has {queued}"
+        return None
+
+
+def span(seconds: float) -> str:
+    """`2h`, `1.5h`, `30m` or `90s`: a time limit as people write it."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size and seconds * 2 % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

@@ -1,0 +1,116 @@
+"""Clusters' own rules: set, kept in memory, and held against every question to the fleet, here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rainbow.model.cluster import Cluster
+from rainbow.model.credential import Principal
+from rainbow.model.errors import NotFound
+from rainbow.model.job import Hold
+from rainbow.model.match import Fit
+from rainbow.model.rules import ClusterRules
+from rainbow.service.access import may
+from rainbow.service.auditing import acting
+from rainbow.service.core import Core
+from rainbow.service.effects import Effects
+from rainbow.store.base import Tx
+from rainbow.store.records import WaitingJob
+
+if TYPE_CHECKING:  # deciding asks here
+    from rainbow.service.deciding import Ask
+
+Refused = dict[str, tuple[Fit, str]]
+PAGE = 10_000
+
+
+def barred(core: Core, ask: Ask) -> tuple[frozenset[str], Refused]:
+    """The clusters that do not exist for a job's owner, and those that will not have this job, with the reason."""
+    hidden: set[str] = set()
+    refused: Refused = {}
+    for name, rules in core.fleet.rules.items():
+        if not admitted(core, name, ask.owner):
+            hidden.add(name)
+            continue
+        queued = core.fleet.held_by(name, ask.owner)
+        why = rules.refuses(core.fleet.demand_of(ask.request), signed=bool(ask.terms.signature), queued=queued)
+        if why is not None:
+            refused[name] = why
+    return frozenset(hidden), refused
+
+
+def admitted(core: Core, cluster: str, owner: str) -> bool:
+    """True if jobs of this owner may go to the cluster at all."""
+    rules = core.fleet.rules.get(cluster)
+    return rules is None or rules.admits(owner, core.people.groups_of(owner)) or core.people.is_admin(owner)
+
+
+def sees(core: Core, by: Principal, cluster: str) -> bool:
+    """True if a caller may know of a cluster: it is theirs to speak for, or their jobs may go there."""
+    if by.admin or may(by, "agent", cluster):
+        return True
+    if not may(by, "submit", cluster):
+        return False
+    rules = core.fleet.rules.get(cluster)
+    return rules is None or rules.admits(by.name, by.groups)
+
+
+def rules_shown(by: Principal, cluster: Cluster) -> Mapping[str, object]:
+    """The rules as a caller may see them: who else may use a cluster is told to those who speak for it."""
+    if by.admin or may(by, "agent", cluster.name):
+        return cluster.rules
+    return {key: value for key, value in cluster.rules.items() if key not in ("users", "groups")}
+
+
+async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, clear: bool = False) -> Cluster:
+    """Change what is given of a cluster's rules; `clear`: begin with none. What is there already stays there."""
+    by, now = acting(), core.clock.now()
+    core.fleet.member(name)
+    before = bool(core.fleet.rules)
+
+    def work(tx: Tx, fx: Effects) -> Cluster:
+        cluster = tx.cluster(name)
+        if cluster is None:
+            raise NotFound(f"there is no cluster {name!r}")
+        rules = ClusterRules() if clear else ClusterRules.of(cluster.rules)
+        said = replace(rules, **changes).to_json()  # type: ignore[arg-type]  # the caller's keys are the fields
+        known = {group.name for group in tx.groups()}
+        unknown = [one for one in ClusterRules.of(said).groups if one not in known]
+        if unknown:
+            raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
+        changed = tx.update_cluster(cluster.id, rules=said)
+        by.note(tx, "cluster.rules", name, now, ", ".join(f"{key} {value}" for key, value in said.items()) or "none")
+        fx.changed(changed)
+        return changed
+
+    cluster = await core.write(work)
+    await refresh(core)
+    if before != bool(core.fleet.rules):
+        await _pile_anew(core)
+    return cluster
+
+
+async def refresh(core: Core) -> None:
+    """An account or the first rules changed: know people again, and try what waits."""
+    if core.fleet.rules:
+        await core.people.refresh(core.store)
+        core.shelf.retry_all()
+
+
+async def _pile_anew(core: Core) -> None:
+    """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
+    from rainbow.service.deciding import shape_of
+
+    after = 0
+    while page := await core.store.read(partial(_waiting, after)):
+        for one in page:
+            core.shelf.put(one.job, one.priority, shape_of(core.fleet, one.owner, one.spec, one.terms))
+        after = page[-1].job
+    core.shelf.changed()
+
+
+def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
+    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)
