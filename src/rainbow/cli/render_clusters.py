@@ -86,8 +86,9 @@ def in_full(cluster: Mapping[str, Any], now: float) -> str:
         f"  jobs        {cluster.get('running', 0)} running, {cluster.get('queued', 0)} waiting there",
         f"  subsystems  {one_line(', '.join(cluster.get('subsystems', ()))) or 'none'}",
         f"  bids        {track_record(cluster)}",
-        f"  rules       {said_rules(cluster.get('rules', {})) or 'none'}",
     ]
+    if rules := said_rules(cluster.get("rules", {})):
+        lines.append(f"  rules       {rules}")
     totals = table(
         (
             Column("TYPE", lambda total: total["type"]),
