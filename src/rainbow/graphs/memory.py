@@ -38,6 +38,8 @@ from rainbow.scheduler.fold_structure import Structure
 Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
 RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
 
+MOST_UNINDEXED = 4_096  # vertices of one cluster
+
 FEW = 1  # clusters asked again one by one; for more, the tables answer for the whole fleet in less time
 
 
@@ -225,7 +227,10 @@ class MemoryBackend:
         if not changed.taken and not changed.flipped:
             return
         state.changed()
-        self._unindexed[state.number_in_fleet].add(changed)
+        gathered = self._unindexed[state.number_in_fleet]
+        gathered.add(changed)
+        if len(gathered.taken) > MOST_UNINDEXED:
+            self._bring_up_to_date()
         state.version = self._answers.note(state.number_in_fleet, hosts)
 
     def _bring_up_to_date(self) -> None:

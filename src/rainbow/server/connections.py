@@ -23,7 +23,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 LOOK_EVERY = 0.25  # seconds
-SHARE = 20  # a look takes at most one twentieth of the time
+SHARE = 50  # a look takes at most one fiftieth of the time
 MOST_KNOWN = 200_000
 SPARE_FILES = 200  # descriptors for the database, certificates and logs
 _OWN = Path("/proc/self/fd")
