@@ -41,7 +41,9 @@ start_instance() { # start_instance NAME: its address comes into $dir/NAME.uri
     until_there "$dir/$1.uri"
 }
 
-step "two Flux instances (${real:-stand-in})"
+kind=stand-in
+[ -z "$real" ] || kind=real
+step "two Flux instances ($kind)"
 start_instance a
 start_instance b
 for name in a b; do rainbow discover --manager flux --name "$name" -O "uri=$(cat "$dir/$name.uri")" -O "flux=$flux"; done

@@ -20,6 +20,7 @@ _KEPT = frozenset(
         *("queue", "bank", "project", "output", "error", "input"),
     }
 )
+_NAMES = re.compile(r"[-^]?[A-Za-z0-9][\w.+-]*(?:,[-^]?[A-Za-z0-9][\w.+-]*)*")  # properties that all hold, or do not
 _WHOLE = re.compile(r"[1-9][0-9]{0,9}")
 
 
@@ -32,6 +33,7 @@ class Collected:
     texts: dict[str, str] = field(default_factory=dict)  # memory, name, cwd
     environment: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
+    properties: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     not_hosts: tuple[str, ...] = ()
     duration: float | None = None
@@ -55,6 +57,8 @@ class Collected:
             self._env(value, option, where)
         elif name == "cwd":
             self.texts["cwd"] = value
+        elif name == "requires" and _NAMES.fullmatch(value):
+            self.properties += tuple(word.replace("-", "^", 1) if word[0] == "-" else word for word in value.split(","))
         else:
             self._take_common(option, where)
 
@@ -112,7 +116,9 @@ class Collected:
             ignored=tuple(self.notes),
         )
         made = request_from_flags(flags)
-        return replace(made, duration=self.duration, hosts=self.hosts, not_hosts=self.not_hosts)
+        return replace(
+            made, duration=self.duration, properties=self.properties, hosts=self.hosts, not_hosts=self.not_hosts
+        )
 
     def _take_common(self, option: Option, where: str) -> None:
         name, value = option.name, option.value

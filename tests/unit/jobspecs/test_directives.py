@@ -34,6 +34,13 @@ def test_a_bare_time_of_sbatch_is_in_minutes_and_one_of_flux_in_seconds():
     assert parse("#!/bin/sh\n# flux: -t 30\n").duration == 30
 
 
+def test_the_properties_that_flux_requires_are_kept_and_what_is_more_is_reported():
+    request = parse("#!/bin/sh\n# flux: --requires=ib,-debug\n# flux: --requires=^old\n")
+    assert (request.properties, request.ignored) == (("ib", "^debug", "^old"), ())
+    request = parse("#!/bin/sh\n# flux: --requires='ib|host:n[1-3]'\n")
+    assert (request.properties, len(request.ignored)) == ((), 1)
+
+
 def test_nodes_of_sbatch_are_shared_unless_it_says_exclusive():
     assert not sbatch("-N 2").groups[0].levels[0].exclusive
     assert sbatch("-N 2", "--exclusive").groups[0].levels[0].exclusive
