@@ -30,6 +30,7 @@ from rainbow.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
 LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
+REMIND = 300.0  # seconds until the same complaint is repeated
 BACKOFF = Backoff(first=0.2, cap=10.0)
 
 
@@ -82,6 +83,7 @@ class Agent:
         self._syncs: dict[int, asyncio.Task[None]] = {}
         self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures)
         self._failures = 0
+        self._complaint = ("", 0.0)
         self._refusals = Refusals()
         self._broken: asyncio.Future[None] | None = None
 
@@ -199,16 +201,24 @@ class Agent:
             self._failures += 1
             pause = self._refusals.pause(problem, self._clock())  # raises when it is time to give up
             retry_in = pause or BACKOFF.delay(self._failures - 1, self._rng)
-            log.warning("%s; trying again in %.1f s", problem, retry_in)
+            self._complain(problem, retry_in)
             self._events.put_nowait(e.SyncFailed(message.seq, retry_in))
             return
         if self._failures or self.state.contact_at is None:
             log.info("in touch with the server")
+            self._complaint = ("", 0.0)
         self._failures = 0
         self._refusals.answered()
         if self.state.contact_at is not None:
             self._contact.write(self.state.contact_at)
         self._events.put_nowait(e.SyncAnswered(answer))
+
+    def _complain(self, problem: RainbowError, retry_in: float) -> None:
+        """Say what is wrong once, and after that now and then: a server may be away for days."""
+        now = self._clock()
+        if str(problem) != self._complaint[0] or now - self._complaint[1] >= REMIND:
+            self._complaint = (str(problem), now)
+            log.warning("%s; it is tried again, first in %.1f s", problem, retry_in)
 
     # --- the backend ---
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.agent.options import AgentOptions, credential, need_credential, refuse_root
+from rainbow.agent.options import AgentOptions, credential, need_credential, opened, refuse_root
 from rainbow.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
     from rainbow.agent.registering import rediscovery, register
     from rainbow.agent.rotation import rotation_of
 
-    with Journal(options.state_dir) as journal:
+    with opened(Journal, options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
         if secret is None and options.register:
             secret = await register(options, settings)
@@ -170,13 +170,12 @@ def _backend(options: AgentOptions) -> Backend:
 
 def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend) -> Parts:
     from rainbow.agent.loop import Parts
-    from rainbow.agent.rules import Rules
+    from rainbow.agent.rules import Rules, accepting
     from rainbow.agent.signatures import demanded
     from rainbow.agent.state import Limits
-    from rainbow.scheduler.expressions import compiled
 
     rules = Rules(
-        accept=compiled(options.accept) if options.accept else None,
+        accept=accepting(options.accept) if options.accept else None,
         allow=frozenset(options.allow) if options.allow else None,
     )
     limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from rainbow.agent.backends.base import Prices
 from rainbow.client.private_files import check_private, write_whole
 from rainbow.client.settings import Settings, read_secret
 from rainbow.model.cluster import cluster_name
-from rainbow.model.errors import Denied, Invalid, Unauthenticated
+from rainbow.model.errors import Denied, Invalid, Unauthenticated, Unavailable
 
 SECRET_ENV = "RAINBOW_AGENT_SECRET"
 SECRET_FILE = "secret"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,17 @@ def need_credential(found: str | None, options: AgentOptions) -> str:
         f"there is no credential for cluster {options.cluster}: give --secret-file or {SECRET_ENV}, or register it "
         "with --register auto and RAINBOW_REGISTRATION_SECRET"
     )
+
+
+def opened(make: Callable[[Path], T], directory: Path) -> T:
+    """Something in the state directory; what is wrong with that directory is said in words."""
+    try:
+        return make(directory)
+    except OSError as problem:
+        what = f"cannot keep the agent's state in {directory}: {problem.strerror}"
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Unavailable(f"{what}; make room there, nothing is taken without a journal") from None
+        raise Invalid(f"{what}; give a directory that you may write to with --state-dir") from None
 
 
 def keep(directory: Path, name: str, text: str) -> None:

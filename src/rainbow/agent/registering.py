@@ -15,7 +15,7 @@ from rainbow.client.settings import Settings
 from rainbow.discover.finding import MANAGERS, Found, find
 from rainbow.graphs.jgf_write import to_jgf
 from rainbow.graphs.reading import read
-from rainbow.model.errors import AlreadyExists, NotFound
+from rainbow.model.errors import AlreadyExists, Invalid, NotFound
 from rainbow.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
@@ -87,3 +87,5 @@ def _read(path: str) -> Graph:
         return read(Path(path).read_bytes())
     except OSError as problem:
         raise NotFound(f"cannot read the graph {path}: {problem.strerror}") from None
+    except Invalid as problem:
+        raise Invalid(f"the graph {path} cannot be used: {problem}") from None

@@ -7,9 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rainbow.agent.values import Offer
+from rainbow.model.errors import Invalid
+from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Request
-from rainbow.scheduler.expressions import EvaluationError, Expression, MissingVariable
+from rainbow.scheduler.expressions import EvaluationError, Expression, MissingVariable, compiled
 from rainbow.scheduler.wanted import holds, variables
+
+KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
+
+
+def accepting(text: str) -> Expression:
+    """The expression of `--accept`; raise Invalid if it speaks of what no job has, for then it would take nothing."""
+    found = compiled(text)
+    for name in sorted(found.names):
+        if name not in KNOWN and not name.startswith("labels."):
+            hint = did_you_mean(name, (*KNOWN, "labels.KEY"))
+            raise Invalid(f"--accept speaks of {name!r}, and jobs have no such thing{hint}")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

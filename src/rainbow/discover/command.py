@@ -26,7 +26,7 @@ def output(words: tuple[str, ...], environment: Mapping[str, str], *, both: bool
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{words[0]} did not answer within {TIMEOUT:g} s") from None
     except OSError as problem:
-        raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}") from None
+        raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}; is it installed, and on PATH?") from None
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise Unavailable(f"{' '.join(words[:3])} failed: {said[-1] if said else f'exit code {done.returncode}'}")

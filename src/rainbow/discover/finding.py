@@ -16,6 +16,7 @@ from rainbow.discover.slurm import (
     SHOW_NODES,
     SHOW_PARTITIONS,
     SHOW_TOPOLOGY,
+    check_conf,
     parse_nodes,
     parse_partitions,
     parse_topology,
@@ -74,8 +75,11 @@ def _host(cluster: str, environment: Mapping[str, str], options: Mapping[str, st
 
 def _slurm(cluster: str, environment: Mapping[str, str], options: Mapping[str, str]) -> Found:
     if options.get("conf"):
-        environment = {**environment, "SLURM_CONF": options["conf"]}
-    version = output(("scontrol", "--version"), environment).split()[-1]
+        environment = {**environment, "SLURM_CONF": check_conf(options["conf"])}
+    try:
+        version = output(("scontrol", "--version"), environment).split()[-1]
+    except Unavailable as problem:
+        raise Unavailable(f"{problem} (if its slurm.conf is elsewhere: -O conf=FILE)") from None
     nodes = parse_nodes(output(SHOW_NODES, environment))
     if not nodes:
         raise Unavailable("Slurm knows no nodes")

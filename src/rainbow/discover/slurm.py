@@ -1,4 +1,4 @@
-"""Reads what Slurm's commands print about nodes, partitions and switches. Pure: text in, values out.
+"""Reads what Slurm's commands print about nodes, partitions and switches: text in, values out.
 
 Text, not JSON: the keys of `scontrol -o show` are the same in Slurm 22.05 and 24.11, while
 their JSON differs and `scontrol --json` is missing in the older one.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from rainbow.model.errors import Invalid
 from rainbow.model.hostlist import expand
 
 SHOW_NODES = ("scontrol", "-d", "-o", "show", "node")  # -d: with the gres in use
@@ -99,6 +101,13 @@ class SlurmPartition:
     def limit(self) -> float | None:
         """How long a job may run there, in seconds."""
         return seconds(self.max_time)
+
+
+def check_conf(path: str) -> str:
+    """The path of a slurm.conf; raise Invalid if it is not there: Slurm's programs would look for it for a minute."""
+    if not Path(path).is_file():
+        raise Invalid(f"-O conf: there is no file {path}")
+    return path
 
 
 def parse_nodes(text: str) -> tuple[SlurmNode, ...]:

@@ -127,6 +127,14 @@ async def test_an_unreachable_server_is_tried_again_and_nothing_is_lost(site: Si
     assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
 
 
+async def test_a_server_that_is_away_is_spoken_of_once(site: Site, caplog: pytest.LogCaptureFixture):
+    site.desk.broken = 3
+    await site.run()
+    said = [record.message for record in caplog.records if "no server answers" in record.message]
+    assert len(said) == 1
+    assert "tried again" in said[0]
+
+
 async def test_a_stopped_agent_leaves_its_job_running_and_the_next_one_reports_it(site: Site):
     gate = site.directory / "go"
     site.desk.offers = [an_offer(1, "sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.02; done; echo done")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from click.testing import CliRunner
 
 from rainbow.agent.contact import ContactFile
 from rainbow.agent.main import agent
-from rainbow.model.errors import Denied, Invalid, NotFound, Unauthenticated
+from rainbow.agent.options import opened
+from rainbow.model.errors import Denied, Invalid, NotFound, Unauthenticated, Unavailable
 
 
 def refused(*words: str, **environment: str) -> BaseException:
@@ -45,12 +47,38 @@ def test_an_agent_needs_a_cluster_and_a_credential(tmp_path: Path):
         (("--backend", "slurmm"), NotFound),
         (("-O", "nothing"), Invalid),
         (("--max-jobs", "0"), Invalid),
+        (("--rediscover", "-1"), Invalid),
+        (("--accept", "nods < 3"), Invalid),
+        (("-O", "cgrop=x"), Invalid),
+        (("--backend", "slurm", "-O", "conf=/no/such/slurm.conf"), Invalid),
+        (("--backend", "slurm", "-O", "interval=often"), Invalid),
         (("--graph", "/no/such/file"), NotFound),
     ],
 )
 def test_a_wrong_option_is_said_before_anything_is_sent(tmp_path: Path, words: tuple[str, ...], error: type):
     state = ("--cluster", "here", "--run-as-root", "--state-dir", str(tmp_path / "state"))
     assert isinstance(refused(*state, *words, RAINBOW_AGENT_SECRET="x"), error)
+
+
+def test_what_is_wrong_is_said_by_name(tmp_path: Path):
+    state = ("--cluster", "here", "--run-as-root")
+    graph = tmp_path / "graph.json"
+    graph.write_text("{")
+    said = str(refused(*state, "--state-dir", str(tmp_path / "s"), "--graph", str(graph), RAINBOW_AGENT_SECRET="x"))
+    assert str(graph) in said
+    said = str(refused(*state, "--state-dir", str(graph), RAINBOW_AGENT_SECRET="x"))
+    assert "--state-dir" in said
+    assert "did you mean 'nodes'" in str(
+        refused(*state, "--state-dir", str(tmp_path / "s"), "--accept", "nods < 3", RAINBOW_AGENT_SECRET="x")
+    )
+
+
+def test_a_full_disk_is_no_wrong_option_and_says_what_to_do(tmp_path: Path):
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(Unavailable, match="make room"):
+        opened(full, tmp_path)
 
 
 def test_root_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -328,7 +328,10 @@ class LocalBackend:
     def _remember(self, job: _Job, result: Result | None) -> None:
         if result is None or result.state is AttemptState.CANCELLED or not result.started_at or not result.ended_at:
             return
-        ran = Ran(job.request.duration, result.ended_at - result.started_at)
+        took = result.ended_at - result.started_at
+        if took < 0:
+            return  # the clock was set back meanwhile
+        ran = Ran(job.request.duration, took)
         self._history = [*self._history[-KEPT_HISTORY:], ran]
         add_to_history(self.settings.directory / "history", ran)
 

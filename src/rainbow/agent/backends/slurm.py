@@ -40,6 +40,7 @@ from rainbow.discover.slurm import (
     SHOW_PARTITIONS,
     SHOW_TOPOLOGY,
     SlurmNode,
+    check_conf,
     parse_nodes,
     parse_partitions,
     parse_topology,
@@ -62,7 +63,8 @@ class SlurmBackend:
         settings.know(*OPTIONS, maps=SITE)
         options = settings.options
         self.root = Path(options.get("spool") or settings.directory / "jobs")
-        self.commands = SlurmCommands(os.environ, conf=options.get("conf", ""))
+        conf = check_conf(options["conf"]) if options.get("conf") else ""
+        self.commands = SlurmCommands(os.environ, conf=conf)
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
         self._pace = Pace(cap=settings.seconds("interval", 10.0))
         self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))

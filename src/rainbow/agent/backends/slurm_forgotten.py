@@ -47,7 +47,7 @@ class Forgotten:
             return Found(update)
         if files.begun() is None and files.withdraw():
             return Found(withdrawn(files))
-        if self._silent(files) or overdue(files, self._now()):
+        if self._silent(files):
             native = files.begun() or record.native
             return Found(Update(tag=files.tag, phase=Phase.ENDED, native=native, result=_ENDED, sizes=files.sizes()))
         return Unknown("Slurm has no record of it, but it began and has not left an exit code yet")
@@ -55,9 +55,11 @@ class Forgotten:
     def _silent(self, files: SlurmFiles) -> bool:
         """True if it began and gave no sign of life for as long as we have watched it, which was long enough."""
         signs, now = files.signs_of_life(), self._clock()
+        if signs is None:
+            return overdue(files, self._now())  # a script that gives none: by the time of day and its limit
         before = self._seen.get(files.tag)
-        if signs is None or before is None or before.signs != signs:
-            self._seen[files.tag] = _Seen(signs or (), now)
+        if before is None or before.signs != signs:
+            self._seen[files.tag] = _Seen(signs, now)
             return False
         return now - before.at >= self._settle
 
