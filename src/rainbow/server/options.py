@@ -17,7 +17,13 @@ from rainbow.server.oidc import OidcOptions
 from rainbow.server.tls import TlsFiles
 
 REGISTRATION_ENV = "RAINBOW_REGISTRATION_SECRET"
-COUNTS = {"bidders": 64, "breaker": 1_000, "output_cap": 2**40}  # of service.Settings, with the most that makes sense
+COUNTS = {  # of service.Settings, with the most that makes sense
+    "bidders": 64,
+    "breaker": 1_000,
+    "output_cap": 2**40,
+    "keep_days": 36_500,
+    "keep_jobs": 10**9,
+}
 TIMINGS = ("heartbeat", "silent_after", "lease", "long_poll", "bid_deadline", "stale_after")  # of service.Settings
 
 

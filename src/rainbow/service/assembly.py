@@ -27,6 +27,7 @@ from rainbow.service.fleet import Fleet
 from rainbow.service.ids import Ids
 from rainbow.service.presence import Presence
 from rainbow.service.registering import DOMINANT
+from rainbow.service.retention import Retention
 from rainbow.service.ruling import refresh
 from rainbow.service.settings import Settings
 from rainbow.service.submitting import Intake
@@ -86,7 +87,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         await _load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
-    return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core))
+    return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core, Retention(core)))
 
 
 @contextlib.contextmanager

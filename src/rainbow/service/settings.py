@@ -23,6 +23,8 @@ class Settings:
     shortest_lost_after: float = 300.0  # seconds; less would give up, and end, runs whose agent is only slow
     breaker: int = 3  # failures or refusals in a row that trip a cluster's breaker
     output_cap: int = 16 * 1024 * 1024  # bytes kept per job and stream: half from the head, half from the tail
+    keep_days: int = 0  # finished jobs are removed after so many days; 0: never
+    keep_jobs: int = 0  # of finished jobs, the newest so many are kept; 0: all
     graph_backend: str = "memory"
     graph_options: Mapping[str, str] = field(default_factory=dict)
     queued_per_owner: int = 1_000_000

@@ -1,4 +1,4 @@
-"""What happens by itself: leases lapse, times come, deadlines pass, silent clusters become unreachable."""
+"""What happens by itself: leases lapse, times come, deadlines pass, silent clusters become unreachable, old jobs go."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rainbow.model.job import Hold, JobState
 from rainbow.service import lifecycle
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
+from rainbow.service.retention import Retention
 from rainbow.store.base import Tx
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Timers:
     """One pass a second; each pass is small, and an error in one does not end the next."""
 
     core: Core
+    retention: Retention
     _stirred_at: float = 0.0
     _patience: dict[int, float] = field(default_factory=dict)  # of silent clusters: when a run there is lost next
     _cut_off: set[int] = field(default_factory=set)  # ids of drained clusters whose silence was dealt with
@@ -48,6 +50,7 @@ class Timers:
         await self._due(now)
         await self._silent(now)
         await self._lost(now)
+        await self.retention.step(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
             self.core.shelf.retry_all()

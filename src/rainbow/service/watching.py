@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from rainbow.model.credential import Principal
+from rainbow.model.errors import Conflict
 from rainbow.model.job import Event, Job, JobState
 from rainbow.service.access import reach
 from rainbow.service.core import Core
@@ -28,20 +29,25 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int, *, from
     while True:
         rung = core.hub.count(EVENTS)
 
-        def page(tx: Tx, after: int = after) -> list[tuple[Event, bool]]:
+        def page(tx: Tx, after: int = after) -> tuple[list[tuple[Event, bool]], int]:
+            if after and _only(which) is None and after < tx.horizon(owners):
+                raise Conflict(
+                    f"events after {after} were removed with old jobs: list the jobs anew, then follow from now on"
+                )
             found = tx.events(after, EVENTS_AT_ONCE, job=_only(which), owners=owners)
             seen: dict[int, bool] = {}
             for event in found:
                 if event.job not in seen:
                     job = tx.job(event.job)
                     seen[event.job] = job is not None and reaches(tx, who, job) and _passes(which, job)
-            return [(event, seen[event.job] and _state_passes(which, event)) for event in found]
+            wanted = [(event, seen[event.job] and _state_passes(which, event)) for event in found]
+            return wanted, found[-1].seq if found else tx.last_seq()
 
-        events = await core.store.read(page)
+        events, reached = await core.store.read(page)
         for event, wanted in events:
-            after = event.seq
             if wanted:
                 yield event
+        after = max(after, reached)  # also past what others' jobs did
         if not events:
             await core.hub.wait(EVENTS, rung, LOOK_AGAIN)
 

@@ -244,6 +244,22 @@ class HistoryVerbs(Protocol):
         """True if an agent with that epoch was followed by another one."""
 
 
+class RetentionVerbs(Protocol):
+    """Finished jobs that nobody wants to keep."""
+
+    def remove_finished(self, before: float, limit: int) -> int:
+        """Remove the oldest of those that ended by `before`, with all that is known of them; how many.
+
+        One that a job waits for which has not ended is kept.
+        """
+
+    def count_finished(self) -> int:
+        """How many jobs have ended and are still there."""
+
+    def horizon(self, owners: Sequence[str] | None = None) -> int:
+        """The newest event that was removed, of some owners' jobs or of all; 0 if none was."""
+
+
 class AccessVerbs(Protocol):
     """Credentials, users, groups and the audit log."""
 
@@ -295,7 +311,7 @@ class AccessVerbs(Protocol):
         """The first line that does not follow from the one before, or None if the chain holds."""
 
 
-class Tx(ClusterVerbs, JobVerbs, LoadingVerbs, AttemptVerbs, HistoryVerbs, AccessVerbs, Protocol):
+class Tx(ClusterVerbs, JobVerbs, LoadingVerbs, AttemptVerbs, HistoryVerbs, RetentionVerbs, AccessVerbs, Protocol):
     """One transaction. Use it only inside the work it was given to."""
 
     def meta(self, key: str) -> str | None:

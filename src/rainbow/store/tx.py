@@ -9,11 +9,20 @@ from rainbow.store.tables.history import HistoryTable
 from rainbow.store.tables.job_lists import JobListTable
 from rainbow.store.tables.loading import LoadingTable
 from rainbow.store.tables.new_jobs import NewJobTable
+from rainbow.store.tables.retention import RetentionTable
 from rainbow.store.tables.settling import SettlingTable
 
 
 class SqlTx(
-    ClusterTable, NewJobTable, SettlingTable, JobListTable, LoadingTable, AttemptTable, HistoryTable, AccessTable
+    ClusterTable,
+    NewJobTable,
+    SettlingTable,
+    JobListTable,
+    LoadingTable,
+    AttemptTable,
+    HistoryTable,
+    RetentionTable,
+    AccessTable,
 ):
     """See `base.Tx`."""
 
