@@ -37,8 +37,10 @@ def parse_r(document: Mapping[str, object]) -> tuple[FluxNode, ...]:
     counts: dict[int, dict[str, int]] = {}
     for part in _list(execution.get("R_lite")):
         children = part.get("children")
-        inside = {
-            str(type): len(idset(ids)) for type, ids in (children.items() if isinstance(children, Mapping) else ())
+        inside = {  # of what is free Flux writes "core": "" where all cores are taken and a gpu is not
+            str(type): len(idset(ids))
+            for type, ids in (children.items() if isinstance(children, Mapping) else ())
+            if ids != ""
         }
         for rank in idset(part.get("rank")):
             counts[rank] = inside

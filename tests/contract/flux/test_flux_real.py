@@ -100,6 +100,20 @@ async def test_a_job_gets_the_queue_it_asks_for_and_an_unknown_one_is_refused(qu
     await leave(flux)
 
 
+async def test_a_full_queue_does_not_keep_another_from_starting(queues: RealFlux, tmp_path: Path):
+    flux = await a_flux(tmp_path, queues, WITH_QUEUES)
+    in_queue = {queue: replace(sh("true"), options={"queue": queue}, duration=60.0) for queue in ("batch", "debug")}
+    everything = replace(sh("sleep 60", tasks=4), options={"queue": "batch"}, duration=300.0)
+    await flux.until(await flux.submit(everything, job=1), Phase.RUNNING)
+    for waiting in (0, 1):  # with nothing waiting the scheduler's word is taken, else the queue is played forward
+        starts = {queue: (await flux.backend.bid(one)).start_p50 for queue, one in in_queue.items()}
+        assert 270 < starts["batch"] - 300 * waiting <= 302
+        assert waiting or starts["debug"] == 0.0
+        if not waiting:
+            await flux.until(await flux.submit(everything, job=2), Phase.SUBMITTED)
+    await leave(flux)
+
+
 async def test_gpus_of_our_own_are_not_told_as_others(queues: RealFlux, tmp_path: Path):
     flux = await a_flux(tmp_path, queues, WITH_QUEUES)
     tag = await flux.submit(sh("sleep 60", tasks=2, gpus_per_task=1))

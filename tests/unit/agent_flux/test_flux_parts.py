@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from rainbow.agent.backends.flux_bids import believed, played_forward, soon
 from rainbow.agent.backends.flux_commands import FluxCommands
+from rainbow.agent.backends.flux_facts import FluxSite
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow.agent.backends.flux_jobspec import jobspec, plain, with_tag
-from rainbow.agent.backends.flux_room import Queues, lacks
+from rainbow.agent.backends.flux_room import Queues, lacks, takes
 from rainbow.agent.backends.programs import Done
 from rainbow.agent.values import Phase
 from rainbow.discover.flux import flux_graph, parse_r
@@ -252,6 +253,22 @@ def test_what_never_ends_is_not_waited_for():
     assert played_forward([job], 1, 0, 0.0) is None
 
 
+def test_only_the_nodes_that_a_job_may_use_count_for_its_start(tmp_path):
+    site = FluxSite(GRAPH, parse_r(R), tmp_path / "marked")
+    ib = frozenset({0, 1})
+    assert site.sized(replace(running(16, 9.0), ranks="1-2"), ib).cores == 8
+    assert site.sized(replace(running(8, 9.0), ranks="3"), ib).cores == 0
+    assert site.sized(waiting(4, 9.0), ib).cores == 4
+    assert site.sized(waiting(32, 9.0), ib).cores == 16  # it may be waiting for other nodes
+    assert site.sized(replace(waiting(0, 9.0), nodes=1), ib).cores == 8  # a whole node
+
+
+def test_whole_nodes_are_taken_with_all_that_is_in_them():
+    shared, whole = flags(nodes=2, tasks=2), flags(nodes=2)
+    assert takes(jobspec(plain(shared, GRAPH, {})), parse_r(R)) == (2, 2, 0)
+    assert takes(jobspec(plain(whole, GRAPH, {})), parse_r(R)) == (2, 16, 4)
+
+
 _jobs = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=4)
 
 
@@ -282,7 +299,11 @@ def tick(total, now_running, queued, cores):
     ("said", "kind"),
     [
         ("flux: ERROR: Unable to connect to Flux: /x/local: No such file or directory", Unavailable),
+        ("flux-jobs: ERROR: Unable to connect to Flux: broker socket /x/local was not found", Unavailable),
         ("flux-job: flux_open: Connection refused", Unavailable),
+        ("flux-job: flux_open: Connection reset by peer", Unavailable),
+        ("flux-job: Operation canceled", Unavailable),
+        ("[Errno 1] Invalid queue 'nope' specified", Invalid),
         ("", Unavailable),
         ("flux-job: version must be 1", Invalid),
     ],

@@ -106,6 +106,12 @@ def test_properties_and_queues_hang_on_their_nodes():
     }
 
 
+def test_a_node_whose_cores_are_taken_but_not_its_gpus_has_no_cores():
+    lite = [{"rank": "0", "children": {"core": "", "gpu": "0-1"}}]
+    [node] = parse_r({"version": 1, "execution": {"R_lite": lite, "nodelist": ["g1"]}})
+    assert node.counts == {"gpu": 2}
+
+
 def test_what_is_no_r_is_refused():
     with pytest.raises(Invalid):
         parse_r({"version": 2})

@@ -17,8 +17,9 @@ BRIDGE = Path(__file__).with_name("flux_bridge.py")
 LONGEST = 1 << 26  # bytes of one line of the bridge: a jobspec may be long
 # The instance could not be reached or did not answer: whether it took the request is not known.
 _NO_ANSWER = re.compile(
-    r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset)|broken pipe|"
-    r"lost connection|host is unreachable|timed? ?out|function not implemented|no service matching|unreachable",
+    r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset|aborted)|broken pipe|"
+    r"lost connection|host is unreachable|timed? ?out|function not implemented|no service matching|unreachable|"
+    r"operation cancell?ed|interrupted|protocol error|input/output error|no data available|try again",
     re.IGNORECASE,
 )
 _KEPT = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")

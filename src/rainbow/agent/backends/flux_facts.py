@@ -11,7 +11,7 @@ from rainbow.agent.backends.flux_jobs import FluxJob
 from rainbow.agent.backends.flux_room import Queues
 from rainbow.agent.backends.slurm_facts import MarkedNodes
 from rainbow.agent.values import Facts, Phase
-from rainbow.discover.flux import FluxNode, node_of_rank, parse_r
+from rainbow.discover.flux import FluxNode, node_of_rank
 from rainbow.discover.flux_state import STATUS_FORMAT, FluxHolding, parse_status, totals, used_by_others
 from rainbow.model.graph import Graph, Mark
 
@@ -29,16 +29,16 @@ class FluxSite:
         self.vertex = {rank: graph.ids[i] for rank, i in node_of_rank(graph).items()}
         self.marked = MarkedNodes(marked)
 
-    def cores_free(self, document: Mapping[str, object]) -> int:
-        """Cores in an R of free resources."""
-        return sum(node.counts.get("core", 0) for node in parse_r(document))
+    def sized(self, job: FluxJob, ranks: frozenset[int]) -> FluxJob:
+        """A job with the cores that it holds on these ranks; one that waits for whole nodes with those of that many.
 
-    def sized(self, job: FluxJob) -> FluxJob:
-        """A job that waits for whole nodes with the cores of that many: Flux tells only the nodes."""
-        if job.cores or not job.nodes:
-            return job
-        largest = sorted((node.counts.get("core", 0) for node in self.nodes), reverse=True)
-        return replace(job, cores=sum(largest[: job.nodes]))
+        Flux tells only the nodes of the latter, and not where what waits may run.
+        """
+        if job.on:
+            return replace(job, cores=job.cores * len(ranks.intersection(job.on)) // len(job.on))
+        largest = sorted((node.counts.get("core", 0) for node in self.nodes if node.rank in ranks), reverse=True)
+        wanted = job.cores or sum(largest[: job.nodes])
+        return replace(job, cores=min(wanted, sum(largest)))
 
 
 def make_facts(

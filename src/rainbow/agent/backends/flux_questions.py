@@ -12,8 +12,8 @@ from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_facts import FluxSite, make_facts
 from rainbow.agent.backends.flux_follower import FluxFollower
 from rainbow.agent.backends.flux_jobs import FluxJob
-from rainbow.agent.backends.flux_jobspec import cores_and_gpus, jobspec, plain
-from rainbow.agent.backends.flux_room import Queues, lacks
+from rainbow.agent.backends.flux_jobspec import jobspec, plain
+from rainbow.agent.backends.flux_room import Queues, lacks, properties, takes, usable
 from rainbow.agent.values import BidAnswer, Facts, Phase
 from rainbow.discover.flux import default_queue, flux_graph, parse_queues, parse_r
 from rainbow.discover.flux_state import scheduler
@@ -63,16 +63,21 @@ class FluxQuestions:
         if reason is not None:
             return BidAnswer(yes=False, reason=reason)
         site = await self.site()
-        document = jobspec(plain(request, site.graph, self._settings.options))
-        nodes, cores, gpus = cores_and_gpus(document)
+        bare = plain(request, site.graph, self._settings.options)
+        document = jobspec(
+            replace(bare, properties=properties(bare, site.queues))
+        )  # Flux adds the queue's on submission
+        may_use = usable(bare, site.nodes, site.queues)
+        nodes, cores, gpus = takes(document, may_use)
         answer = await self._probe(document)
         if answer.get("infeasible"):
             return BidAnswer(yes=False, reason=str(answer["infeasible"]))
         listed, now = await jobs(), time.time()
         at = believed(answer, any(job.phase is Phase.SUBMITTED for job in listed))
         if at is None:
-            free = site.cores_free(await self._free())
-            starts = soon(played_forward([site.sized(job) for job in listed], cores, free, now))
+            ranks = frozenset(node.rank for node in may_use)
+            free = sum(node.counts.get("core", 0) for node in parse_r(await self._free()) if node.rank in ranks)
+            starts = soon(played_forward([site.sized(job, ranks) for job in listed], cores, free, now))
         else:
             starts = soon(at - now)
         price = self._settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)

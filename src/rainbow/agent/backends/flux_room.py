@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rainbow.agent.backends.flux_jobspec import cores_and_gpus
 from rainbow.discover.flux import FluxNode
 from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Request
@@ -34,9 +35,31 @@ def lacks(request: Request, document: Mapping[str, object], nodes: Sequence[Flux
         return (
             f"there is no queue {queue!r}; there are {there}" if queue else f"a queue must be named; there are {there}"
         )
-    needed = (*request.properties, *queues.requires.get(queue, ()))
-    fit = [node for node in nodes if _meets(node, request, needed)]
+    fit = usable(request, nodes, queues)
     return _room(document, fit, "" if len(fit) == len(nodes) else f" on the {len(fit)} nodes that may be used")
+
+
+def properties(request: Request, queues: Queues) -> tuple[str, ...]:
+    """What a node must have for this job: what it asks for, and what its queue requires."""
+    queue = request.options.get("queue", "") or queues.default
+    return tuple(dict.fromkeys((*request.properties, *queues.requires.get(queue, ()))))
+
+
+def usable(request: Request, nodes: Sequence[FluxNode], queues: Queues) -> list[FluxNode]:
+    """The nodes that a plain request may use."""
+    needed = properties(request, queues)
+    return [node for node in nodes if _meets(node, request, needed)]
+
+
+def takes(document: Mapping[str, object], nodes: Sequence[FluxNode]) -> tuple[int, int, int]:
+    """Nodes (0: not said), cores and gpus that a job holds; of whole nodes all that is in them, the largest first."""
+    resources = document["resources"]
+    assert isinstance(resources, list)
+    top = resources[0]
+    if top["type"] != "node" or not top.get("exclusive"):
+        return cores_and_gpus(document)
+    largest = sorted((node.counts for node in nodes), key=lambda has: has.get("core", 0), reverse=True)[: top["count"]]
+    return top["count"], sum(has.get("core", 0) for has in largest), sum(has.get("gpu", 0) for has in largest)
 
 
 def _meets(node: FluxNode, request: Request, needed: Sequence[str]) -> bool:
