@@ -66,7 +66,7 @@ def _given_up(terms: str) -> tuple[bool, float | None]:
 class Result:
     """How an attempt ended."""
 
-    state: AttemptState  # succeeded, failed, cancelled or preempted
+    state: AttemptState  # succeeded, failed, cancelled, preempted; returned: it certainly never ran and never will here
     exit_code: int | None = None  # 128 + n for signal n
     failure: Failure | None = None
     reason: str = ""

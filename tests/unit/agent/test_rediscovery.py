@@ -193,7 +193,7 @@ async def test_what_waits_and_can_never_run_on_the_new_machine_goes_elsewhere(de
     await desk.until(waiting, Phase.SUBMITTED)
     desk.backend.reshape(a_graph(1))
     ended = await desk.until(waiting, Phase.ENDED)
-    assert ended.result.state is AttemptState.PREEMPTED
+    assert ended.result.state is AttemptState.RETURNED
     assert "the machine changed" in ended.result.reason
 
 

@@ -62,7 +62,7 @@ def site(tmp_path: Path) -> Site:
 async def test_a_job_that_never_began_goes_elsewhere_and_cannot_begin_any_more(site: Site):
     found = await site.look()
     assert isinstance(found, Found)
-    assert found.update.result.state is AttemptState.PREEMPTED
+    assert found.update.result.state is AttemptState.RETURNED
     assert site.files.begun() == WITHDRAWN, "its script ends at once if Slurm starts it after all"
     assert update_of(site.files, None, 2000.0) == found.update
 

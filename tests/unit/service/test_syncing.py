@@ -380,3 +380,16 @@ async def test_an_agent_without_its_journal_gets_in_though_all_others_are_silent
                 await Agent(service, "east", epoch="b.1").says()
                 return
     pytest.fail("it was refused for ever")
+
+
+async def test_a_job_that_a_manager_lost_before_it_began_is_run_elsewhere_at_no_cost(service: Service) -> None:
+    [job] = await submit(service, a_submission())
+    agent = Agent(service)
+    ref = await agent.takes()
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUBMITTED, native_id="77"),))
+    await with_cluster(service, "west")
+    lost = Report(ref=ref, state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
+    assert (await agent.says(reports=(lost,))).acked == [ref]
+    await service.decider.settle()
+    view = (await jobs.get(service.core, job.id, ADMIN)).job
+    assert (view.state, view.cluster, view.failures) == (JobState.BOUND, "west", 0)

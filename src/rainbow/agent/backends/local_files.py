@@ -207,7 +207,7 @@ _FAILURES = {"time-limit": Failure.TIME_LIMIT, "memory": Failure.MEMORY, "launch
 _STATES = {
     "cancelled": AttemptState.CANCELLED,
     "out-of-touch": AttemptState.PREEMPTED,
-    "no-room": AttemptState.PREEMPTED,
+    "no-room": AttemptState.RETURNED,  # it never ran
 }
 
 

@@ -61,7 +61,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
 
 def withdrawn(files: SlurmFiles) -> Update:
     """A job that Slurm took and lost before it began, and that cannot begin any more: it goes elsewhere."""
-    ended = Result(state=AttemptState.PREEMPTED, reason="Slurm took it and lost it before it began")
+    ended = Result(state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
     if files.asked_to_end():
         ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began")
     record = files.record()
