@@ -55,7 +55,10 @@ def test_a_deleted_clusters_waiting_jobs_go_elsewhere_and_its_running_ones_are_s
     with fleet.agents["stays"].paused():  # so that it is busy enough to leave some work to the other
         moves = [fleet.submit(only_clusters=("gone", "stays"), policy="first") for _ in range(6)]
         assert {fleet.client.job(id).cluster for id in moves} == {"gone"}
-        fleet.house.run("delete", "--cluster-name", "gone")
+        refused = fleet.house.run("delete", "--cluster-name", "gone", check=False)
+        assert "2 jobs run on gone" in refused.stderr
+        assert "--jobs cancel" in refused.stderr
+        fleet.house.run("delete", "--cluster-name", "gone", "--jobs", "lose")
     jobs = fleet.ended(*running)
     assert [(job.state, job.reason) for job in jobs] == [("failed", "cluster gone was removed while it ran")] * 2
     assert {job.cluster for job in fleet.ended(*moves)} == {"stays"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rainbow.client import rpcs, wire
 from rainbow.client.connection import Connection
-from rainbow.client.views import ClusterView, OfferView, Registered, Who
+from rainbow.client.views import ClusterView, DeletedView, OfferView, Registered, Who
 from rainbow.pb.v2 import access_pb2 as access
 from rainbow.pb.v2 import agents_pb2 as agents
 from rainbow.pb.v2 import clusters_pb2 as clusters
@@ -48,10 +48,14 @@ class ClusterVerbs:
         request = clusters.DeleteSubsystemRequest(cluster=name, subsystem=subsystem)
         await self.connection.call(rpcs.DELETE_SUBSYSTEM, request, bearer=self._own(name))
 
-    async def delete_cluster(self, name: str) -> int:
-        """Remove a cluster; the number of jobs that go to another one."""
-        request = clusters.DeleteClusterRequest(cluster=name)
-        return (await self.connection.call(rpcs.DELETE_CLUSTER, request, bearer=self._own(name))).jobs_moved
+    async def delete_cluster(self, name: str, *, jobs: str = "") -> DeletedView:
+        """Remove a cluster. If jobs run there, `jobs` says what is to become of them: wait, cancel or lose.
+
+        With `wait` and `cancel` it takes no new work and is gone when the last of them has ended.
+        """
+        request = clusters.DeleteClusterRequest(cluster=name, jobs=jobs)
+        answer = await self.connection.call(rpcs.DELETE_CLUSTER, request, bearer=self._own(name))
+        return DeletedView(moved=answer.jobs_moved, running=answer.jobs_running)
 
     async def update_state(self, name: str, values: Mapping[str, object]) -> Mapping[str, object]:
         """Merge key/values into a cluster's state; the whole state afterwards."""

@@ -13,11 +13,21 @@ from rainbow.client.connection import Connection
 from rainbow.client.submission import Submission
 from rainbow.client.views import Chunk, EventView, ExplanationView, JobView, PlanView, Submitted
 from rainbow.client.wire import JobFilter
-from rainbow.model.errors import NotFound, Unavailable
+from rainbow.model.errors import Invalid, NotFound, Unavailable
 from rainbow.pb.v2 import jobs_pb2 as jobs
 
 Item = TypeVar("Item")
 PAGE = 1_000
+MOST = 1_000_000
+LIVING = ("held", "queued", "bound", "cancelling")
+CANCELLED = ("pending", "running", "active")
+
+
+def _stage(job: JobView) -> str:
+    """Pending, running, or ending: as `rainbow jobs` counts them."""
+    if job.state == "bound" and job.attempt_state == "running":
+        return "running"
+    return "ending" if job.state == "cancelling" or job.attempt_state == "finishing" else "pending"
 
 
 class JobVerbs:
@@ -72,6 +82,19 @@ class JobVerbs:
         request = jobs.CancelRequest(ids=ids, reason=reason, dry_run=dry_run)
         answer = await self.connection.call(rpcs.CANCEL, request)
         return tuple(wire.job(one) for one in answer.jobs)
+
+    async def cancel_all(
+        self, which: str = "active", chosen: JobFilter | None = None, *, reason: str = "", dry_run: bool = False
+    ) -> tuple[JobView, ...]:
+        """Cancel all jobs that are pending, running or active (not ended), of those that `chosen` leaves."""
+        if which not in CANCELLED:
+            raise Invalid(f"{which!r} is none of {', '.join(CANCELLED)}")
+        living = await self.jobs(replace(chosen or JobFilter(), states=LIVING), limit=MOST)
+        ids = [job.id for job in living if which in ("active", _stage(job))]
+        answers: list[JobView] = []
+        for start in range(0, len(ids), PAGE):
+            answers += await self.cancel(ids[start : start + PAGE], reason=reason, dry_run=dry_run)
+        return tuple(answers)
 
     async def release(self, id: int) -> JobView:
         """Let a job go that its owner held."""

@@ -70,6 +70,7 @@ class Client:
     job = _call(AsyncClient.job)
     jobs = _call(AsyncClient.jobs)
     cancel = _call(AsyncClient.cancel)
+    cancel_all = _call(AsyncClient.cancel_all)
     release = _call(AsyncClient.release)
     explain = _call(AsyncClient.explain)
     wait = _call(AsyncClient.wait)

@@ -146,6 +146,14 @@ class Total(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedView(View):
+    """What became of the jobs of a cluster that was deleted; while some run, it is still there."""
+
+    moved: int = 0  # go to another cluster
+    running: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView(View):
     """A cluster as it is now."""
 

@@ -11,7 +11,7 @@ from rainbow.model.errors import Invalid, NotFound, TooLarge
 from rainbow.pb.v2 import clusters_pb2 as pb
 from rainbow.pb.v2 import clusters_pb2_grpc
 from rainbow.server.gate import caller
-from rainbow.service import clusters, registering
+from rainbow.service import clusters, leaving, registering
 from rainbow.service.core import Core
 from rainbow.service.ruling import rules_shown, sees, set_rules
 
@@ -45,7 +45,8 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         return pb.DeleteSubsystemResponse()
 
     async def Delete(self, request: pb.DeleteClusterRequest, context: Any) -> pb.DeleteClusterResponse:
-        return pb.DeleteClusterResponse(jobs_moved=await registering.delete(self._core, request.cluster))
+        left = await leaving.delete(self._core, request.cluster, request.jobs)
+        return pb.DeleteClusterResponse(jobs_moved=left.moved, jobs_running=left.running)
 
     async def UpdateState(self, request: pb.UpdateStateRequest, context: Any) -> pb.UpdateStateResponse:
         values = clusters.parse_state(request.values)

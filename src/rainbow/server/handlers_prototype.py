@@ -18,7 +18,7 @@ from rainbow.pb.prototype import rainbow_pb2 as pb
 from rainbow.scheduler.decide import decide
 from rainbow.server.gate import caller
 from rainbow.server.wire import opened
-from rainbow.service import clusters, receiving, registering
+from rainbow.service import clusters, leaving, receiving, registering
 from rainbow.service.assembly import Service
 from rainbow.service.deciding import Ask
 from rainbow.service.submitting import Submission
@@ -50,7 +50,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         return pb.RegisterResponse(request_id=_id(), status=pb.RegisterResponse.REGISTER_SUCCESS)
 
     async def Delete(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
-        await registering.delete(self._core, request.name)
+        await leaving.delete(self._core, request.name)
         return pb.DeleteResponse(status=pb.DeleteResponse.DELETE_SUCCESS)
 
     async def DeleteSubsystem(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:

@@ -9,13 +9,11 @@ from typing import TypeVar
 
 from rainbow.graphs.packed import pack, pack_subsystem, unpack, unpack_subsystem
 from rainbow.graphs.reading import read, read_subsystem
-from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState, Failure
 from rainbow.model.cluster import Cluster, Standing, cluster_name
 from rainbow.model.credential import Kind
 from rainbow.model.errors import AlreadyExists, Conflict, Invalid, NotFound
 from rainbow.model.graph import Graph, Subsystem
-from rainbow.service import lifecycle
-from rainbow.service.access import cluster_scopes, revoke_cluster
+from rainbow.service.access import cluster_scopes
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
@@ -173,42 +171,6 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
         core.shelf.changed()
 
     await asyncio.shield(take_out())
-
-
-async def delete(core: Core, name: str) -> int:
-    """Remove a cluster: what it has not begun goes elsewhere, what it runs is lost to us and said so.
-
-    With its own secret a cluster leaves only when nothing runs there: other people's jobs are not its to lose.
-    """
-    by, now = acting(), core.clock.now()
-
-    def work(tx: Tx, fx: Effects) -> int:
-        cluster = _live(tx, name)
-        moved, attempts = 0, tx.live_attempts(name)
-        running = sum(attempt.state not in BEFORE_CONFIRM for attempt in attempts)
-        if running and not by.principal.admin:
-            raise Conflict(
-                f"{running} jobs run on {name}: drain it and wait until they end, or let an administrator delete it"
-            )
-        for attempt in attempts:
-            job = lifecycle.need_job(tx, attempt.job)
-            if attempt.state in BEFORE_CONFIRM:
-                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason="its cluster was removed")
-                moved += 1
-            else:
-                how = lifecycle.Ending(
-                    state=AttemptState.LOST, failure=Failure.LOST, reason=f"cluster {name} was removed while it ran"
-                )
-            lifecycle.end_attempt(tx, fx, job, attempt, how, now)
-        revoke_cluster(tx, name, now)
-        tx.remove_cluster(cluster.id, now)
-        fx.removed.append(name)
-        by.note(tx, "cluster.delete", name, now, f"{moved} jobs moved")
-        return moved
-
-    moved = await core.write(work)
-    core.recogniser.forget()
-    return moved
 
 
 async def set_standing(core: Core, name: str, standing: Standing, reason: str) -> Cluster:

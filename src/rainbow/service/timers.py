@@ -11,7 +11,7 @@ from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import RainbowError
 from rainbow.model.job import Hold, JobState
-from rainbow.service import lifecycle
+from rainbow.service import leaving, lifecycle
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.retention import Retention
@@ -50,6 +50,9 @@ class Timers:
         await self._due(now)
         await self._silent(now)
         await self._lost(now)
+        for name in self.core.fleet.names():
+            if self.core.fleet.member(name).cluster.standing is Standing.LEAVING:
+                await leaving.finish(self.core, name)
         await self.retention.step(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
@@ -146,7 +149,7 @@ class Timers:
         return terms.patience(default)
 
     async def _unreachable(self, cluster: Cluster, now: float) -> None:
-        drained = cluster.standing is Standing.DRAINING
+        drained = cluster.standing in _CLOSED_BY_HAND
 
         def work(tx: Tx, fx: Effects) -> bool:
             """A part of it at a time, so that other writes get their turn; True when all is done."""
@@ -181,4 +184,5 @@ def _accepted(tx: Tx, cluster: str) -> list[Attempt]:
     return [attempt for state in LIVE[2:] for attempt in tx.attempts_in(cluster, state)]
 
 
-_WATCHED = frozenset({Standing.ACTIVE, Standing.DEGRADED, Standing.DRAINING})
+_CLOSED_BY_HAND = frozenset({Standing.DRAINING, Standing.LEAVING})
+_WATCHED = frozenset({Standing.ACTIVE, Standing.DEGRADED}) | _CLOSED_BY_HAND

@@ -30,7 +30,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int, *, from
         rung = core.hub.count(EVENTS)
 
         def page(tx: Tx, after: int = after) -> tuple[list[tuple[Event, bool]], int]:
-            if after and _only(which) is None and after < tx.horizon(owners):
+            if after and after < tx.horizon(owners) and not _all_there(tx, which):
                 raise Conflict(
                     f"events after {after} were removed with old jobs: list the jobs anew, then follow from now on"
                 )
@@ -50,6 +50,12 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int, *, from
         after = max(after, reached)  # also past what others' jobs did
         if not events:
             await core.hub.wait(EVENTS, rung, LOOK_AGAIN)
+
+
+def _all_there(tx: Tx, which: JobFilter) -> bool:
+    """True if jobs were named and none of them was removed: then no event of theirs was."""
+    ids = which.ids or frozenset()
+    return bool(ids) and len(tx.list_jobs(JobFilter(ids=ids), limit=len(ids))) == len(ids)
 
 
 def _only(which: JobFilter) -> int | None:

@@ -9,7 +9,7 @@ import pytest
 from rainbow.model.credential import Kind, Principal
 from rainbow.model.errors import NotFound
 from rainbow.model.job import JobState, Terms
-from rainbow.service import jobs, registering
+from rainbow.service import jobs, leaving
 from rainbow.service.clock import ManualClock
 from rainbow.store.base import JobFilter
 from tests.support.service import a_service, a_submission, submit, with_cluster
@@ -21,7 +21,7 @@ async def test_a_new_cluster_of_an_old_name_gets_none_of_its_jobs(tmp_path: Path
         await with_cluster(service, "doomed")
         [job] = await submit(service, a_submission("submitter:doomed", terms=Terms(opened=opened)))
         assert job.cluster == "doomed"
-        await registering.delete(service.core, "doomed")
+        await leaving.delete(service.core, "doomed")
         await with_cluster(service, "doomed")
         await service.decider.settle()
         found = await service.core.store.read(lambda tx: tx.job(job.id))
@@ -33,7 +33,7 @@ async def test_a_job_that_may_go_anywhere_may_go_to_the_new_one(tmp_path: Path) 
     async with a_service(tmp_path) as service:
         await with_cluster(service, "doomed")
         [job] = await submit(service, a_submission("ana", terms=Terms(opened=("doom*",))))
-        await registering.delete(service.core, "doomed")
+        await leaving.delete(service.core, "doomed")
         await with_cluster(service, "doomed")
         await service.decider.settle()
         found = await service.core.store.read(lambda tx: tx.job(job.id))
@@ -47,7 +47,7 @@ async def test_the_agent_of_a_new_cluster_sees_none_of_the_old_ones_jobs(tmp_pat
         await with_cluster(service, "doomed")
         [old] = await submit(service, a_submission("ana"))
         clock.advance(1)
-        await registering.delete(service.core, "doomed")
+        await leaving.delete(service.core, "doomed")
         clock.advance(1)
         await with_cluster(service, "doomed")
         agent = Principal(name="cluster:doomed", kind=Kind.AGENT, scopes=frozenset({"agent:doomed"}))

@@ -34,6 +34,6 @@ async def test_an_administrator_removes_a_cluster_whatever_runs_there(tmp_path: 
         offered = await ask(channel, "Agents/Sync", agent, **said, seq=2, want=10)
         taken = [agents_pb2.AttemptRef.FromString(offer.attempt.SerializeToString()) for offer in offered.offers]
         await ask(channel, "Agents/Sync", agent, **said, seq=3, accepts=taken)
-        await ask(channel, "Clusters/Delete", world.credentials["admin"], cluster="alpha")
+        await ask(channel, "Clusters/Delete", world.credentials["admin"], cluster="alpha", jobs="lose")
         job = await ask(channel, "Jobs/Get", world.credentials["admin"], id=world.jobs[OWN])
         assert (job.state, job.failure) == ("failed", "lost")

@@ -194,3 +194,28 @@ async def test_a_batch_carries_only_the_tokens_of_the_clusters_that_it_names(ser
         await client.submit_batch([pinned, Submission(text="x")])
     sent = [[value for key, value in asked.metadata if key == "rainbow-cluster-token"] for asked in server.asked]
     assert sent == [["perl=p"], ["perl=p", "gone=g"]]
+
+
+async def test_all_pending_or_running_jobs_are_cancelled_by_the_words_of_the_command_line(server, settings):
+    living = [
+        jobs_pb2.Job(id=5, state="cancelling", attempt_state="running"),
+        jobs_pb2.Job(id=4, state="bound", attempt_state="offered"),
+        jobs_pb2.Job(id=3, state="bound", attempt_state="running"),
+        jobs_pb2.Job(id=2, state="held"),
+    ]
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=living)
+    server.answers["Jobs/Cancel"] = lambda request: jobs_pb2.CancelResponse(
+        jobs=[jobs_pb2.Job(id=id, state="cancelled") for id in request.ids]
+    )
+    async with AsyncClient(settings=settings) as client:
+        for word, ids in (("pending", [4, 2]), ("running", [3]), ("active", [5, 4, 3, 2])):
+            answers = await client.cancel_all(word, JobFilter(labels={"team": "x"}), reason="enough")
+            assert [job.id for job in answers] == ids
+        with pytest.raises(Invalid, match="pending, running, active"):
+            await client.cancel_all("failed")
+    asked = server.calls("Jobs/List")[0].request.filter
+    assert dict(asked.labels) == {"team": "x"}
+    assert set(asked.states) == {"held", "queued", "bound", "cancelling"}
+    assert {call.request.reason for call in server.calls("Jobs/Cancel")} == {"enough"}
+    with Client(settings=settings) as client:
+        assert [job.id for job in client.cancel_all("running")] == [3]

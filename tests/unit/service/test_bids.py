@@ -16,7 +16,7 @@ from rainbow.model.decision import Decision
 from rainbow.model.errors import NotFound
 from rainbow.model.job import JobState, Terms
 from rainbow.scheduler.replay import replay
-from rainbow.service import jobs, registering
+from rainbow.service import jobs, leaving
 from rainbow.service.assembly import Service
 from rainbow.service.bidding import Bidding
 from rainbow.service.clock import ManualClock
@@ -229,7 +229,7 @@ async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(t
     async with a_fleet(tmp_path, clock, east=lambda: starts_in(900, valid_for=3600)) as (service, bidders):
         await decided(service)
         assert bidders["east"].asked == 1
-        await registering.delete(service.core, "east")
+        await leaving.delete(service.core, "east")
         await with_cluster(service, "east", nodes=8, cores=64)
         assert service.core.presence.spoke_at("east") is None
         answers = await service.core.bidding.ask(a_submission().spec, ["east"], ())

@@ -14,7 +14,7 @@ from rainbow.graphs.packed import pack
 from rainbow.graphs.reading import read
 from rainbow.model.errors import AlreadyExists, Invalid, NotFound, Unauthenticated
 from rainbow.model.job import JobState
-from rainbow.service import clusters, jobs, registering
+from rainbow.service import clusters, jobs, leaving, registering
 from rainbow.service.clock import ManualClock
 from tests.support.service import ADMIN, a_graph, a_service, a_submission, submit, with_cluster
 
@@ -65,7 +65,7 @@ async def test_a_deleted_name_inherits_nothing(tmp_path: Path) -> None:
         old = await with_cluster(service, "east", nodes=1, cores=4)
         await clusters.update_state(service.core, "east", {"nodes_free": 1})
         [job] = await submit(service, a_submission(cores=4))
-        await registering.delete(service.core, "east")
+        await leaving.delete(service.core, "east")
         await service.decider.settle()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.state is JobState.HELD
         new = await with_cluster(service, "east", nodes=1, cores=2)
@@ -82,7 +82,7 @@ async def test_jobs_not_begun_move_on_when_their_cluster_is_deleted(tmp_path: Pa
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission())
         await with_cluster(service, "west")
-        assert await registering.delete(service.core, "east") == 1
+        assert (await leaving.delete(service.core, "east")).moved == 1
         await service.decider.settle()
         view = await jobs.get(service.core, job.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.BOUND, "west")
@@ -215,7 +215,7 @@ async def test_a_stored_cluster_that_contradicts_itself_does_not_keep_the_server
         await registering.delete_subsystem(service.core, "east", "software")
         await registering.replace_graph(service.core, "east", nodes_named("m"))
         assert not service.core.fleet.member("east").broken
-        await registering.delete(service.core, "east")
+        await leaving.delete(service.core, "east")
         assert service.core.fleet.get("east") is None
 
 
@@ -236,7 +236,7 @@ async def test_a_subsystem_on_its_way_does_not_land_on_another_cluster_of_that_n
         subsystem = json.dumps(SOFTWARE).replace("ROOT", "n").encode()
         late = asyncio.ensure_future(registering.put_subsystem(service.core, "east", "software", subsystem))
         await asyncio.to_thread(reading.wait, 20)
-        await registering.delete(service.core, "east")
+        await leaving.delete(service.core, "east")
         await registering.register(service.core, "east", nodes_named("n"))
         go_on.set()
         with pytest.raises(NotFound):

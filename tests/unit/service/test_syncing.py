@@ -14,7 +14,7 @@ from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict
 from rainbow.model.job import Delivery, JobState, Terms
-from rainbow.service import clusters, jobs, registering, watching
+from rainbow.service import clusters, jobs, leaving, watching
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.registering import set_standing
@@ -334,7 +334,7 @@ async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service
 
 async def test_a_name_that_is_registered_again_does_not_know_the_old_agent(service: Service) -> None:
     await Agent(service).says()
-    await registering.delete(service.core, "east")
+    await leaving.delete(service.core, "east")
     await with_cluster(service, "east")
     assert (await Agent(service, epoch="other.1").says()).resync
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19rainbow/v2/clusters.proto\x12\nrainbow.v2\"P\n\x0bGraphUpload\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.rainbow.v2.GraphHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"P\n\x0bGraphHeader\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tsubsystem\x18\x02 \x01(\t\x12\x0f\n\x07manager\x18\x03 \x01(\t\x12\x0c\n\x04size\x18\x04 \x01(\x03\"R\n\x10RegisterResponse\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06\x65xists\x18\x02 \x01(\x08\x12\r\n\x05token\x18\x03 \x01(\t\x12\x0e\n\x06secret\x18\x04 \x01(\t\"$\n\x10PutGraphResponse\x12\x10\n\x08vertices\x18\x01 \x01(\x03\"<\n\x16\x44\x65leteSubsystemRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tsubsystem\x18\x02 \x01(\t\"\x19\n\x17\x44\x65leteSubsystemResponse\"\'\n\x14\x44\x65leteClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\"+\n\x15\x44\x65leteClusterResponse\x12\x12\n\njobs_moved\x18\x01 \x01(\x03\"5\n\x12UpdateStateRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x01(\t\"%\n\x13UpdateStateResponse\x12\x0e\n\x06values\x18\x01 \x01(\t\"\x81\x02\n\x11PatchGraphRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x37\n\x05marks\x18\x02 \x03(\x0b\x32(.rainbow.v2.PatchGraphRequest.MarksEntry\x12\x35\n\x04used\x18\x03 \x03(\x0b\x32\'.rainbow.v2.PatchGraphRequest.UsedEntry\x12\x10\n\x08has_used\x18\x04 \x01(\x08\x1a,\n\nMarksEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"%\n\x12PatchGraphResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x03\"\x15\n\x13ListClustersRequest\"=\n\x14ListClustersResponse\x12%\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x13.rainbow.v2.Cluster\"2\n\x11GetClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04tree\x18\x02 \x01(\x08\"P\n\x05Total\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x10\n\x08vertices\x18\x03 \x01(\x03\x12\x0b\n\x03\x61ll\x18\x04 \x01(\x03\x12\x0c\n\x04\x66ree\x18\x05 \x01(\x03\"\xbb\x02\n\x07\x43luster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08standing\x18\x02 \x01(\t\x12\x0f\n\x07manager\x18\x03 \x01(\t\x12\x15\n\rregistered_at\x18\x04 \x01(\x01\x12\x14\n\x07seen_at\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05state\x18\x06 \x01(\t\x12\x15\n\x08state_at\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12!\n\x06totals\x18\x08 \x03(\x0b\x32\x11.rainbow.v2.Total\x12\x12\n\nsubsystems\x18\t \x03(\t\x12\x0e\n\x06queued\x18\n \x01(\x03\x12\x0f\n\x07running\x18\x0b \x01(\x03\x12\x0e\n\x06record\x18\x0c \x01(\t\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x0c\n\x04tree\x18\x0e \x03(\t\x12\r\n\x05rules\x18\x0f \x01(\tB\n\n\x08_seen_atB\x0b\n\t_state_at\"/\n\x0c\x44rainRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"!\n\x0eUndrainRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\"\x1a\n\tRuleNames\x12\r\n\x05names\x18\x01 \x03(\t\"\x90\x02\n\x0fSetRulesRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12$\n\x05users\x18\x02 \x01(\x0b\x32\x15.rainbow.v2.RuleNames\x12%\n\x06groups\x18\x03 \x01(\x0b\x32\x15.rainbow.v2.RuleNames\x12\x16\n\tmax_nodes\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08max_time\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nmax_queued\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x13\n\x06signed\x18\x07 \x01(\x08H\x03\x88\x01\x01\x12\r\n\x05\x63lear\x18\x08 \x01(\x08\x42\x0c\n\n_max_nodesB\x0b\n\t_max_timeB\r\n\x0b_max_queuedB\t\n\x07_signed2\xe1\x06\n\x08\x43lusters\x12\x43\n\x08Register\x12\x17.rainbow.v2.GraphUpload\x1a\x1c.rainbow.v2.RegisterResponse(\x01\x12G\n\x0cPutSubsystem\x12\x17.rainbow.v2.GraphUpload\x1a\x1c.rainbow.v2.PutGraphResponse(\x01\x12G\n\x0cReplaceGraph\x12\x17.rainbow.v2.GraphUpload\x1a\x1c.rainbow.v2.PutGraphResponse(\x01\x12Z\n\x0f\x44\x65leteSubsystem\x12\".rainbow.v2.DeleteSubsystemRequest\x1a#.rainbow.v2.DeleteSubsystemResponse\x12M\n\x06\x44\x65lete\x12 .rainbow.v2.DeleteClusterRequest\x1a!.rainbow.v2.DeleteClusterResponse\x12N\n\x0bUpdateState\x12\x1e.rainbow.v2.UpdateStateRequest\x1a\x1f.rainbow.v2.UpdateStateResponse\x12K\n\nPatchGraph\x12\x1d.rainbow.v2.PatchGraphRequest\x1a\x1e.rainbow.v2.PatchGraphResponse\x12I\n\x04List\x12\x1f.rainbow.v2.ListClustersRequest\x1a .rainbow.v2.ListClustersResponse\x12\x39\n\x03Get\x12\x1d.rainbow.v2.GetClusterRequest\x1a\x13.rainbow.v2.Cluster\x12\x36\n\x05\x44rain\x12\x18.rainbow.v2.DrainRequest\x1a\x13.rainbow.v2.Cluster\x12:\n\x07Undrain\x12\x1a.rainbow.v2.UndrainRequest\x1a\x13.rainbow.v2.Cluster\x12<\n\x08SetRules\x12\x1b.rainbow.v2.SetRulesRequest\x1a\x13.rainbow.v2.Clusterb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19rainbow/v2/clusters.proto\x12\nrainbow.v2\"P\n\x0bGraphUpload\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.rainbow.v2.GraphHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"P\n\x0bGraphHeader\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tsubsystem\x18\x02 \x01(\t\x12\x0f\n\x07manager\x18\x03 \x01(\t\x12\x0c\n\x04size\x18\x04 \x01(\x03\"R\n\x10RegisterResponse\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06\x65xists\x18\x02 \x01(\x08\x12\r\n\x05token\x18\x03 \x01(\t\x12\x0e\n\x06secret\x18\x04 \x01(\t\"$\n\x10PutGraphResponse\x12\x10\n\x08vertices\x18\x01 \x01(\x03\"<\n\x16\x44\x65leteSubsystemRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tsubsystem\x18\x02 \x01(\t\"\x19\n\x17\x44\x65leteSubsystemResponse\"5\n\x14\x44\x65leteClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04jobs\x18\x02 \x01(\t\"A\n\x15\x44\x65leteClusterResponse\x12\x12\n\njobs_moved\x18\x01 \x01(\x03\x12\x14\n\x0cjobs_running\x18\x02 \x01(\x03\"5\n\x12UpdateStateRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x01(\t\"%\n\x13UpdateStateResponse\x12\x0e\n\x06values\x18\x01 \x01(\t\"\x81\x02\n\x11PatchGraphRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x37\n\x05marks\x18\x02 \x03(\x0b\x32(.rainbow.v2.PatchGraphRequest.MarksEntry\x12\x35\n\x04used\x18\x03 \x03(\x0b\x32\'.rainbow.v2.PatchGraphRequest.UsedEntry\x12\x10\n\x08has_used\x18\x04 \x01(\x08\x1a,\n\nMarksEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"%\n\x12PatchGraphResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x03\"\x15\n\x13ListClustersRequest\"=\n\x14ListClustersResponse\x12%\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x13.rainbow.v2.Cluster\"2\n\x11GetClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04tree\x18\x02 \x01(\x08\"P\n\x05Total\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x10\n\x08vertices\x18\x03 \x01(\x03\x12\x0b\n\x03\x61ll\x18\x04 \x01(\x03\x12\x0c\n\x04\x66ree\x18\x05 \x01(\x03\"\xbb\x02\n\x07\x43luster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08standing\x18\x02 \x01(\t\x12\x0f\n\x07manager\x18\x03 \x01(\t\x12\x15\n\rregistered_at\x18\x04 \x01(\x01\x12\x14\n\x07seen_at\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05state\x18\x06 \x01(\t\x12\x15\n\x08state_at\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12!\n\x06totals\x18\x08 \x03(\x0b\x32\x11.rainbow.v2.Total\x12\x12\n\nsubsystems\x18\t \x03(\t\x12\x0e\n\x06queued\x18\n \x01(\x03\x12\x0f\n\x07running\x18\x0b \x01(\x03\x12\x0e\n\x06record\x18\x0c \x01(\t\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x0c\n\x04tree\x18\x0e \x03(\t\x12\r\n\x05rules\x18\x0f \x01(\tB\n\n\x08_seen_atB\x0b\n\t_state_at\"/\n\x0c\x44rainRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"!\n\x0eUndrainRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\"\x1a\n\tRuleNames\x12\r\n\x05names\x18\x01 \x03(\t\"\x90\x02\n\x0fSetRulesRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12$\n\x05users\x18\x02 \x01(\x0b\x32\x15.rainbow.v2.RuleNames\x12%\n\x06groups\x18\x03 \x01(\x0b\x32\x15.rainbow.v2.RuleNames\x12\x16\n\tmax_nodes\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08max_time\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nmax_queued\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x13\n\x06signed\x18\x07 \x01(\x08H\x03\x88\x01\x01\x12\r\n\x05\x63lear\x18\x08 \x01(\x08\x42\x0c\n\n_max_nodesB\x0b\n\t_max_timeB\r\n\x0b_max_queuedB\t\n\x07_signed2\xe1\x06\n\x08\x43lusters\x12\x43\n\x08Register\x12\x17.rainbow.v2.GraphUpload\x1a\x1c.rainbow.v2.RegisterResponse(\x01\x12G\n\x0cPutSubsystem\x12\x17.rainbow.v2.GraphUpload\x1a\x1c.rainbow.v2.PutGraphResponse(\x01\x12G\n\x0cReplaceGraph\x12\x17.rainbow.v2.GraphUpload\x1a\x1c.rainbow.v2.PutGraphResponse(\x01\x12Z\n\x0f\x44\x65leteSubsystem\x12\".rainbow.v2.DeleteSubsystemRequest\x1a#.rainbow.v2.DeleteSubsystemResponse\x12M\n\x06\x44\x65lete\x12 .rainbow.v2.DeleteClusterRequest\x1a!.rainbow.v2.DeleteClusterResponse\x12N\n\x0bUpdateState\x12\x1e.rainbow.v2.UpdateStateRequest\x1a\x1f.rainbow.v2.UpdateStateResponse\x12K\n\nPatchGraph\x12\x1d.rainbow.v2.PatchGraphRequest\x1a\x1e.rainbow.v2.PatchGraphResponse\x12I\n\x04List\x12\x1f.rainbow.v2.ListClustersRequest\x1a .rainbow.v2.ListClustersResponse\x12\x39\n\x03Get\x12\x1d.rainbow.v2.GetClusterRequest\x1a\x13.rainbow.v2.Cluster\x12\x36\n\x05\x44rain\x12\x18.rainbow.v2.DrainRequest\x1a\x13.rainbow.v2.Cluster\x12:\n\x07Undrain\x12\x1a.rainbow.v2.UndrainRequest\x1a\x13.rainbow.v2.Cluster\x12<\n\x08SetRules\x12\x1b.rainbow.v2.SetRulesRequest\x1a\x13.rainbow.v2.Clusterb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,39 +48,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETESUBSYSTEMRESPONSE']._serialized_start=389
   _globals['_DELETESUBSYSTEMRESPONSE']._serialized_end=414
   _globals['_DELETECLUSTERREQUEST']._serialized_start=416
-  _globals['_DELETECLUSTERREQUEST']._serialized_end=455
-  _globals['_DELETECLUSTERRESPONSE']._serialized_start=457
-  _globals['_DELETECLUSTERRESPONSE']._serialized_end=500
-  _globals['_UPDATESTATEREQUEST']._serialized_start=502
-  _globals['_UPDATESTATEREQUEST']._serialized_end=555
-  _globals['_UPDATESTATERESPONSE']._serialized_start=557
-  _globals['_UPDATESTATERESPONSE']._serialized_end=594
-  _globals['_PATCHGRAPHREQUEST']._serialized_start=597
-  _globals['_PATCHGRAPHREQUEST']._serialized_end=854
-  _globals['_PATCHGRAPHREQUEST_MARKSENTRY']._serialized_start=765
-  _globals['_PATCHGRAPHREQUEST_MARKSENTRY']._serialized_end=809
-  _globals['_PATCHGRAPHREQUEST_USEDENTRY']._serialized_start=811
-  _globals['_PATCHGRAPHREQUEST_USEDENTRY']._serialized_end=854
-  _globals['_PATCHGRAPHRESPONSE']._serialized_start=856
-  _globals['_PATCHGRAPHRESPONSE']._serialized_end=893
-  _globals['_LISTCLUSTERSREQUEST']._serialized_start=895
-  _globals['_LISTCLUSTERSREQUEST']._serialized_end=916
-  _globals['_LISTCLUSTERSRESPONSE']._serialized_start=918
-  _globals['_LISTCLUSTERSRESPONSE']._serialized_end=979
-  _globals['_GETCLUSTERREQUEST']._serialized_start=981
-  _globals['_GETCLUSTERREQUEST']._serialized_end=1031
-  _globals['_TOTAL']._serialized_start=1033
-  _globals['_TOTAL']._serialized_end=1113
-  _globals['_CLUSTER']._serialized_start=1116
-  _globals['_CLUSTER']._serialized_end=1431
-  _globals['_DRAINREQUEST']._serialized_start=1433
-  _globals['_DRAINREQUEST']._serialized_end=1480
-  _globals['_UNDRAINREQUEST']._serialized_start=1482
-  _globals['_UNDRAINREQUEST']._serialized_end=1515
-  _globals['_RULENAMES']._serialized_start=1517
-  _globals['_RULENAMES']._serialized_end=1543
-  _globals['_SETRULESREQUEST']._serialized_start=1546
-  _globals['_SETRULESREQUEST']._serialized_end=1818
-  _globals['_CLUSTERS']._serialized_start=1821
-  _globals['_CLUSTERS']._serialized_end=2686
+  _globals['_DELETECLUSTERREQUEST']._serialized_end=469
+  _globals['_DELETECLUSTERRESPONSE']._serialized_start=471
+  _globals['_DELETECLUSTERRESPONSE']._serialized_end=536
+  _globals['_UPDATESTATEREQUEST']._serialized_start=538
+  _globals['_UPDATESTATEREQUEST']._serialized_end=591
+  _globals['_UPDATESTATERESPONSE']._serialized_start=593
+  _globals['_UPDATESTATERESPONSE']._serialized_end=630
+  _globals['_PATCHGRAPHREQUEST']._serialized_start=633
+  _globals['_PATCHGRAPHREQUEST']._serialized_end=890
+  _globals['_PATCHGRAPHREQUEST_MARKSENTRY']._serialized_start=801
+  _globals['_PATCHGRAPHREQUEST_MARKSENTRY']._serialized_end=845
+  _globals['_PATCHGRAPHREQUEST_USEDENTRY']._serialized_start=847
+  _globals['_PATCHGRAPHREQUEST_USEDENTRY']._serialized_end=890
+  _globals['_PATCHGRAPHRESPONSE']._serialized_start=892
+  _globals['_PATCHGRAPHRESPONSE']._serialized_end=929
+  _globals['_LISTCLUSTERSREQUEST']._serialized_start=931
+  _globals['_LISTCLUSTERSREQUEST']._serialized_end=952
+  _globals['_LISTCLUSTERSRESPONSE']._serialized_start=954
+  _globals['_LISTCLUSTERSRESPONSE']._serialized_end=1015
+  _globals['_GETCLUSTERREQUEST']._serialized_start=1017
+  _globals['_GETCLUSTERREQUEST']._serialized_end=1067
+  _globals['_TOTAL']._serialized_start=1069
+  _globals['_TOTAL']._serialized_end=1149
+  _globals['_CLUSTER']._serialized_start=1152
+  _globals['_CLUSTER']._serialized_end=1467
+  _globals['_DRAINREQUEST']._serialized_start=1469
+  _globals['_DRAINREQUEST']._serialized_end=1516
+  _globals['_UNDRAINREQUEST']._serialized_start=1518
+  _globals['_UNDRAINREQUEST']._serialized_end=1551
+  _globals['_RULENAMES']._serialized_start=1553
+  _globals['_RULENAMES']._serialized_end=1579
+  _globals['_SETRULESREQUEST']._serialized_start=1582
+  _globals['_SETRULESREQUEST']._serialized_end=1854
+  _globals['_CLUSTERS']._serialized_start=1857
+  _globals['_CLUSTERS']._serialized_end=2722
 # @@protoc_insertion_point(module_scope)

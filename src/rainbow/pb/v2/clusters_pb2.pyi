@@ -57,16 +57,20 @@ class DeleteSubsystemResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class DeleteClusterRequest(_message.Message):
-    __slots__ = ("cluster",)
+    __slots__ = ("cluster", "jobs")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
-    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+    jobs: str
+    def __init__(self, cluster: _Optional[str] = ..., jobs: _Optional[str] = ...) -> None: ...
 
 class DeleteClusterResponse(_message.Message):
-    __slots__ = ("jobs_moved",)
+    __slots__ = ("jobs_moved", "jobs_running")
     JOBS_MOVED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
     jobs_moved: int
-    def __init__(self, jobs_moved: _Optional[int] = ...) -> None: ...
+    jobs_running: int
+    def __init__(self, jobs_moved: _Optional[int] = ..., jobs_running: _Optional[int] = ...) -> None: ...
 
 class UpdateStateRequest(_message.Message):
     __slots__ = ("cluster", "values")
