@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,8 @@ from rainbow.cli.options import output
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
     from rainbow.client.views import JobView
+
+NAMED = 10  # jobs told one by one; of more, only those that did not succeed
 
 EPILOG = """\b
 Exit code: the job's own; of several jobs the largest; 124 when --timeout passed;
@@ -59,7 +62,11 @@ def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> in
     if form != "table":
         click.echo(listing_text(render_jobs.listing(time.time()), rows, form), nl=False)
     else:
-        for row in rows:
+        named = rows if len(rows) <= NAMED else [row for row in rows if row["state"] != "succeeded"][:NAMED]
+        for row in named:
             how = render_jobs.info(row)
             say(f"job {row['id']} {row['state']}" + (f" ({how})" if how else ""))
+        if len(rows) > NAMED:
+            counts = Counter(row["state"] for row in rows)
+            say(f"{len(rows)} jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
     return max((of_job(row) for row in rows), default=0)

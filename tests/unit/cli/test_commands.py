@@ -148,6 +148,18 @@ def test_a_job_that_ran_into_its_time_limit_ends_with_124(server, rainbow):
     assert rainbow("wait", "5").code == 124
 
 
+def test_wait_for_many_names_those_that_did_not_succeed_and_counts_the_rest(server, rainbow):
+    ended = [job(id, "failed" if id == 7 else "succeeded", exit_code=3 if id == 7 else 0) for id in range(1, 31)]
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=ended)
+    server.answers["Jobs/Watch"] = []
+    done = rainbow("wait", "1-30")
+    assert done.code == 3
+    assert [line.split(" (")[0] for line in done.err.splitlines()] == [
+        "rainbow: job 7 failed",
+        "rainbow: 30 jobs: 29 succeeded, 1 failed",
+    ]
+
+
 def test_wait_gives_up_at_its_timeout(server, rainbow):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job(5, "bound")])
     server.answers["Jobs/Watch"] = []
