@@ -126,6 +126,9 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
     await flux.until(first, Phase.RUNNING)
     second = await flux.submit(everything, job=2)
     await flux.until(second, Phase.SUBMITTED)
+    async with asyncio.timeout(20):  # Flux tells of it a moment later
+        while len(await flux.backend._active_jobs()) < 2:
+            await flux.backend.changed()
     answer = await flux.backend.bid(replace(sh("true"), duration=60.0))
     assert expected - 20 < answer.start_p50 <= expected
     await leave(flux)

@@ -25,7 +25,7 @@ from rainbow.agent.backends.flux_follower import FluxFollower
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs
 from rainbow.agent.backends.flux_jobspec import SITE, cores_and_gpus, jobspec, plain, with_tag
 from rainbow.agent.backends.flux_questions import FluxQuestions
-from rainbow.agent.backends.flux_tracking import choose, update_of
+from rainbow.agent.backends.flux_tracking import by_tag, update_of
 from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.local_files import TAG, clean_environment, copies
 from rainbow.agent.backends.pace import Pace
@@ -38,6 +38,7 @@ from rainbow.model.request import Request
 OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
 JOBS = ("jobs", "--json", "--count=0", "--user=all")
 SETTLE = 10.0  # seconds in which Flux may not yet list a job that it took
+CLOCKS_APART = 60.0  # seconds that the clocks of the agent and the instance may differ
 
 
 class FluxBackend:
@@ -128,7 +129,7 @@ class FluxBackend:
 
     async def _submitted_before(self, files: FluxFiles, record: Record) -> str:
         """The id of a job that was submitted without our knowing whether Flux took it; empty if it did not."""
-        job = await self._by_name(files)
+        job = await by_tag(self.commands, files, self.settings.cluster)
         if job is None:
             if time.time() < record.asked + self._settle:
                 raise Unavailable("Flux may not list the job yet; it is looked for again")
@@ -137,27 +138,6 @@ class FluxBackend:
         files.put(replace(record, native=job_name(job.id)))
         return job_name(job.id)
 
-    async def _by_name(self, files: FluxFiles) -> FluxJob | None:
-        """The job with this tag, checked by the key or the cluster that it carries."""
-        text = await self.commands.ask("jobs", "-a", "--json", "--count=0", f"--name={files.tag}")
-        record = files.record()
-        same = []
-        for job in parse_jobs(text):
-            mark = await self._mark(job)
-            if mark.get("cluster") == self.settings.cluster and (record is None or mark.get("key") == record.key):
-                same.append(job)
-        return choose(same, files)
-
-    async def _mark(self, job: FluxJob) -> Mapping[str, object]:
-        """What Rainbow wrote into a job's attributes; nothing if it is another's."""
-        try:
-            document = await self.commands.document("job", "info", job_name(job.id), "jobspec")
-            attributes = document["attributes"]
-            found = attributes["user"]["rainbow"] if isinstance(attributes, dict) else {}
-        except (Invalid, KeyError, TypeError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
         """What Flux and the job's own files know of a tag."""
         if tag in self._gone:
@@ -165,7 +145,7 @@ class FluxBackend:
         files = FluxFiles(self.root, tag)
         record = files.record()
         try:
-            update = update_of(files, await self._by_name(files))
+            update = update_of(files, await by_tag(self.commands, files, self.settings.cluster))
         except Unavailable as problem:
             return Unknown(str(problem))
         if update is not None:
@@ -185,7 +165,7 @@ class FluxBackend:
                 record = files.record()
                 if record is not None:
                     open_files[path.name] = (files, record)
-        since = min((record.asked for _, record in open_files.values()), default=now) - 1.0
+        since = min((record.asked for _, record in open_files.values()), default=now) - CLOCKS_APART
         self._jobs = await self._all_jobs(since)
         by_id = {job.id: job for job in self._jobs}
         found = []
@@ -239,7 +219,7 @@ class FluxBackend:
         record = files.record()
         number = files.begun() or (job_number(record.native) if record is not None else None)
         if number is None:
-            job = await self._by_name(files)
+            job = await by_tag(self.commands, files, self.settings.cluster)
             number = job.id if job is not None else None
         if number is None or tag in self._ended:
             return

@@ -13,6 +13,7 @@ from rainbow.agent.backends.programs import Done, run
 from rainbow.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
+AT_ONCE = 4  # programs
 BRIDGE = Path(__file__).with_name("flux_bridge.py")
 LONGEST = 1 << 26  # bytes of one line of the bridge: a jobspec may be long
 # The instance could not be reached or did not answer: whether it took the request is not known.
@@ -35,6 +36,7 @@ class FluxCommands:
         if uri:
             self._environment["FLUX_URI"] = uri
         self._program = program
+        self._few = asyncio.Semaphore(AT_ONCE)
 
     async def ask(self, *words: str, feed: str | None = None) -> str:
         """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused."""
@@ -61,8 +63,9 @@ class FluxCommands:
         return Invalid(f"Flux refuses: {done.complaint}")
 
     async def run(self, *words: str, feed: str | None = None) -> Done:
-        """Run `flux` with these words."""
-        return await run((self._program, *words), self._environment, TIMEOUT, feed)
+        """Run `flux` with these words; a login node is not flooded with programs, however much there is to ask."""
+        async with self._few:
+            return await run((self._program, *words), self._environment, TIMEOUT, feed)
 
     async def bridge(self) -> asyncio.subprocess.Process:
         """Start the bridge (`flux_bridge.py`) in Flux's own Python; raise Unavailable if there is none."""

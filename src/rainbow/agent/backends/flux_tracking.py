@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rainbow.agent.backends.endings import exited
+from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_files import FluxFiles
-from rainbow.agent.backends.flux_jobs import ALREADY_RAN, FluxJob, job_name, result
+from rainbow.agent.backends.flux_jobs import ALREADY_RAN, FluxJob, job_name, parse_jobs, result
 from rainbow.agent.values import Phase, Update
+from rainbow.model.errors import Invalid
 
 
 def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
@@ -17,6 +19,29 @@ def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
         jobs = [job for job in jobs if job.id == begun]
     alive = [job for job in jobs if job.phase is not Phase.ENDED]
     return min(alive or jobs, key=lambda job: job.id, default=None)
+
+
+async def by_tag(commands: FluxCommands, files: FluxFiles, cluster: str) -> FluxJob | None:
+    """The job with this tag that Flux knows, checked by the key or the cluster that it carries."""
+    text = await commands.ask("jobs", "-a", "--json", "--count=0", f"--name={files.tag}")
+    record = files.record()
+    same = []
+    for job in parse_jobs(text):
+        mark = await _mark(commands, job)
+        if mark.get("cluster") == cluster and (record is None or mark.get("key") == record.key):
+            same.append(job)
+    return choose(same, files)
+
+
+async def _mark(commands: FluxCommands, job: FluxJob) -> Mapping[str, object]:
+    """What Rainbow wrote into a job's attributes; nothing if it is another's."""
+    try:
+        document = await commands.document("job", "info", job_name(job.id), "jobspec")
+        attributes = document["attributes"]
+        found = attributes["user"]["rainbow"] if isinstance(attributes, dict) else {}
+    except (Invalid, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
