@@ -188,6 +188,8 @@ def _stop(d: Draft, event: e.StopAsked) -> None:
 def _read_output(d: Draft) -> None:
     """Ask for the next pieces of output, a bounded number at a time."""
     for ref, held in d.held.items():
+        if held.sizes == held.sent:
+            continue
         for i, stream in enumerate(STREAMS):
             if len(d.reading) + len(d.chunks) >= d.limits.chunks:
                 return

@@ -48,6 +48,7 @@ class _Job:
     place: Place = NOWHERE
     started_at: float | None = None
     result: Result | None = None
+    sizes: tuple[int, int] | None = None  # of its output, once that grows no more
     pid: int = 0  # the runner that this agent started
     watch: int = -1  # a descriptor that becomes readable when the runner ends
 
@@ -303,6 +304,11 @@ class LocalBackend:
         """The runner may have ended: read what it left."""
         if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
             return
+        left = job.files.left()
+        if left is not None:
+            self._unwatch(job)
+            self._ended(job, left)
+            return
         if job.pid and start_time(job.pid) is not None and job.files.begun() is None:
             return  # it is about to begin
         self._unwatch(job)
@@ -321,7 +327,7 @@ class LocalBackend:
         if job.phase is Phase.RUNNING:
             self.machine.release(job.place)
             self._remember(job, result)
-        job.phase, job.result = Phase.ENDED, result
+        job.phase, job.result, job.sizes = Phase.ENDED, result, job.files.sizes()
         self._news.set()
         self._start_what_fits()
 
@@ -342,7 +348,7 @@ class LocalBackend:
             native=job.files.tag,
             result=job.result,
             started_at=job.started_at,
-            sizes=job.files.sizes(),
+            sizes=job.sizes or job.files.sizes(),
         )
 
 

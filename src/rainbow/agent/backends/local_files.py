@@ -159,10 +159,13 @@ class JobFiles:
 
     def result(self) -> Result | None:
         """How it ended; None if it has not. Only for a job whose runner is gone or that left its exit file."""
-        alive = self.runner() is not None  # asked first: a runner that ends now has left its exit file before
-        ended = self._json(EXIT)
-        if ended is not None:
-            return _result(ended)
+        left = self.left()
+        if left is not None:
+            return left
+        alive = self.runner() is not None
+        left = self.left()  # a runner that has ended meanwhile left it before
+        if left is not None:
+            return left
         marker = self.begun()
         if marker is None or alive:
             return None
@@ -173,6 +176,11 @@ class JobFiles:
             reason="the machine restarted under it" if restarted else "its runner was killed, so its end is unknown",
             started_at=float(str(marker["at"])),
         )
+
+    def left(self) -> Result | None:
+        """What was written down of its end, or None."""
+        ended = self._json(EXIT)
+        return None if ended is None else _result(ended)
 
     def end_before_start(self, cause: str, reason: str = "") -> None:
         """Write down the end of a job that never began."""
