@@ -63,8 +63,12 @@ class SlurmNode:
 
     def cores_of(self, cpus: int) -> int:
         """Cores that so many of its cpus lie on; a core of which one thread is in use is in use."""
-        per_core = max(1, self.cpus // max(1, self.sockets * self.cores_per_socket))
-        return min(self.cores, -(-cpus // per_core))
+        return min(self.cores, -(-cpus // self.cpus_per_core))
+
+    @property
+    def cpus_per_core(self) -> int:
+        """How many of Slurm's cpus a core is."""
+        return max(1, self.cpus // max(1, self.sockets * self.cores_per_socket))
 
     @property
     def cores_alloc(self) -> int:

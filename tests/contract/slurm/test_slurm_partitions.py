@@ -26,6 +26,7 @@ PartitionName=single Nodes=a1,a2 MaxNodes=1 State=UP
 PartitionName=shut Nodes=d1 State=DOWN
 PartitionName=paid Nodes=a1 AllowAccounts=phys State=UP
 PartitionName=shared Nodes=a1 OverSubscribe=FORCE:2 State=UP
+PartitionName=whole Nodes=a2 OverSubscribe=EXCLUSIVE State=UP
 PartitionName=hidden Nodes=a2 Hidden=YES State=UP
 """
 
@@ -110,4 +111,12 @@ async def test_two_jobs_share_the_cores_of_a_partition_that_allows_it(desk: Desk
     for job in (1, 2):
         await desk.until(f"rb-{job}-1", Phase.RUNNING)
     used = (await desk.backend.facts()).used
-    assert used == {}, "both are ours"
+    assert "a1/core" not in used, "both are ours"
+
+
+async def test_what_slurm_gives_beyond_what_was_asked_is_in_use(desk: Desk):
+    request = replace(sh("sleep 60", memory="512M", nodes=1, tasks=1), options={"partition": "whole"})
+    await desk.backend.submit(a_launch(request))
+    await desk.until("rb-1-1", Phase.RUNNING)
+    await desk.backend.poll()
+    assert (await desk.backend.facts()).used == {"a2/core": 3}

@@ -123,6 +123,8 @@ class SlurmBackend:
                 key=secrets.token_hex(8),
                 asked=time.time(),
                 gpus=found.gpus_per_node,
+                cores=0 if found.exclusive else found.total_cores,
+                memory=found.total_memory,
                 duration=launch.request.duration,
             )
             step = step_words(launch, found.nodes or found.slots, found.cores)
@@ -289,11 +291,11 @@ class SlurmBackend:
             return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
 
-    def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, int]]:
+    def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, Record]]:
         found = []
         for tag, same in jobs.items():
-            record = SlurmFiles(self.root, tag).record()
-            found += [(job, record.gpus if record is not None else 0) for job in same]
+            record = SlurmFiles(self.root, tag).record() or Record(key="", asked=0.0)
+            found += [(job, record) for job in same]
         return found
 
     def reshape(self, graph: Graph) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from rainbow.agent.backends.slurm_files import Record
 from rainbow.agent.backends.slurm_jobs import SlurmJob
 from rainbow.agent.values import Facts, Phase
 from rainbow.agent.wrapper import write_whole
@@ -36,23 +37,34 @@ class MarkedNodes:
 def make_facts(
     graph: Graph,
     nodes: Sequence[SlurmNode],
-    own: Iterable[tuple[SlurmJob, int]],
+    own: Iterable[tuple[SlurmJob, Record]],
     marked: MarkedNodes,
     state: Mapping[str, object],
     unreachable: Container[str] = (),
 ) -> Facts:
-    """The facts; `own` are our running jobs, each with its gpus per node, `state` what else is to be said."""
+    """The facts; `own` are our running jobs, each with what was asked for it, `state` what else is to be said."""
     known = {name: None for name, type in zip(graph.names, graph.types, strict=True) if type == "node"}
     marks = merge_marks(marked.names, nodes, known, unreachable)
     marked.add(marks)
-    used = used_by_others(graph, nodes, [_holding(job, gpus) for job, gpus in own if job.phase is Phase.RUNNING])
+    threads = {node.name: node.cpus_per_core for node in nodes}
+    running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
+    used = used_by_others(graph, nodes, running)
     return Facts(manager="slurm", state={**totals(nodes, unreachable), **state}, marks=marks, used=used)
 
 
-def _holding(job: SlurmJob, gpus: int) -> Holding:
+def _holding(job: SlurmJob, record: Record, threads: Mapping[str, int]) -> Holding:
+    """What the server counts for a job, which may be less than Slurm gave it: whole nodes, or memory nobody asked for.
+
+    That rest is in use like what others use.
+    """
     try:
         hosts = tuple(job.hosts())
     except Invalid:
         hosts = ()  # a list of nodes too long for its field: what it holds counts as taken by others
     many = max(1, len(hosts) or job.nodes)
-    return Holding(nodes=hosts, cpus=-(-job.cpus // many), memory=-(-job.memory // many), gpus=gpus)
+    cpus, memory = -(-job.cpus // many), -(-job.memory // many)
+    if record.cores:
+        per_core = max((threads.get(host, 1) for host in hosts), default=1)
+        cpus = min(cpus, -(-record.cores // many) * per_core)
+        memory = min(memory, -(-record.memory // many))
+    return Holding(nodes=hosts, cpus=cpus, memory=memory, gpus=record.gpus)

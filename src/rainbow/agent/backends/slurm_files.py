@@ -74,6 +74,8 @@ class Record:
     asked: float  # seconds since the epoch
     native: str = ""
     gpus: int = 0  # on each node
+    cores: int = 0  # in all, as the server counts them; 0: whole nodes, or not known
+    memory: int = 0  # MiB in all; 0: likewise
     duration: float | None = None
 
 

@@ -48,6 +48,11 @@ class Shape:
         return self.gpus * (self.nodes or self.slots) + self.gpus_in_all
 
     @property
+    def total_memory(self) -> int:
+        """MiB in all, as far as the request says."""
+        return 0 if self.whole else self.memory * (self.nodes or self.slots)
+
+    @property
     def gpus_per_node(self) -> int:
         """Gpus on a node, for keeping account of what our own jobs hold."""
         return self.gpus if self.nodes else self.total_gpus
