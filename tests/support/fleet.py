@@ -26,6 +26,7 @@ from rainbow.model.errors import RainbowError
 from rainbow.model.job import Terms
 from tests.support.calls import Calls
 from tests.support.house import RAINBOW, House, a_house
+from tests.support.nursery import a_quick_house
 from tests.support.service import a_graph
 
 # A fault of some seconds is waited out, not reported.
@@ -213,10 +214,7 @@ class Fleet:
 
     def server_lives(self, seconds: float) -> None:
         """Let so much time pass in the server's life; fail if it ends by itself."""
-        assert self.house.process is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self.house.process.wait(seconds)
-            raise AssertionError(f"the server ended with {code}:\n{self.house.log[-4000:]}")
+        self.house.lives(seconds)
 
     # --- submitting ---
 
@@ -354,9 +352,21 @@ def a_fleet(folder: Path, *, db: str = "", arguments: Sequence[str] = (), config
     if config:
         (folder / "server.yaml").write_text(config)
         given += ["--config", str(folder / "server.yaml")]
-    with a_house(folder, db=db, arguments=tuple(given)) as house:
-        fleet = Fleet(house, Tally(folder))
-        try:
-            yield fleet
-        finally:
-            fleet.stop()
+    with a_house(folder, db=db, arguments=tuple(given)) as house, _fleet(house) as fleet:
+        yield fleet
+
+
+@contextlib.contextmanager
+def a_quick_fleet(folder: Path) -> Iterator[Fleet]:
+    """The same with a server that starts in a moment, to be killed often."""
+    with a_quick_house(folder) as house, _fleet(house) as fleet:
+        yield fleet
+
+
+@contextlib.contextmanager
+def _fleet(house: House) -> Iterator[Fleet]:
+    fleet = Fleet(house, Tally(house.folder))
+    try:
+        yield fleet
+    finally:
+        fleet.stop()

@@ -89,6 +89,13 @@ class House:
                 self.process.wait(0.02)
         raise AssertionError(f"the server did not open its port in {timeout} s:\n{self.log[-4000:]}")
 
+    def lives(self, seconds: float) -> None:
+        """Let so much time pass; fail if it ends by itself."""
+        assert self.process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(seconds)
+            raise AssertionError(f"the server ended with {code}:\n{self.log[-4000:]}")
+
     def kill(self) -> None:
         """End it as a power cut would."""
         if self.process is not None:
