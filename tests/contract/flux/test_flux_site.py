@@ -13,7 +13,7 @@ from rainbow.agent.backends.flux import make
 from rainbow.agent.backends.flux_jobs import FluxJob, parse_jobs
 from rainbow.agent.values import Absent, Found, Phase, Unknown
 from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.attempt import AttemptState
+from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from tests.contract.backends.conftest import a_launch, a_request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
@@ -159,6 +159,13 @@ async def test_one_task_on_several_nodes_runs_once(flux: Flux):
     update = await flux.run(request)
     assert update.result.state is AttemptState.SUCCEEDED
     assert await flux.out(update.tag) == b"0 of 1\n"
+
+
+async def test_a_folder_that_is_not_there_fails_the_launch_and_nothing_runs_elsewhere(flux: Flux):
+    """Flux by itself would run it in /tmp."""
+    update = await flux.run(replace(sh(f"echo ran > {flux.directory}/ran"), cwd=str(flux.directory / "nowhere")))
+    assert (update.result.failure, update.result.reason) == (Failure.LAUNCH, "its working directory cannot be used")
+    assert not (flux.directory / "ran").exists()
 
 
 async def test_a_required_property_keeps_a_job_on_the_nodes_that_have_it(flux: Flux):

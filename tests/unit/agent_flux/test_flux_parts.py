@@ -106,6 +106,13 @@ def test_a_result_of_flux_says_how_it_ended(fields, state, failure, code):
     assert (job.phase, found.state, found.failure, found.exit_code) == (Phase.ENDED, state, failure, code)
 
 
+def test_what_never_began_failed_to_launch():
+    about = {"occurred": True, "severity": 0, "type": "exec", "note": "shell_init: No such file or directory"}
+    (job,) = parse_jobs(json.dumps({"jobs": [a_job(result="FAILED", returncode=1, t_run=2.0, exception=about)]}))
+    assert result(job, began=False).failure is Failure.LAUNCH
+    assert result(job, began=True).failure is Failure.EXIT
+
+
 @pytest.mark.parametrize(
     ("state", "phase"),
     [("DEPEND", Phase.SUBMITTED), ("SCHED", Phase.SUBMITTED), ("RUN", Phase.RUNNING), ("CLEANUP", Phase.RUNNING)],

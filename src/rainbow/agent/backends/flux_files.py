@@ -1,8 +1,9 @@
 """One directory per Flux job: its script, what was submitted, whether it began, how its tasks ended, its output.
 
-Flux starts the script once per task. The first task links a start marker with the job's id
-into place; tasks of another job with the same tag see that id and leave, so that a doubled
-submission runs once. Output goes to files named by the job's id for the same reason.
+Flux starts the script once per task, in /tmp if it cannot enter the working directory, so
+the script enters it again. The first task links a start marker with the job's id into place;
+tasks of another job with the same tag see that id and leave, so that a doubled submission
+runs once. Output goes to files named by the job's id for the same reason.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
+from rainbow.agent.backends.endings import not_found
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, job_number
 from rainbow.agent.backends.job_files import piece, script, size, write
 from rainbow.agent.wrapper import write_whole
 
-STARTED, RECORD, MISSING = "started", "record.json", "missing"
+STARTED, RECORD, MISSING, NO_FOLDER = "started", "record.json", "missing", "no-folder"
 _PREFIX = {"stdout": "out", "stderr": "err"}
 _SCRIPT = """\
 #!/bin/sh
@@ -34,6 +36,11 @@ rm -f "$claim"
 trap : TERM
 RAINBOW_TASK_RANK=$rank
 export RAINBOW_TASK_RANK
+if ! cd {cwd} 2> /dev/null; then
+    echo "rainbow: cannot enter the working directory" >&2
+    : > "$dir/no-folder"
+    exit 126
+fi
 if ! command -v "$1" > /dev/null; then
     echo "rainbow: cannot start $1: not found" >&2
     echo "$1" > "$dir/missing"
@@ -71,7 +78,12 @@ class FluxFiles:
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
         write(
             self.path / "run.sh",
-            _SCRIPT.format(dir=shlex.quote(str(self.path)), already=ALREADY_RAN, tasks=record.tasks),
+            _SCRIPT.format(
+                dir=shlex.quote(str(self.path)),
+                cwd=shlex.quote(launch.request.cwd or self.work),
+                already=ALREADY_RAN,
+                tasks=record.tasks,
+            ),
         )
         task = launch.request.tasks[0]
         command = task.command or script(self.path / "script", task.script)
@@ -104,10 +116,12 @@ class FluxFiles:
             return job_number((self.path / STARTED).read_text())
         return None
 
-    def missing(self) -> str:
-        """The command that was not found, or nothing."""
+    def trouble(self) -> str:
+        """Why a task could not start its command, or nothing."""
+        if (self.path / NO_FOLDER).exists():
+            return "its working directory cannot be used"
         with contextlib.suppress(FileNotFoundError):
-            return (self.path / MISSING).read_text().strip()
+            return not_found((self.path / MISSING).read_text().strip())
         return ""
 
     def exit_code(self) -> int | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow.agent.backends.endings import exited, not_found, over_limit, shell_code
+from rainbow.agent.backends.endings import exited, over_limit, shell_code
 from rainbow.agent.values import Phase, Result
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unavailable
@@ -119,8 +119,11 @@ def job_name(number: int) -> str:
     return "f" + (letters or _BASE58[0])
 
 
-def result(job: FluxJob, *, limit: float | None = None, missing: str = "") -> Result:
-    """How a job ended; `missing` is the command that its script did not find, `limit` what it was given."""
+def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began: bool = True) -> Result:
+    """How a job ended; `trouble` is why its script could not start the command, `limit` what it was given.
+
+    `began`: its script ran at all, on at least one node.
+    """
     code = _shell_code(job.code)
     if job.result == "COMPLETED":
         return exited(0, started=job.started, ended=job.ended)
@@ -132,10 +135,10 @@ def result(job: FluxJob, *, limit: float | None = None, missing: str = "") -> Re
         )
     if job.result == "TIMEOUT" or job.exception == "timeout":
         failure, reason = Failure.TIME_LIMIT, over_limit(limit)
-    elif missing:
-        failure, reason = Failure.LAUNCH, not_found(missing)
+    elif trouble:
+        failure, reason = Failure.LAUNCH, trouble
     elif job.exception:
-        failure, reason = _failure(job), f"Flux says {job.exception}: {job.note}"
+        failure, reason = _failure(job, began), f"Flux says {job.exception}: {job.note}"
         code = code if job.started else None
     elif code:
         return exited(code, started=job.started, ended=job.ended)
@@ -156,7 +159,7 @@ def _shell_code(code: int | None) -> int | None:
     return None if code is None or code <= -128 else shell_code(code)
 
 
-def _failure(job: FluxJob) -> Failure:
+def _failure(job: FluxJob, began: bool) -> Failure:
     note = job.note.lower()
     if job.exception in ("alloc", "depend", "validate"):
         return Failure.REFUSED
@@ -164,4 +167,4 @@ def _failure(job: FluxJob) -> Failure:
         return Failure.NODE
     if "memory" in note or "oom" in note:
         return Failure.MEMORY
-    return Failure.EXIT if job.started and job.code not in (None, 126, 127) else Failure.LAUNCH
+    return Failure.EXIT if began and job.started and job.code not in (None, 126, 127) else Failure.LAUNCH

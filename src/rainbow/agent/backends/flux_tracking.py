@@ -53,7 +53,8 @@ def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
         if job.code == ALREADY_RAN and files.begun() not in (None, job.id):
             return None  # a doubled submission that did not run: it says nothing of the one that did
         record = files.record()
-        ended = result(job, limit=record.duration if record is not None else None, missing=files.missing())
+        limit = record.duration if record is not None else None
+        ended = result(job, limit=limit, trouble=files.trouble(), began=files.begun() is not None)
     return Update(tag=files.tag, phase=job.phase, native=native, result=ended, started_at=job.started, sizes=sizes)
 
 

@@ -41,7 +41,7 @@ def run(path, number):
                 subprocess.Popen(
                     spec["tasks"][0]["command"],
                     env={"PATH": os.defpath, **system.get("environment", {}), **own},
-                    cwd=system.get("cwd", "/"),
+                    cwd=system["cwd"] if os.path.isdir(system.get("cwd", "")) else "/tmp",  # as the real one
                     stdin=subprocess.DEVNULL,
                     stdout=streams[0],
                     stderr=streams[1],
