@@ -7,11 +7,13 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from rainbow.discover import host
 from rainbow.discover.command import output
 from rainbow.discover.flux import flux_graph, flux_subsystems, parse_queues, parse_r
+from rainbow.discover.mounts import mounts_subsystem, parse_mounts
 from rainbow.discover.slurm import (
     SHOW_NODES,
     SHOW_PARTITIONS,
@@ -49,9 +51,20 @@ def find(cluster: str, manager: str = "auto", options: Mapping[str, str] = NO_OP
     if name not in MANAGERS:
         raise NotFound(f"there is no manager {manager!r} to look for; there are: auto, {', '.join(MANAGERS)}")
     found = MANAGERS[name](cluster, environment, options)
-    software = software_subsystem(found.graph, find_software(environment))
-    subsystems = found.subsystems if software is None else (*found.subsystems, software)
+    added = (software_subsystem(found.graph, find_software(environment)), _mounts(found))
+    subsystems = (*found.subsystems, *(one for one in added if one is not None))
     return Found(manager=found.manager, version=found.version, graph=found.graph, subsystems=subsystems)
+
+
+def _mounts(found: Found) -> Subsystem | None:
+    """Of this machine all of them; of a cluster, what its login node shares, which all of it is taken to see."""
+    try:
+        mounts = parse_mounts(Path("/proc/self/mounts").read_text())
+    except OSError:
+        return None
+    if found.manager == "local":
+        return mounts_subsystem(found.graph, mounts, found.graph.ids[found.graph.types.index("node")])
+    return mounts_subsystem(found.graph, [mount for mount in mounts if mount.shared], found.graph.ids[0])
 
 
 def guess(environment: Mapping[str, str]) -> str:
