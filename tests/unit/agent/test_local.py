@@ -240,3 +240,16 @@ def test_this_machine_is_found_with_its_cores_memory_and_architecture():
     systems = {subsystem.name: subsystem for subsystem in host.subsystems}
     assert systems["os"].vertices[0].metadata["kernel"] == os.uname().release
     assert "arch" in systems
+
+
+@pytest.mark.parametrize(("ago", "begins"), [(100.0, False), (49.5, True)], ids=["out of touch", "not yet"])
+async def test_a_job_that_may_run_elsewhere_by_now_is_not_begun(desk: Desk, ago: float, begins: bool):
+    contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
+    (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
+    code = "from rainbow.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
+    one = files(desk, "rb-1-1")
+    one.create(replace(a_launch(a_request("sh", "-c", "echo begun; sleep 20")), guard=50.0), {})
+    one.put_place(Place(), Machine(a_graph()))
+    await (await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(one.path))).wait()
+    assert one.result().state is AttemptState.PREEMPTED
+    assert ((one.path / "stdout").exists() and "begun" in (one.path / "stdout").read_text()) == begins
