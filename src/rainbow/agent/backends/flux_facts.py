@@ -24,6 +24,7 @@ class FluxSite:
     def __init__(self, graph: Graph, nodes: Sequence[FluxNode], marked: Path) -> None:
         self.scheduler = ""
         self.queues = Queues()
+        self.not_up: frozenset[int] = frozenset()  # ranks, by the last facts
         self.graph = graph
         self.nodes = tuple(nodes)
         self.vertex = {rank: graph.ids[i] for rank, i in node_of_rank(graph).items()}
@@ -51,6 +52,7 @@ def make_facts(
 ) -> Facts:
     """The facts; `own` are our jobs: id to its gpus in all."""
     not_up = parse_status(status)
+    site.not_up = frozenset(not_up)
     marks = {site.vertex[rank]: str(mark) for rank, mark in not_up.items() if rank in site.vertex}
     site.marked.add(marks)
     marks = {**{id: str(Mark.UP) for id in site.marked.names if id in site.vertex.values()}, **marks}

@@ -64,9 +64,8 @@ class FluxQuestions:
             return BidAnswer(yes=False, reason=reason)
         site = await self.site()
         bare = plain(request, site.graph, self._settings.options)
-        document = jobspec(
-            replace(bare, properties=properties(bare, site.queues))
-        )  # Flux adds the queue's on submission
+        # Flux adds what the queue requires on submission; the scheduler is asked without one.
+        document = jobspec(replace(bare, properties=properties(bare, site.queues)))
         may_use = usable(bare, site.nodes, site.queues)
         nodes, cores, gpus = takes(document, may_use)
         answer = await self._probe(document)
@@ -75,9 +74,9 @@ class FluxQuestions:
         listed, now = await jobs(), time.time()
         at = believed(answer, any(job.phase is Phase.SUBMITTED for job in listed))
         if at is None:
-            ranks = frozenset(node.rank for node in may_use)
-            free = sum(node.counts.get("core", 0) for node in parse_r(await self._free()) if node.rank in ranks)
-            starts = soon(played_forward([site.sized(job, ranks) for job in listed], cores, free, now))
+            ranks = frozenset(node.rank for node in may_use) - site.not_up
+            sized = [site.sized(job, ranks) for job in listed]
+            starts = soon(played_forward(sized, cores, await self._cores_free(site, ranks, sized), now))
         else:
             starts = soon(at - now)
         price = self._settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)
@@ -89,6 +88,14 @@ class FluxQuestions:
             return await self._follower.ask("probe", document)
         except (Unavailable, Invalid):
             return {}
+
+    async def _cores_free(self, site: FluxSite, ranks: frozenset[int], jobs: Sequence[FluxJob]) -> int:
+        """Cores that nobody holds on these ranks: by the journal, where it is read, and else by asking."""
+        if self._follower.table is None:
+            free = parse_r(await self._free())
+            return sum(node.counts.get("core", 0) for node in free if node.rank in ranks)
+        held = sum(job.cores for job in jobs if job.phase is Phase.RUNNING)
+        return max(0, sum(node.counts.get("core", 0) for node in site.nodes if node.rank in ranks) - held)
 
     async def _free(self) -> dict[str, object]:
         return await self._commands.document("resource", "R", "--states=free")
