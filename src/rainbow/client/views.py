@@ -12,7 +12,10 @@ from rainbow.model.job import TERMINAL
 
 def timestamp(seconds: float) -> str:
     """RFC 3339 in UTC, to the millisecond."""
-    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    try:
+        at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (OverflowError, ValueError, OSError):  # one strange number must not hide all the others
+        return f"{seconds:g}"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

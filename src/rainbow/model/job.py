@@ -18,6 +18,9 @@ MAX_NAME = 256
 MAX_LABELS = 64
 MAX_TERMS = 64 * 1024
 MAX_PRIORITY = 1_000_000
+MAX_CLUSTERS = 1_000  # named by one job
+MAX_DEPENDENCIES = 1_000
+END_OF_TIME = 253_402_300_800.0  # the year 10000, in seconds since the epoch
 MAX_SIGNATURE = 4_096
 
 
@@ -162,6 +165,11 @@ class Terms:
             raise Invalid("lost_after is a number of seconds above 0")
         if self.max_cost is not None and not self.max_cost >= 0:
             raise Invalid("max_cost is a number from 0 up")
+        if len(self.only_clusters) + len(self.not_clusters) > MAX_CLUSTERS:
+            raise Invalid(f"a job names at most {MAX_CLUSTERS} clusters")
+        for name, moment in (("start time", self.start_after), ("deadline", self.deadline)):
+            if moment is not None and not 0 <= moment < END_OF_TIME:
+                raise Invalid(f"a {name} is in seconds since 1970 and before the year 10000, not {moment:g}")
         if len(self.signature) > MAX_SIGNATURE or not self.signature.isascii():
             raise Invalid(f"a signature has at most {MAX_SIGNATURE} characters, all of them ASCII")
         pairs = (*self.labels.items(), *self.policy_options.items())

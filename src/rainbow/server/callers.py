@@ -50,6 +50,20 @@ class Callers:
         self._hold_against(row, principal, message, address)
         return principal
 
+    def familiar(self, metadata: Any) -> bool:
+        """True if a call carries a credential that was good once: nothing is looked up."""
+        for key, value in metadata or ():
+            if key == "authorization":
+                return self._recogniser.met(_bearer(value))
+        return False
+
+    async def introduce(self, context: Any, address: str) -> Principal:
+        """Who calls, by the call's metadata alone; whoever does not say is refused."""
+        principal = await self._by_metadata(context, address)
+        if principal.kind is None:
+            raise Unauthenticated(_ASK)
+        return principal
+
     async def _named(self, row: Row, message: Any, context: Any, address: str) -> Principal:
         if isinstance(row, InMessage):
             return await self._recognise(row.secret(message), address)

@@ -74,6 +74,10 @@ class Connections:
         if len(self._known) < MOST_KNOWN:
             self._known[peer] = None
 
+    def knows(self, peer: str) -> bool:
+        """True if a good credential came over this connection."""
+        return peer in self._known
+
     async def run(self) -> None:
         """Until cancelled; where the kernel does not tell, there is nothing to do."""
         while self._visible:

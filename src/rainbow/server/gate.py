@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from grpc import aio
 
-from rainbow.model.credential import Principal
+from rainbow.model.credential import Kind, Principal
 from rainbow.model.errors import Denied, Invalid, RainbowError, Unauthenticated
 from rainbow.server.callers import Callers, address_of
 from rainbow.server.connections import Connections, network_of
+from rainbow.server.doorway import Doorway, Turns
 from rainbow.server.limits import Limits, Traffic
 from rainbow.server.open_calls import Keeper, OpenCall, OpenCalls
 from rainbow.server.policy import (
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 _UNREADABLE = object()
 LARGE = 4 * 1024 * 1024  # bytes of an ordinary message
 LARGEST = 64 * 1024 * 1024  # of one that carries a graph, a batch, or an agent's output
+UPLOADS_AT_A_TIME, UPLOADS_EACH = 64, 16  # in all and of one principal: a graph is held until all of it is there
 _CUT = "the credential of this call was revoked or opens less than before; connect again"
 
 
@@ -92,6 +94,8 @@ class Gate(Interceptor):
         self._open, self._refusals = OpenCalls(), Refusals()
         self.keeper = Keeper(core, self._open, self._refusals)
         self.connections: Connections | None = None  # known when the port is open
+        self._uploads = Turns(UPLOADS_AT_A_TIME, UPLOADS_EACH, self.traffic.limits.upload_deadline)
+        self._doorway = Doorway(self._callers, self.traffic, self._turned_away)
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []
 
@@ -99,6 +103,7 @@ class Gate(Interceptor):
         """Begin to look after open calls and the load."""
         work = [self.keeper.run(), self.traffic.lag.run()]
         if self.connections is not None:
+            self._doorway.known = self.connections.knows
             work.append(self.connections.run())
         self._running = [asyncio.create_task(one) for one in work]
 
@@ -121,7 +126,8 @@ class Gate(Interceptor):
             if handler is None:
                 return handler
             wrapped = self._wrapped[path] = self._wrap(handler, path)
-        return wrapped
+        chosen: Handler = self._doorway.choose(path, wrapped, details.invocation_metadata)
+        return chosen
 
     def _wrap(self, handler: Any, path: str) -> Handler:
         method = Method.of(path, self.traffic.limits, streaming=handler.request_streaming or handler.response_streaming)
@@ -145,8 +151,8 @@ class Gate(Interceptor):
             call: OpenCall | None = None
             try:
                 if incoming:
-                    act_as(ANONYMOUS, address_of(context.peer()))  # until the first message is there
-                    return await inner(self._checked(request, method, context), context)
+                    async with self._uploading(context) as call:
+                        return await self._within(inner(self._checked(request, method, context), context), context)
                 principal = await self._admit(method, request, context)
                 if not method.stays:
                     return await self._bounded(inner, method, request, context)
@@ -224,19 +230,17 @@ class Gate(Interceptor):
             call: OpenCall | None = None
             key = ""
             try:
-                held: contextlib.AbstractContextManager[OpenCall | None] = contextlib.nullcontext()
                 if incoming:
-                    act_as(ANONYMOUS, address_of(context.peer()))  # as above
+                    held = self._uploading(context)
                     request = self._checked(request, method, context)
                 else:
                     principal = await self._admit(method, request, context)
                     self.traffic.follow(principal.name)
                     key = principal.name
-                    held = self._open.holding(principal, self._again(method, request, context))
-                with held as call:
-                    async with contextlib.aclosing(inner(request, context)) as stream:
-                        async for message in stream:
-                            yield message
+                    held = self._held(principal, self._again(method, request, context))
+                async with held as call, contextlib.aclosing(inner(request, context)) as stream:
+                    async for message in stream:
+                        yield message
             except RainbowError as error:
                 await self._abort(method, None if incoming else request, context, error)
             except asyncio.CancelledError:
@@ -251,6 +255,36 @@ class Gate(Interceptor):
                     self.traffic.unfollow(key)
 
         return answers
+
+    @contextlib.asynccontextmanager
+    async def _uploading(self, context: Any) -> AsyncIterator[OpenCall | None]:
+        """A stream of requests: its caller says who they are before anything is read, and is looked after."""
+        address = address_of(context.peer())
+        act_as(ANONYMOUS, address)  # what they may do is seen by the first message
+        principal = await self._callers.introduce(context, address)
+        async with self._uploads.one(principal.name):
+            if principal.kind is Kind.JOIN:  # it ends with the very call that uses it
+                yield None
+            else:
+                async with self._held(principal, lambda: self._callers.introduce(context, address)) as call:
+                    yield call
+
+    @contextlib.asynccontextmanager
+    async def _held(
+        self, principal: Principal, again: Callable[[], Awaitable[Principal]]
+    ) -> AsyncIterator[OpenCall | None]:
+        with self._open.holding(principal, again) as call:
+            yield call
+
+    async def _within(self, work: Awaitable[Any], context: Any) -> Any:
+        """What an upload leads to, if it comes to an end."""
+        seconds = self.traffic.limits.upload_deadline
+        try:
+            async with asyncio.timeout(seconds) as timer:
+                return await work
+        except TimeoutError:
+            message = f"no end of the upload within {seconds:g} seconds" if timer.expired() else "no message came"
+            return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
 
     async def _checked(self, messages: AsyncIterator[Any], method: Method, context: Any) -> AsyncIterator[Any]:
         """A stream of requests, admitted by its first message."""
@@ -288,6 +322,9 @@ class Gate(Interceptor):
         if call is not None and call.cut and task is not None:
             task.uncancel()
             await self._abort(method, None, context, Unauthenticated(_CUT))
+
+    async def _turned_away(self, path: str, context: Any, error: RainbowError) -> NoReturn:
+        await self._abort(Method.of(path, self.traffic.limits, streaming=False), None, context, error)
 
     async def _abort(self, method: Method, message: Any, context: Any, error: RainbowError) -> NoReturn:
         if isinstance(error, Unauthenticated | Denied):

@@ -9,7 +9,7 @@ from typing import Any
 from rainbow.jobspecs.arrays import ARRAY_LABEL
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.errors import Invalid
-from rainbow.model.job import Job
+from rainbow.model.job import END_OF_TIME, Job
 from rainbow.pb.v2 import agents_pb2 as pb
 from rainbow.pb.v2 import agents_pb2_grpc
 from rainbow.server.gate import caller
@@ -114,9 +114,15 @@ def _report(message: pb.Report) -> Report:
         failure=failure,
         reason=message.reason,
         native_id=message.native_id,
-        started_at=message.started_at if message.HasField("started_at") else None,
-        ended_at=message.ended_at if message.HasField("ended_at") else None,
+        started_at=_moment(message, "started_at"),
+        ended_at=_moment(message, "ended_at"),
     )
+
+
+def _moment(message: pb.Report, name: str) -> float | None:
+    """A time that an agent tells; one that no clock can show is as good as none."""
+    value: float = getattr(message, name)
+    return value if message.HasField(name) and 0 <= value < END_OF_TIME else None
 
 
 def _bid(message: pb.Bid) -> BidAnswer:

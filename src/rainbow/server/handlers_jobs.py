@@ -54,10 +54,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         limit = min(request.limit or 100, jobs.MOST_LISTED)
         which = wire.filter_in(request.filter)
         found = await jobs.listed(self._core, which, caller(), before=request.before, limit=limit)
-        return pb.ListJobsResponse(
-            jobs=[wire.job_out(view, nodes=self._nodes(view)) for view in found],
-            next=found[-1].job.id if len(found) == limit else 0,
-        )
+        return wire.page_out((wire.job_out(view, nodes=self._nodes(view)) for view in found), limit)
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.Event]:
         which = wire.filter_in(request.filter)
@@ -79,7 +76,9 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
 
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelResponse:
         which = wire.filter_in(request.filter) if request.HasField("filter") else None
-        found = await jobs.cancel(self._core, request.ids, which, caller(), request.reason, dry_run=request.dry_run)
+        found = await jobs.cancel(
+            self._core, wire.checked_ids(request.ids), which, caller(), request.reason, dry_run=request.dry_run
+        )
         return pb.CancelResponse(jobs=[wire.job_out(view) for view in found])
 
     async def Release(self, request: pb.ReleaseRequest, context: Any) -> pb.Job:

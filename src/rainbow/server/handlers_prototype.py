@@ -21,6 +21,7 @@ from rainbow.server.wire import opened
 from rainbow.service import clusters, leaving, receiving, registering
 from rainbow.service.assembly import Service
 from rainbow.service.deciding import Ask
+from rainbow.service.ruling import shown_to
 from rainbow.service.submitting import Submission
 
 MOST_INT32 = 2**31 - 1
@@ -139,10 +140,11 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
         if request.matcher not in ("", "match"):
             raise Invalid(f"did not find algorithm named {request.matcher}; there is one, match")
         wanted = parse(request.payload)
-        closed = self._core.fleet.closed()
-        open_names = [name for name in self._core.fleet.names() if name not in closed]
+        by, closed = caller(), self._core.fleet.closed()
+        seen = [name for name in self._core.fleet.names() if shown_to(self._core, by, name)]
+        open_names = [name for name in seen if name not in closed]
         found = sorted(self._core.fleet.graphs.match(wanted, open_names).ever) if open_names else []
-        total = len(self._core.fleet)
+        total = len(seen)
         return memory_pb2.SatisfyResponse(
             clusters=found,
             status=memory_pb2.SatisfyResponse.RESULT_TYPE_SUCCESS,

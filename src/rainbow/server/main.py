@@ -69,12 +69,18 @@ def serve(options: ServerOptions) -> None:
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     sys.setswitchinterval(SWITCH)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_without_headers)
     try:
         import uvloop
     except ImportError:
         asyncio.run(_serve(options))
     else:
         uvloop.run(_serve(options))
+
+
+def _without_headers(record: logging.LogRecord) -> bool:
+    """gRPC logs headers that are no text, and with them whatever credential stands there: not here."""
+    return "Invalid encoding" not in record.getMessage()
 
 
 async def _serve(options: ServerOptions) -> None:
@@ -166,6 +172,7 @@ def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, A
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ("grpc.max_metadata_size", 64 * 1024),
             ("grpc.max_allowed_incoming_connections", room_for(int(limits.connections))),
+            ("grpc.max_concurrent_streams", 1_000),  # of one connection; a client waits with more
             ("grpc.server_handshake_timeout_ms", 10_000),
             ("grpc.max_connection_idle_ms", 600_000),
         ),

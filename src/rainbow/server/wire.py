@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rainbow.jobspecs import parse
@@ -13,7 +14,7 @@ from rainbow.jobspecs.arrays import ARRAY_LABEL, array_indices
 from rainbow.jobspecs.canonical import from_json, to_json
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Invalid
-from rainbow.model.job import Delivery, Event, JobState, Terms
+from rainbow.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.pb.v2 import jobs_pb2 as pb
 from rainbow.service.explaining import Story
@@ -24,6 +25,8 @@ from rainbow.store.base import Dependency, JobFilter
 
 SPECS_KEPT = 2_048
 MAX_SPEC = 64 * 1024
+MAX_IDS = 30_000  # SQLite binds 32766 values
+MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of jobs; clients commonly take 4 MiB
 _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
 
 
@@ -77,6 +80,8 @@ def submissions(specs: Specs, message: pb.SubmitRequest, by: Principal) -> list[
 
 
 def _dependencies(message: pb.Terms) -> tuple[Dependency, ...]:
+    if len(message.dependencies) > MAX_DEPENDENCIES:
+        raise Invalid(f"a job waits for at most {MAX_DEPENDENCIES} others")
     found = []
     for text in message.dependencies:
         parts = _DEPENDENCY.fullmatch(text)
@@ -174,8 +179,24 @@ def job_out(view: JobView, *, spec: bool = False, nodes: int = 0) -> pb.Job:
     )
 
 
+def page_out(made: Iterable[pb.Job], limit: int) -> pb.ListJobsResponse:
+    """As many of the jobs as one answer can carry, and where the next page begins."""
+    page, size, jobs = pb.ListJobsResponse(), 0, list(made)
+    for job in jobs:
+        size += job.ByteSize()
+        if size > MAX_PAGE and page.jobs:
+            break
+        page.jobs.append(job)
+    if page.jobs and (len(page.jobs) < len(jobs) or len(jobs) == limit):
+        page.next = page.jobs[-1].id
+    return page
+
+
 def filter_in(message: pb.JobFilter) -> JobFilter:
     """Which jobs are meant."""
+    checked_ids(message.ids)
+    if len(message.labels) > MAX_LABELS:
+        raise Invalid(f"a filter names at most {MAX_LABELS} labels")
     try:
         states = frozenset(JobState(state) for state in message.states)
     except ValueError as error:
@@ -189,6 +210,13 @@ def filter_in(message: pb.JobFilter) -> JobFilter:
         ids=frozenset(message.ids) if message.ids else None,
         since=message.since if message.HasField("since") else None,
     )
+
+
+def checked_ids(ids: Sequence[int]) -> Sequence[int]:
+    """Jobs by number, so many that one look at the store finds them."""
+    if len(ids) > MAX_IDS:
+        raise Invalid(f"a call names at most {MAX_IDS} jobs; ask in several, or with another filter")
+    return ids
 
 
 def event_out(event: Event) -> pb.Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.errors import Invalid
 from rainbow.model.job import Job
 from rainbow.model.request import Request
 from rainbow.scheduler.expressions import ExpressionError, compiled
@@ -30,7 +31,9 @@ async def receive(
     """Lease jobs of a cluster: no two receivers get one job, and what is not accepted in time comes back."""
     if limit <= 0:
         limit = DEFAULT_RECEIVED
-    seconds = min(lease or core.settings.lease, LONGEST_LEASE)
+    if not 0 <= lease <= LONGEST_LEASE:
+        raise Invalid(f"a lease lasts for at most {LONGEST_LEASE:g} seconds")
+    seconds = lease or core.settings.lease
     wanted = filter_of(accept_only)
     core.fleet.member(cluster)
 

@@ -58,6 +58,14 @@ def sees(core: Core, by: Principal, cluster: str) -> bool:
     return rules is None or rules.admits(by.name, by.groups)
 
 
+def shown_to(core: Core, by: Principal, cluster: str) -> bool:
+    """The same for the prototype's question, which on this machine anybody may ask: of clusters that are for all."""
+    if by.kind is not None:
+        return sees(core, by, cluster)
+    rules = core.fleet.rules.get(cluster)
+    return rules is None or rules.admits("", ())
+
+
 def rules_shown(by: Principal, cluster: Cluster) -> Mapping[str, object]:
     """The rules as a caller may see them: who else may use a cluster is told to those who speak for it."""
     if by.admin or may(by, "agent", cluster.name):

@@ -1,0 +1,340 @@
+"""Attempts of an outsider, a user and an agent against a real server; each was tried before it was a test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import resource
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from rainbow.jobspecs.canonical import to_json
+from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc
+from rainbow.pb.v2 import agents_pb2, jobs_pb2
+from tests.support.calls import Calls
+from tests.support.house import RAINBOW, House, a_house
+from tests.support.service import a_graph, a_request
+from tests.unit.access.asking import ask, code_of, follow
+from tests.unit.access.rows import JOBSPEC
+
+pytestmark = pytest.mark.timeout(120)
+WHO = "/rainbow.v2.Access/WhoAmI"
+SPEC = jobs_pb2.Spec(canonical=to_json(a_request()))
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A server with two clusters; ana may use alpha, bob beta."""
+    with a_house(tmp_path_factory.mktemp("house"), arguments=("--log-level", "warning")) as running:
+        with running.channel() as channel:
+            calls = Calls(channel, running.admin_token)
+            running.agents = {name: calls.register(name, a_graph()).secret for name in ("alpha", "beta")}  # type: ignore[attr-defined]
+        running.run("group", "add", "lab")
+        for name, cluster in (("ana", "alpha"), ("bob", "beta")):
+            running.run("user", "add", name, "--allow", f"submit:{cluster}")
+        yield running
+
+
+def token(house: House, user: str, *scopes: str, ttl: str = "1h") -> str:
+    """A new token of a user."""
+    asked = [word for scope in scopes for word in ("--scope", scope)]
+    return house.run("token", "create", "--user", user, "--ttl", ttl, *asked).stdout.strip()
+
+
+def memory(house: House) -> int:
+    """Resident bytes of the server."""
+    assert house.process is not None
+    return int(Path(f"/proc/{house.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def calling(house: House, work: Callable[[aio.Channel], Any]) -> Any:
+    """Run asynchronous calls over a channel of their own."""
+
+    async def run() -> Any:
+        async with aio.insecure_channel(house.address, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+            return await work(channel)
+
+    return asyncio.run(run())
+
+
+# --- sizes ---
+
+
+def test_a_stranger_cannot_make_the_server_hold_their_messages(house: House) -> None:
+    before, data = memory(house), b"\0" * (60 * 2**20)
+
+    async def send(channel: aio.Channel) -> list[str]:
+        paths = [WHO, "/rainbow.v2.Jobs/Submit", "/rainbow.v2.Jobs/SubmitBatch", "/rainbow.v2.Agents/Sync"]
+        calls = [channel.unary_unary(path)(data, timeout=30) for path in paths * 3]
+        zipped = channel.unary_unary(WHO)(data, timeout=30, compression=grpc.Compression.Gzip)
+        return list(await asyncio.gather(*(code_of(call) for call in (*calls, zipped))))
+
+    assert set(calling(house, send)) == {"UNAUTHENTICATED"}
+    assert memory(house) - before < 64 * 2**20
+
+
+def test_of_messages_that_carry_their_credential_few_are_read_at_a_time(house: House) -> None:
+    path = "/convergedcomputing.org.grpc.v1.RainbowScheduler/Register"
+    peak, over = [memory(house)], threading.Event()
+    before = peak[0]
+
+    def watch() -> None:
+        while not over.wait(0.01):
+            peak[0] = max(peak[0], memory(house))
+
+    async def send(channel: aio.Channel) -> list[str]:
+        calls = [channel.unary_unary(path)(b"\0" * (40 * 2**20), timeout=60) for _ in range(8)]
+        return list(await asyncio.gather(*(code_of(call) for call in calls)))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    codes = calling(house, send)
+    over.set()
+    watching.join()
+    assert set(codes) <= {"INVALID_ARGUMENT", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+    assert peak[0] - before < 300 * 2**20, f"{(peak[0] - before) >> 20} MiB for 8 messages of 40 MiB"
+
+
+def test_uploads_without_a_credential_end_before_their_first_message(house: House) -> None:
+    async def never() -> Any:
+        await asyncio.sleep(60)
+        yield b""
+
+    async def send(channel: aio.Channel) -> list[str]:
+        paths = ["/rainbow.v2.Clusters/Register", "/rainbow.v2.Clusters/PutSubsystem"]
+        calls = [channel.stream_unary(path)(never(), timeout=20) for path in paths * 200]
+        async with asyncio.timeout(15):
+            return list(await asyncio.gather(*(code_of(call) for call in calls)))
+
+    assert set(calling(house, send)) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+
+
+MUCH: dict[str, tuple[str, dict[str, Any]]] = {
+    "a million ids to cancel": ("Jobs/Cancel", {"ids": range(1, 1_000_000)}),
+    "a million ids to list": ("Jobs/List", {"filter": jobs_pb2.JobFilter(ids=range(1, 1_000_000))}),
+    "two million clusters without a name": (
+        "Jobs/Submit",
+        {"spec": SPEC, "terms": jobs_pb2.Terms(only_clusters=[""] * 1_900_000)},
+    ),
+    "as many to avoid": ("Jobs/Plan", {"spec": SPEC, "terms": jobs_pb2.Terms(not_clusters=[""] * 1_900_000)}),
+    "the same job to wait for, again and again": (
+        "Jobs/Submit",
+        {"spec": SPEC, "terms": jobs_pb2.Terms(dependencies=["after:1"] * 300_000)},
+    ),
+    "ten thousand labels to filter by": (
+        "Jobs/List",
+        {"filter": jobs_pb2.JobFilter(labels={str(n): "x" for n in range(10_000)})},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MUCH)
+def test_a_list_that_is_too_long_is_refused_at_once(house: House, what: str) -> None:
+    path, fields = MUCH[what]
+    ana = token(house, "ana", "submit:alpha", "job:read:own", "job:cancel:own")
+    began = time.monotonic()
+    assert calling(house, lambda channel: code_of(ask(channel, path, ana, **fields))) == "INVALID_ARGUMENT"
+    assert time.monotonic() - began < 5
+
+
+def test_one_users_large_jobs_do_not_hide_everybody_elses(house: House) -> None:
+    ana = token(house, "ana", "submit:alpha", "job:read:own", "job:cancel:own")
+    labels = {"x": "y" * 60_000}
+
+    async def fill(channel: aio.Channel) -> list[int]:
+        job = jobs_pb2.SubmitRequest(spec=SPEC, terms=jobs_pb2.Terms(labels=labels, hold=True))
+        made = await ask(channel, "Jobs/SubmitBatch", ana, jobs=[job] * 60)
+        await ask(channel, "Jobs/SubmitBatch", ana, jobs=[job] * 60)
+        first = await ask(channel, "Jobs/List", house.admin_token, limit=120)  # a client that takes 4 MiB
+        assert 0 < len(first.jobs) < 120
+        assert first.next == first.jobs[-1].id
+        return [one.id for one in made.jobs]
+
+    ids = calling(house, fill)
+    listed = json.loads(house.run("jobs", "--all", "-c", "120", "-o", "json").stdout)["jobs"]
+    assert len(listed) >= 120
+    house.run("cancel", f"{ids[0]}-{ids[-1]}", token=ana, check=False)
+
+
+# --- numbers that no clock shows ---
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF, 1e300, -1.0])
+@pytest.mark.parametrize("name", ["start_after", "deadline"])
+def test_a_time_that_no_clock_shows_is_refused(house: House, name: str, value: float) -> None:
+    ana = token(house, "ana", "submit:alpha")
+    terms = jobs_pb2.Terms(**{name: value})
+    for path in ("Jobs/Submit", "Jobs/Plan"):
+        call = calling(house, lambda channel, path=path: code_of(ask(channel, path, ana, spec=SPEC, terms=terms)))
+        assert call == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("lease", [NAN, INF, -1.0, 1e300])
+def test_a_lease_that_never_ends_is_refused(house: House, lease: float) -> None:
+    secret = house.agents["beta"]  # type: ignore[attr-defined]
+    call = calling(house, lambda channel: code_of(ask(channel, "Agents/Receive", secret, cluster="beta", lease=lease)))
+    assert call == "INVALID_ARGUMENT"
+
+
+def test_what_a_hostile_agent_reports_breaks_nobodys_screen(house: House) -> None:
+    secret = house.agents["beta"]  # type: ignore[attr-defined]
+    bob = token(house, "bob", "submit:beta", "job:read:own")
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31mred\u202e"
+    said = {"cluster": "beta", "epoch": "journal.e"}
+
+    async def lie(channel: aio.Channel) -> int:
+        job = await ask(channel, "Jobs/Submit", bob, spec=SPEC, terms=jobs_pb2.Terms(only_clusters=["beta"]))
+        await ask(channel, "Agents/Sync", secret, **said, seq=1)
+        offers = (await ask(channel, "Agents/Sync", secret, **said, seq=2, want=50)).offers
+        ref = next(o.attempt for o in offers if o.attempt.job == job.id)
+        taken = agents_pb2.AttemptRef.FromString(ref.SerializeToString())
+        await ask(channel, "Agents/Sync", secret, **said, seq=3, accepts=[taken])
+        for seq, state, at in ((4, "running", NAN), (5, "failed", -1e300)):
+            report = agents_pb2.Report(
+                attempt=taken, state=state, started_at=at, ended_at=at, reason=evil, native_id=evil, exit_code=2**31 - 1
+            )
+            output = [agents_pb2.Output(attempt=taken, stream="stdout", data=evil.encode())] if seq == 4 else []
+            await ask(channel, "Agents/Sync", secret, **said, seq=seq, reports=[report], output=output)
+        return int(job.id)
+
+    id = str(calling(house, lie))
+    assert json.loads(house.run("jobs", id, "-o", "json", token=bob).stdout)["jobs"][0]["state"] == "failed"
+    house.run("drain", "beta", "-m", evil)
+    for words in (["jobs", id], ["explain", id], ["logs", id], ["clusters", "beta"], ["clusters", "-o", "wide"]):
+        shown = on_a_terminal(house, bob, *words)
+        assert not re.search(rb"[\x1b\x07\x9b]|\xc2\x9b|\xe2\x80\xae", shown), (words, shown)
+    house.run("undrain", "beta")
+
+
+def on_a_terminal(house: House, token: str, *words: str) -> bytes:
+    """What `rainbow` prints when its output is a terminal."""
+    outer, inner = pty.openpty()
+    environment = house.environment() | {"RAINBOW_SERVER": house.address, "RAINBOW_TOKEN": token, "TERM": "xterm"}
+    process = subprocess.Popen([*RAINBOW, *words], env=environment, stdout=inner, stderr=inner, stdin=inner)
+    os.close(inner)
+    shown = b""
+    try:
+        while data := os.read(outer, 65_536):
+            shown += data
+    except OSError:  # the other end is closed
+        pass
+    os.close(outer)
+    process.wait(30)
+    return shown
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize(
+    "name", ["\u0430na", "ana\u200b", "ana\n", " ana", "ana\u202e", "cluster:alpha", "server", "a" * 64]
+)
+def test_a_name_that_looks_like_another_is_no_name(house: House, name: str) -> None:
+    call = calling(
+        house, lambda channel: code_of(ask(channel, "Access/PutUser", house.admin_token, name=name, create=True))
+    )
+    assert call == "INVALID_ARGUMENT"
+
+
+def test_the_prototypes_question_tells_a_user_of_their_own_clusters_only(house: House) -> None:
+    ana = token(house, "ana", "submit:alpha")
+
+    def satisfied(credential: str) -> tuple[list[str], int]:
+        with house.channel() as channel:
+            stub = memory_pb2_grpc.MemoryGraphStub(channel)
+            who = [("authorization", f"Bearer {credential}")] if credential else []
+            answer = stub.Satisfy(memory_pb2.SatisfyRequest(payload=JOBSPEC), metadata=who, timeout=20)
+            return sorted(answer.clusters), answer.total_clusters
+
+    assert satisfied(ana) == (["alpha"], 1)
+    assert satisfied("") == (["alpha", "beta"], 2), "on this machine, as the prototype answers"
+    house.run("rules", "beta", "--allow-users", "bob")
+    assert satisfied("") == (["alpha"], 1)
+    assert satisfied(token(house, "bob", "submit:beta")) == (["beta"], 1)
+    house.run("rules", "beta", "--clear")
+
+
+# --- what is open while rights change ---
+
+
+def cut_after(house: House, credential: str, change: Callable[[], object], **fields: Any) -> float:
+    """Seconds after which an open stream of events ends, counted from the end of the change."""
+
+    async def watch(channel: aio.Channel) -> float:
+        stream = follow(channel, "Jobs/Watch", credential, **fields)
+        reading = asyncio.ensure_future(drained(stream))
+        await asyncio.sleep(0.3)
+        assert not reading.done()
+        await asyncio.to_thread(change)
+        began = time.monotonic()
+        assert await code_of(reading) == "UNAUTHENTICATED"
+        return time.monotonic() - began
+
+    return float(calling(house, watch))
+
+
+async def drained(stream: Any) -> None:
+    async for _ in stream:
+        pass
+
+
+def test_open_streams_end_when_groups_rights_or_accounts_change_and_when_time_is_up(house: House) -> None:
+    house.run("user", "add", "gina", "--group", "lab", "--allow", "job:read:group")
+    house.run("user", "add", "gus", "--group", "lab")
+    reads = token(house, "gina", "job:read:group", "job:read:own")
+    admin, none = house.admin_token, {"names": []}
+
+    def put(name: str, **fields: Any) -> None:
+        calling(house, lambda channel: ask(channel, "Access/PutUser", admin, name=name, **fields))
+
+    changes: dict[str, Callable[[], object]] = {
+        "a fellow leaves the group": lambda: put("gus", groups=none),
+        "the right is taken": lambda: put("gina", rights=none),
+        "the account is disabled": lambda: house.run("user", "disable", "gina"),
+    }
+    for what, change in changes.items():
+        assert cut_after(house, reads, change) < 1.5, what
+    house.run("user", "enable", "gina")
+    short = token(house, "gina", "job:read:own", ttl="3s")
+    assert cut_after(house, short, lambda: None) < 5
+
+
+def test_an_upload_ends_when_its_credential_is_revoked(house: House) -> None:
+    house.run("user", "add", "rose", "--allow", "register:new*")
+    credential = token(house, "rose", "register:new*")
+    id = credential.split("_")[2]
+
+    async def slowly(channel: aio.Channel) -> str:
+        from tests.support.calls import upload
+
+        revoked = asyncio.Event()
+
+        async def pieces() -> Any:
+            for message in upload("newcomer", a_graph()):
+                yield message.SerializeToString()
+                await revoked.wait()
+                await asyncio.sleep(3)
+
+        call = channel.stream_unary("/rainbow.v2.Clusters/Register")(
+            pieces(), metadata=[("authorization", f"Bearer {credential}")], timeout=20
+        )
+        waiting = asyncio.ensure_future(code_of(call))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(house.run, "token", "revoke", id)
+        revoked.set()
+        return await waiting
+
+    assert calling(house, slowly) == "UNAUTHENTICATED"
+    assert "newcomer" not in house.run("clusters").stdout
