@@ -18,6 +18,7 @@ from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, 
 from rainbow.agent.backends.local_files import GONE, MAX_TASKS, TAG, JobFiles, copies
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
 from rainbow.agent.backends.local_runner import Runners, add_to_history, ask_to_end, end_strays, read_history
+from rainbow.agent.backends.turns import Turns
 from rainbow.agent.cgroups import find_grounds
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.agent.wrapper import start_time
@@ -29,6 +30,7 @@ from rainbow.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
 WATCH_INTERVAL = 0.5  # seconds between looks at the growing output of running jobs
+AT_ONCE = 16  # submissions being written to disk
 BLIND_INTERVAL = 0.1  # where the end of a process cannot be awaited, it is looked for
 _NEVER_BEGAN = Result(
     state=AttemptState.FAILED,
@@ -67,7 +69,7 @@ class LocalBackend:
         self._jobs: dict[str, _Job] = {}
         self._history: list[Ran] = []
         self._news = asyncio.Event()
-        self._submitting: dict[str, asyncio.Lock] = {}
+        self._turns = Turns(AT_ONCE)
         self._runners = Runners(self.root, self._began, self._not_started)
         self._blind = False
 
@@ -106,13 +108,8 @@ class LocalBackend:
 
     async def submit(self, launch: Launch) -> str:
         """Queue a job; when this returns it is safe on disk. The same tag again changes nothing."""
-        one = self._submitting.setdefault(launch.tag, asyncio.Lock())
-        try:
-            async with one:
-                await self._submit(launch)
-        finally:
-            if not one.locked():
-                self._submitting.pop(launch.tag, None)
+        async with self._turns.of(launch.tag):
+            await self._submit(launch)
         self._start_what_fits()
         return launch.tag
 

@@ -34,6 +34,7 @@ from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
 from rainbow.agent.backends.slurm_tracking import choose, update_of
 from rainbow.agent.backends.tombstones import Tombstones
+from rainbow.agent.backends.turns import Turns
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.discover.slurm import (
     SHOW_NODES,
@@ -50,6 +51,7 @@ from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
+AT_ONCE = 4  # calls of sbatch: more do not make a controller faster
 OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
 
 
@@ -68,7 +70,7 @@ class SlurmBackend:
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
         self._pace = Pace(cap=settings.seconds("interval", 10.0))
         self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
-        self._submitting = asyncio.Lock()
+        self._turns = Turns(AT_ONCE)
         self._site: Site | None = None
         self._nodes: tuple[SlurmNode, ...] = ()
         self._seen: dict[str, tuple[object, ...]] = {}
@@ -106,7 +108,7 @@ class SlurmBackend:
 
     async def submit(self, launch: Launch) -> str:
         """Hand a job to sbatch, unless Slurm has it already."""
-        async with self._submitting:
+        async with self._turns.of(launch.tag):
             if not TAG.fullmatch(launch.tag):
                 raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
             files = SlurmFiles(self.root, launch.tag)

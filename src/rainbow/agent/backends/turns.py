@@ -1,0 +1,35 @@
+"""Who may submit now: one submission of a tag at a time, and not too many in all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class _Turn:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: int = 0  # how many hold it or wait for it
+
+
+class Turns:
+    """Gives out turns."""
+
+    def __init__(self, most: int) -> None:
+        self._free = asyncio.Semaphore(most)
+        self._turns: dict[str, _Turn] = {}
+
+    @contextlib.asynccontextmanager
+    async def of(self, tag: str) -> AsyncIterator[None]:
+        """The turn of one tag."""
+        turn = self._turns.setdefault(tag, _Turn())
+        turn.wanted += 1
+        try:
+            async with turn.lock, self._free:
+                yield
+        finally:
+            turn.wanted -= 1
+            if not turn.wanted:
+                del self._turns[tag]
