@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.flux_commands import FluxCommands
@@ -54,7 +55,7 @@ class FluxBackend:
         self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
         self._pace = Pace(cap=settings.seconds("interval", 5.0))
         self._settle = settings.seconds("settle", SETTLE)
-        self._submitting = asyncio.Lock()
+        self._submitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tag
         self.follower = FluxFollower(self.commands, self._moved)
         self._follows = options.get("journal", "yes") != "no"
         self.questions = FluxQuestions(settings, self.commands, self.follower)
@@ -78,7 +79,7 @@ class FluxBackend:
 
     async def submit(self, launch: Launch) -> str:
         """Hand a job to Flux, unless it has it already."""
-        async with self._submitting:
+        async with self._submitting.setdefault(launch.tag, asyncio.Lock()):
             if not TAG.fullmatch(launch.tag):
                 raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
             files = FluxFiles(self.root, launch.tag)
