@@ -93,6 +93,7 @@ class SlurmPartition:
     min_nodes: int = 0
     max_cpus: int | None = None  # of one job on each node
     accounts: tuple[str, ...] = ()  # who may use it; empty: all
+    not_accounts: tuple[str, ...] = ()  # who may not
     groups: tuple[str, ...] = ()
     nodes: str = ""
 
@@ -131,6 +132,7 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
             min_nodes=_number(pairs.get("MinNodes"), 0),
             max_cpus=_limit(pairs.get("MaxCPUsPerNode")),
             accounts=() if pairs.get("AllowAccounts") == "ALL" else _names(pairs.get("AllowAccounts")),
+            not_accounts=_names(pairs.get("DenyAccounts")),
             groups=() if pairs.get("AllowGroups") == "ALL" else _names(pairs.get("AllowGroups")),
             nodes=_text(pairs.get("Nodes")),
         )

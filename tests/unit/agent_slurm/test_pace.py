@@ -11,20 +11,15 @@ from rainbow.agent.values import Facts
 from rainbow.model.errors import Unavailable
 
 
-async def waited(pace: Pace, news=lambda: False) -> float:
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    await pace.wait(news)
-    return loop.time() - begun
-
-
 async def test_pauses_grow_to_the_cap_and_shrink_when_something_was_done(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(paces, "FIRST", 0.02)
-    pace = Pace(cap=0.05)
-    pauses = [await waited(pace) for _ in range(4)]
-    assert pauses[0] < 0.045 <= pauses[3]
+    monkeypatch.setattr(paces, "FIRST", 0.002)
+    pace, pauses = Pace(cap=0.005), []
+    for _ in range(5):
+        pauses.append(pace._next)
+        await pace.wait(lambda: False)
+    assert pauses == pytest.approx([0.002, 0.003, 0.0045, 0.005, 0.005])
     pace.hurry()
-    assert await waited(pace) < 0.045
+    assert pace._next == 0.002
 
 
 async def test_a_running_job_that_writes_something_ends_the_pause(monkeypatch: pytest.MonkeyPatch):

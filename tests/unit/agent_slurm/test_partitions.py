@@ -84,6 +84,20 @@ def test_of_several_named_partitions_those_are_taken_in_which_it_fits(site: Site
     assert pick(Shape(nodes=1), site, NODES, Asked("paid", "chem")) == "paid"
 
 
+def test_without_a_default_partition_those_that_fit_are_named(site: Site):
+    rules = {name: replace(rule, default=False) for name, rule in site.rules.items()}
+    plain = replace(site, rules=rules)
+    assert pick(Shape(nodes=1, cores=16), plain, NODES, Asked()) == "big"
+    with pytest.raises(Unsupported, match="a node has at most"):
+        pick(Shape(nodes=1, cores=64), plain, NODES, Asked())
+
+
+def test_an_account_that_is_shut_out_is_told_so(site: Site):
+    rules = {**site.rules, "main": replace(site.rules["main"], not_accounts=("bio",))}
+    with pytest.raises(Unsupported, match="not for the account bio"):
+        pick(Shape(nodes=1), replace(site, rules=rules), NODES, Asked("main", "bio"))
+
+
 def test_where_the_groups_of_our_user_are_not_known_slurm_decides(site: Site):
     assert pick(Shape(nodes=1), replace(site, groups=frozenset()), NODES, Asked("wheel")) == "wheel"
 

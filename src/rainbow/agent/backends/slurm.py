@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import grp
 import os
 import secrets
 import time
@@ -22,7 +21,7 @@ from rainbow.agent.backends.local_files import TAG
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.slurm_accounts import Accounts
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
-from rainbow.agent.backends.slurm_commands import SlurmCommands
+from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
 from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
 from rainbow.agent.backends.slurm_forgotten import Forgotten
@@ -314,17 +313,6 @@ class SlurmBackend:
 
     async def close(self) -> None:
         """Nothing to stop: jobs are Slurm's."""
-
-
-def own_groups() -> frozenset[str]:
-    """The names of the groups that our user is in; root may use whatever it likes, so none are told."""
-    if os.geteuid() == 0:
-        return frozenset()
-    names = set()
-    for number in {os.getegid(), *os.getgroups()}:
-        with contextlib.suppress(KeyError):
-            names.add(grp.getgrgid(number).gr_name)
-    return frozenset(names)
 
 
 def make(settings: BackendSettings) -> SlurmBackend:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
 import re
 from collections.abc import Mapping
@@ -74,3 +76,14 @@ class SlurmCommands:
         except Unavailable:
             self._sick = True
             raise
+
+
+def own_groups() -> frozenset[str]:
+    """The names of the groups that our user is in; root may use whatever it likes, so none are told."""
+    if os.geteuid() == 0:
+        return frozenset()
+    names = set()
+    for number in {os.getegid(), *os.getgroups()}:
+        with contextlib.suppress(KeyError):
+            names.add(grp.getgrgid(number).gr_name)
+    return frozenset(names)

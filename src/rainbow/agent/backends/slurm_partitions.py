@@ -35,7 +35,7 @@ def pick(found: Shape, site: Site, nodes: Sequence[SlurmNode], asked: Asked) -> 
             raise Unsupported(next(reason for reason in reasons.values() if reason is not None))
         return ",".join(fit)
     default = next((name for name, rule in site.rules.items() if rule.default), "")
-    first = _refusal(found, site, default, nodes, asked) if default else lacks(found, nodes)
+    first = _refusal(found, site, default, nodes, asked) if default else "it fits no partition, and none is the default"
     if first is None:
         return ""
     others = [name for name in site.rules if name != default and _refusal(found, site, name, nodes, asked) is None]
@@ -68,6 +68,8 @@ def closed(rule: SlurmPartition, groups: frozenset[str]) -> str | None:
 def _breaks(found: Shape, rule: SlurmPartition, asked: Asked) -> str | None:
     if rule.limit is not None and asked.duration is not None and asked.duration > rule.limit:
         return f"runs jobs of {_say(rule.limit)} at most, not {_say(asked.duration)}"
+    if asked.account in rule.not_accounts:
+        return f"is not for the account {asked.account}"
     if rule.accounts and asked.account not in rule.accounts:
         named = f"not {asked.account}" if asked.account else "and the job names none (option account)"
         return f"is for the accounts {', '.join(rule.accounts)}, {named}"
