@@ -11,19 +11,20 @@ import contextlib
 import logging
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rainbow.agent.backends.base import BackendSettings, Launch
-from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran, Running, cost, starts_in
+from rainbow.agent.backends.local_bids import Running, cost, starts_in
 from rainbow.agent.backends.local_files import GONE, MAX_TASKS, TAG, JobFiles, copies
+from rainbow.agent.backends.local_history import History
+from rainbow.agent.backends.local_jobs import Job
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
-from rainbow.agent.backends.local_runner import Runners, add_to_history, ask_to_end, end_strays, read_history
+from rainbow.agent.backends.local_runner import Runners, ask_to_end
 from rainbow.agent.backends.turns import Turns
 from rainbow.agent.cgroups import find_grounds
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.agent.wrapper import start_time
 from rainbow.discover.host import discover_graph
-from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Request
@@ -32,27 +33,6 @@ log = logging.getLogger("rainbow.agent")
 WATCH_INTERVAL = 0.5  # seconds between looks at the growing output of running jobs
 AT_ONCE = 16  # submissions being written to disk
 BLIND_INTERVAL = 0.1  # where the end of a process cannot be awaited, it is looked for
-_NEVER_BEGAN = Result(
-    state=AttemptState.FAILED,
-    failure=Failure.LAUNCH,
-    reason="its runner ended before the job began; see the agent's log",
-)
-
-
-@dataclass(slots=True)
-class _Job:
-    """What is known of one job. The only mutable thing here; the files are the truth."""
-
-    files: JobFiles
-    request: Request
-    order: int
-    phase: Phase = Phase.SUBMITTED
-    place: Place = NOWHERE
-    started_at: float | None = None
-    result: Result | None = None
-    sizes: tuple[int, int] | None = None  # of its output, once that grows no more
-    pid: int = 0  # the runner that this agent started
-    watch: int = -1  # a descriptor that becomes readable when the runner ends
 
 
 class LocalBackend:
@@ -66,8 +46,8 @@ class LocalBackend:
         self.machine = _machine(settings.graph or discover_graph(settings.cluster))
         settings.know("cgroup")
         self.grounds = find_grounds(settings.options.get("cgroup", "auto"))
-        self._jobs: dict[str, _Job] = {}
-        self._history: list[Ran] = []
+        self._jobs: dict[str, Job] = {}
+        self._history = History(settings.directory / "history")
         self._news = asyncio.Event()
         self._turns = Turns(AT_ONCE)
         self._runners = Runners(self.root, self._began, self._not_started)
@@ -76,7 +56,7 @@ class LocalBackend:
     async def start(self) -> None:
         """Find the jobs of an earlier agent: those that run go on, those that wait wait on."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._history = read_history(self.settings.directory / "history")
+        self._history.read()
         for path in sorted(self.root.iterdir()):
             files = JobFiles(self.root, path.name.removeprefix(GONE))
             if not TAG.fullmatch(files.tag):
@@ -85,15 +65,15 @@ class LocalBackend:
                 files.remove()  # it was being removed, or its submission did not come to its end and never was
                 continue
             ticket = files.ticket()
-            job = self._jobs[path.name] = _Job(files, ticket.request, ticket.order)
+            job = self._jobs[path.name] = Job(files, ticket.request, ticket.order)
             if files.begun() is not None or files.result() is not None:
                 self._adopt(job)
         self._start_what_fits()
 
-    def _adopt(self, job: _Job) -> None:
+    def _adopt(self, job: Job) -> None:
         job.result = job.files.result()
         if job.result is not None:
-            _end_strays(job, job.result)
+            job.end_strays(job.result)
             job.phase = Phase.ENDED
             return
         marker = job.files.begun()
@@ -123,12 +103,12 @@ class LocalBackend:
             raise Unsupported(reason)
         files = JobFiles(self.root, launch.tag)
         ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
-        self._jobs[launch.tag] = _Job(files, ticket.request, ticket.order)
+        self._jobs[launch.tag] = Job(files, ticket.request, ticket.order)
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
         """This machine forgets nothing before it is told to, so absent means never."""
         job = self._jobs.get(tag)
-        return Found(self._update(job)) if job is not None else Absent(never=True)
+        return Found(job.update()) if job is not None else Absent(never=True)
 
     async def poll(self) -> tuple[Update, ...]:
         """Every job there is."""
@@ -137,7 +117,7 @@ class LocalBackend:
             if job.phase is Phase.RUNNING and job.watch < 0:
                 self._look(job)
         self._start_what_fits()
-        return tuple(map(self._update, self._jobs.values()))
+        return tuple(job.update() for job in self._jobs.values())
 
     async def changed(self) -> None:
         """At once when a job began or ended; now and then while output grows."""
@@ -192,7 +172,7 @@ class LocalBackend:
             if job.phase is Phase.RUNNING
         ]
         queued = [job.request for job in self._queue()]
-        p50, p90 = (starts_in(request, self.machine, running, queued, self._history, q) for q in (0.5, 0.9))
+        p50, p90 = (starts_in(request, self.machine, running, queued, self._history.ran, q) for q in (0.5, 0.9))
         return BidAnswer(
             yes=True,
             start_p50=p50,
@@ -244,7 +224,7 @@ class LocalBackend:
 
     # --- the queue ---
 
-    def _queue(self) -> list[_Job]:
+    def _queue(self) -> list[Job]:
         waiting = [job for job in self._jobs.values() if job.phase is Phase.SUBMITTED]
         return sorted(waiting, key=lambda job: job.order)
 
@@ -260,7 +240,7 @@ class LocalBackend:
                 self.machine.release(place)
                 return
 
-    def _run(self, job: _Job, place: Place) -> None:
+    def _run(self, job: Job, place: Place) -> None:
         job.files.put_place(place, self.machine, self.grounds)
         self._runners.start(job.files.tag)
         job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
@@ -281,7 +261,7 @@ class LocalBackend:
             job.phase, job.place, job.pid = Phase.SUBMITTED, NOWHERE, 0
             asyncio.get_running_loop().call_later(BLIND_INTERVAL, self._start_what_fits)
 
-    def _watch(self, job: _Job, pid: int) -> None:
+    def _watch(self, job: Job, pid: int) -> None:
         try:
             job.watch = os.pidfd_open(pid)
         except ProcessLookupError:  # it ended already
@@ -291,13 +271,13 @@ class LocalBackend:
         else:
             asyncio.get_running_loop().add_reader(job.watch, self._look, job)
 
-    def _unwatch(self, job: _Job) -> None:
+    def _unwatch(self, job: Job) -> None:
         if job.watch >= 0:
             asyncio.get_running_loop().remove_reader(job.watch)
             os.close(job.watch)
             job.watch = -1
 
-    def _look(self, job: _Job) -> None:
+    def _look(self, job: Job) -> None:
         """The runner may have ended: read what it left."""
         if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
             return
@@ -312,57 +292,25 @@ class LocalBackend:
         pid = job.files.runner()
         result = job.files.result()
         if result is not None:
-            _end_strays(job, result)
+            job.end_strays(result)
             self._ended(job, result)
         elif pid is not None:
             job.pid = pid  # a runner of an earlier agent was first; it is the one that counts
             self._watch(job, pid)
         elif job.files.begun() is None:
-            self._ended(job, _NEVER_BEGAN)
+            self._ended(job, job.never_began())
 
-    def _ended(self, job: _Job, result: Result | None) -> None:
+    def _ended(self, job: Job, result: Result | None) -> None:
         if job.phase is Phase.RUNNING:
             self.machine.release(job.place)
-            self._remember(job, result)
+            self._history.add(job.request.duration, result)
         job.phase, job.result, job.sizes = Phase.ENDED, result, job.files.sizes()
         self._news.set()
         self._start_what_fits()
 
-    def _remember(self, job: _Job, result: Result | None) -> None:
-        if result is None or result.state is AttemptState.CANCELLED or not result.started_at or not result.ended_at:
-            return
-        took = result.ended_at - result.started_at
-        if took < 0:
-            return  # the clock was set back meanwhile
-        ran = Ran(job.request.duration, took)
-        self._history = [*self._history[-KEPT_HISTORY:], ran]
-        add_to_history(self.settings.directory / "history", ran)
-
-    def _update(self, job: _Job) -> Update:
-        return Update(
-            tag=job.files.tag,
-            phase=job.phase,
-            native=job.files.tag,
-            result=job.result,
-            started_at=job.started_at,
-            sizes=job.sizes or job.files.sizes(),
-        )
-
 
 def _machine(graph: Graph) -> Machine:
     return Machine(graph, sorted(os.sched_getaffinity(0)))
-
-
-def _end_strays(job: _Job, result: Result) -> None:
-    """A runner ends all of its job; one that was killed could not."""
-    if result.failure is not Failure.UNKNOWN:
-        return
-    group = job.files.group()
-    if group is not None:
-        group.end()
-        group.remove()
-    if count := end_strays(job.files.path):
-        log.warning("%s: its runner was killed; ended %d processes that it left", job.files.tag, count)
 
 
 def make(settings: BackendSettings) -> LocalBackend:

@@ -1,10 +1,9 @@
-"""Starts and ends the runners of local jobs, and keeps the record of how long jobs took."""
+"""Starts the runners of local jobs, asks them to end, and ends what a killed one left behind."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -12,7 +11,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from rainbow.agent.backends.local_bids import KEPT_HISTORY, Ran
 from rainbow.agent.starter import words
 
 log = logging.getLogger("rainbow.agent")
@@ -93,26 +91,6 @@ def ask_to_end(pid: int) -> None:
             signal.pidfd_send_signal(handle, signal.SIGTERM)
         finally:
             os.close(handle)
-
-
-def read_history(path: Path) -> list[Ran]:
-    """The durations of the past; a damaged line is skipped: they are advice only."""
-    found: list[Ran] = []
-    with contextlib.suppress(FileNotFoundError):
-        lines = path.read_text().splitlines()
-        if len(lines) > 4 * KEPT_HISTORY:
-            path.write_text("\n".join(lines[-KEPT_HISTORY:]) + "\n")
-        for text in lines[-KEPT_HISTORY:]:
-            with contextlib.suppress(ValueError, TypeError):
-                limit, took = json.loads(text)
-                found.append(Ran(limit, took))
-    return found
-
-
-def add_to_history(path: Path, ran: Ran) -> None:
-    """Keep one more duration, if there is room for it."""
-    with contextlib.suppress(OSError), path.open("a") as file:
-        file.write(json.dumps([ran.limit, ran.took]) + "\n")
 
 
 def end_strays(directory: Path) -> int:
