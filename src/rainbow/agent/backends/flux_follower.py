@@ -20,6 +20,7 @@ from rainbow.model.errors import Invalid, Unavailable
 
 log = logging.getLogger("rainbow.agent")
 GRACE = 5.0  # seconds that a child has to end by itself
+_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError)  # another Flux may tell things in another way
 PAUSES = (1.0, 5.0, 15.0, 60.0)  # seconds before the child is started again; the last one for good
 
 
@@ -74,9 +75,9 @@ class FluxFollower:
         while True:
             try:
                 caught_up = await self._once()
-            except (Unavailable, ValueError) as problem:
+            except (Unavailable, *_NOT_UNDERSTOOD) as problem:
                 caught_up = False
-                self._complain(str(problem))
+                self._complain(str(problem) or type(problem).__name__)
             pauses = 0 if caught_up else pauses + 1
             await asyncio.sleep(PAUSES[min(pauses, len(PAUSES) - 1)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ from rainbow.discover.flux import default_queue, flux_graph, parse_queues, parse
 from rainbow.discover.flux_state import scheduler
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.request import Request
+
+PROBE_SECONDS = 1.0
 
 
 class FluxQuestions:
@@ -83,10 +86,11 @@ class FluxQuestions:
         return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
 
     async def _probe(self, document: Mapping[str, object]) -> dict[str, object]:
-        """What the scheduler says; nothing where Flux's Python cannot be used."""
+        """What the scheduler says; nothing where Flux's Python cannot be used, or takes too long for a bid."""
         try:
-            return await self._follower.ask("probe", document)
-        except (Unavailable, Invalid):
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await self._follower.ask("probe", document)
+        except (Unavailable, Invalid, TimeoutError):
             return {}
 
     async def _cores_free(self, site: FluxSite, ranks: frozenset[int], jobs: Sequence[FluxJob]) -> int:
