@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from rainbow.model.candidate import Demand
 from rainbow.model.credential import user_name
 from rainbow.model.errors import Invalid
 from rainbow.model.match import Fit
+from rainbow.model.request import Level, Request
 
 MOST_NAMES = 1_000
 SUBMITTER = "submitter:"  # before a cluster's name: whoever holds the token that its registration gave
@@ -66,21 +67,58 @@ class ClusterRules:
             return True
         return owner in self.users or not self.groups.isdisjoint(groups)
 
-    def refuses(self, demand: Demand, *, signed: bool, queued: int) -> tuple[Fit, str] | None:
-        """Why a job does not come here, and whether it might later; None: it may. `queued`: its owner's jobs there."""
-        if self.max_nodes is not None and demand.nodes > self.max_nodes:
-            return Fit.NEVER, f"allows at most {self.max_nodes} nodes per job; this job asks {demand.nodes}"
+    def refuses(self, request: Request, *, per_node: float, signed: bool, queued: int) -> tuple[Fit, str] | None:
+        """Why a job does not come here, and whether it might later; None: it may.
+
+        `per_node`: cores of a node there. `queued`: its owner's jobs there.
+        """
+        if self.max_nodes is not None and (nodes := asked_nodes(request, per_node)) > self.max_nodes:
+            asks = f"asks {nodes:g}" if nodes < math.inf else "takes as many as there are"
+            return Fit.NEVER, f"allows at most {self.max_nodes} nodes per job; this job {asks}"
         if self.max_time is not None:
             most = span(self.max_time)
-            if demand.duration is None:
+            if request.duration is None:
                 return Fit.NEVER, f"allows at most {most} per job; this job does not say how long it takes (-t)"
-            if demand.duration > self.max_time:
-                return Fit.NEVER, f"allows at most {most} per job; this job asks {span(demand.duration)}"
+            if request.duration > self.max_time:
+                return Fit.NEVER, f"allows at most {most} per job; this job asks {span(request.duration)}"
         if self.signed and not signed:
             return Fit.NEVER, "runs signed jobs only; this job is not signed (--sign)"
         if self.max_queued is not None and queued >= self.max_queued:
             return Fit.UNKNOWN, f"allows at most {self.max_queued} jobs of one user at a time; its owner has {queued}"
         return None
+
+
+def asked_nodes(request: Request, per_node: float) -> float:
+    """How many nodes a job may come to have, the fewest where its parts can share nodes of `per_node` cores."""
+    return max(1.0, sum(_nodes(level, per_node) for group in request.groups for level in group.levels))
+
+
+def _nodes(level: Level, per_node: float) -> float:
+    count = _most(level)
+    if level.type == "node":
+        if not level.shared:
+            return count
+        each = max(1.0, sum(map(_cores, level.inside)))
+        return _up(count / max(1.0, per_node // each)) if count < math.inf else count
+    if any(below.type == "node" for below in level.walk()):
+        return count * sum(_nodes(child, per_node) for child in level.inside)
+    return _up(_cores(level) / max(1.0, per_node))
+
+
+def _cores(level: Level) -> float:
+    count = _most(level)
+    if level.type == "core":
+        return count
+    below = sum(map(_cores, level.inside))
+    return count * below if below else 0.0
+
+
+def _most(level: Level) -> float:
+    return math.inf if level.count.max is None else float(level.count.max)
+
+
+def _up(number: float) -> float:
+    return float(math.ceil(number)) if number < math.inf else number
 
 
 def span(seconds: float) -> str:

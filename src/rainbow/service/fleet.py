@@ -48,6 +48,7 @@ class Member:
     crowded: dict[int, Line] = field(default_factory=dict)  # of those, what did not find all it needs, by its request
     owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
     held: Counter[str] = field(default_factory=Counter)  # how many of them each owner has
+    cores_per_node: float | None = None  # None: not counted yet
     bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
@@ -124,6 +125,15 @@ class Fleet:
         """How many jobs of an owner were given to a cluster and have not ended."""
         return self._members[name].held[owner]
 
+    def cores_per_node(self, name: str) -> float:
+        """How many cores a node of a cluster has, on the average; counted once for each graph."""
+        member = self._members[name]
+        if member.cores_per_node is None:
+            totals = {} if member.broken else self.graphs.summary(name).totals
+            cores, nodes = (totals[type].size if type in totals else 0 for type in ("core", "node"))
+            member.cores_per_node = max(1.0, cores / max(1, nodes))
+        return member.cores_per_node
+
     def closed(self) -> Mapping[str, str]:
         """Clusters that take no work now, with the reason."""
         if self._closed is not None:
@@ -145,7 +155,7 @@ class Fleet:
         kept = self._members.get(cluster.name)
         self.graphs.put(cluster.name, graph)
         member = Member(cluster) if kept is None else kept
-        member.cluster, member.broken = cluster, ""
+        member.cluster, member.broken, member.cores_per_node = cluster, "", None
         member.subsystems = []
         for subsystem in subsystems:
             self.graphs.put_subsystem(cluster.name, subsystem)

@@ -35,8 +35,12 @@ def barred(core: Core, ask: Ask) -> tuple[frozenset[str], Refused]:
         if not admitted(core, name, ask.owner):
             hidden.add(name)
             continue
-        queued = core.fleet.held_by(name, ask.owner)
-        why = rules.refuses(core.fleet.demand_of(ask.request), signed=bool(ask.terms.signature), queued=queued)
+        why = rules.refuses(
+            ask.request,
+            per_node=core.fleet.cores_per_node(name) if rules.max_nodes is not None else 1.0,
+            signed=bool(ask.terms.signature),
+            queued=core.fleet.held_by(name, ask.owner),
+        )
         if why is not None:
             refused[name] = why
     return frozenset(hidden), refused

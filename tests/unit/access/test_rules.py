@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rainbow.jobspecs.canonical import to_json
+from rainbow.model.request import Count, Group, Level
 from rainbow.pb.v2 import clusters_pb2, jobs_pb2
 from tests.support.service import a_request
 from tests.unit.access.asking import ask, code_of
@@ -61,6 +63,26 @@ async def test_a_job_that_asks_too_much_is_told_so_and_goes_elsewhere(world: Wor
     assert said in story.decision
     assert json.loads(story.explanations)["closed"] == {"alpha": said}
     assert (await submitted(world, "carol", "alpha")).cluster == "alpha"
+
+
+async def test_nodes_are_limited_however_they_are_asked_for(world: World) -> None:
+    await rule(world, "alpha", max_nodes=1)  # its nodes have four cores
+    node = Level(type="node", inside=(Level(type="core"),))
+    asked = {
+        "two": replace(node, count=Count(2)),
+        "one or more": replace(node, count=Count(1, None)),
+        "one to nine": replace(node, count=Count(1, 9)),
+        "five cores": Level(type="core", count=Count(5)),
+        "five tasks": replace(node, count=Count(5), shared=True),
+        "four tasks": replace(node, count=Count(4), shared=True),
+    }
+    taken = {}
+    for what, level in asked.items():
+        request = replace(a_request(), groups=(Group(levels=(level,)),))
+        terms, spec = jobs_pb2.Terms(only_clusters=["alpha"]), jobs_pb2.Spec(canonical=to_json(request))
+        job = await ask(world.channel, "Jobs/Submit", world.credentials["carol"], spec=spec, terms=terms)
+        taken[what] = "allows at most 1 nodes" not in job.reason
+    assert taken == {what: what == "four tasks" for what in asked}
 
 
 async def test_who_may_not_use_a_cluster_does_not_see_it_anywhere(world: World) -> None:

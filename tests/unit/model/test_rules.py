@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.model.candidate import Demand
 from rainbow.model.errors import Invalid
 from rainbow.model.match import Fit
-from rainbow.model.rules import ClusterRules, span
+from rainbow.model.request import Count, Group, Level, Request
+from rainbow.model.rules import ClusterRules, asked_nodes, span
 
 NAMES = st.frozensets(st.sampled_from(["ana", "bob", "lab", "submitter:west"]), max_size=3)
 RULES = st.builds(
@@ -23,6 +23,36 @@ RULES = st.builds(
     max_queued=st.none() | st.integers(1, 9),
     signed=st.booleans(),
 )
+
+
+CORE = Level(type="core")
+
+
+def a_job(nodes: int, duration: float | None = None) -> Request:
+    return asking(Level(type="node", count=Count(nodes), inside=(CORE,)), duration)
+
+
+def asking(level: Level, duration: float | None = None) -> Request:
+    return Request(groups=(Group(levels=(level,)),), duration=duration)
+
+
+@pytest.mark.parametrize(
+    ("level", "nodes"),
+    [
+        (Level(type="node", count=Count(3), inside=(CORE,)), 3),
+        (Level(type="node", count=Count(1, 100), inside=(CORE,)), 100),
+        (Level(type="node", count=Count(1, None), inside=(CORE,)), float("inf")),
+        (Level(type="node", count=Count(64), shared=True, inside=(CORE,)), 4),
+        (Level(type="node", count=Count(10), shared=True, inside=(Level(type="core", count=Count(9)),)), 10),
+        (Level(type="node", count=Count(10), shared=True, inside=(Level(type="gpu"),)), 1),
+        (Level(type="core", count=Count(40)), 3),
+        (Level(type="slot", count=Count(40), inside=(Level(type="core", count=Count(2)),)), 5),
+        (Level(type="rack", count=Count(2), inside=(Level(type="node", count=Count(3), inside=(CORE,)),)), 6),
+        (Level(type="gpu", count=Count(9)), 1),
+    ],
+)
+def test_nodes_are_counted_however_they_are_asked_for(level: Level, nodes: float) -> None:
+    assert asked_nodes(asking(level), 16.0) == nodes
 
 
 @given(RULES)
@@ -48,7 +78,7 @@ def test_a_job_is_refused_if_and_only_if_it_breaks_a_rule(
         rules.signed and not signed,
         rules.max_queued is not None and queued + 1 > rules.max_queued,
     ]
-    why = rules.refuses(Demand(nodes=nodes, duration=duration), signed=signed, queued=queued)
+    why = rules.refuses(a_job(nodes, duration), per_node=4.0, signed=signed, queued=queued)
     assert (why is not None) == any(broken)
     if why is not None:
         assert (why[0] is Fit.NEVER) == any(broken[:3])
@@ -57,10 +87,10 @@ def test_a_job_is_refused_if_and_only_if_it_breaks_a_rule(
 def test_a_refusal_says_what_is_allowed_and_what_is_asked() -> None:
     rules = ClusterRules(max_nodes=4, max_time=7200.0, max_queued=10)
     said = [
-        rules.refuses(Demand(nodes=8, duration=60.0), signed=False, queued=0),
-        rules.refuses(Demand(nodes=4, duration=10_800.0), signed=False, queued=0),
-        rules.refuses(Demand(nodes=4), signed=False, queued=0),
-        rules.refuses(Demand(nodes=4, duration=60.0), signed=False, queued=10),
+        rules.refuses(a_job(8, 60.0), per_node=4.0, signed=False, queued=0),
+        rules.refuses(a_job(4, 10_800.0), per_node=4.0, signed=False, queued=0),
+        rules.refuses(a_job(4), per_node=4.0, signed=False, queued=0),
+        rules.refuses(a_job(4, 60.0), per_node=4.0, signed=False, queued=10),
     ]
     assert [why for _, why in filter(None, said)] == [
         "allows at most 4 nodes per job; this job asks 8",
