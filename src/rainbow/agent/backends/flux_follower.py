@@ -132,6 +132,16 @@ class FluxFollower:
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
+    """End the child, and see it through even if we are to end ourselves."""
+    ending = asyncio.create_task(_ended(child))
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await ending
+        raise
+
+
+async def _ended(child: asyncio.subprocess.Process) -> None:
     """The child ends when its input does; one that does not is killed."""
     if child.stdin is not None:
         child.stdin.close()
