@@ -14,7 +14,7 @@ def test_there_are_enough_mutants() -> None:
     assert len(MUTANTS) >= 15
 
 
-@pytest.mark.timeout(105)
+@pytest.mark.timeout(240)  # the rarest of them needs some 300 worlds, a minute of processor
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_rule_that_is_switched_off_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS[name]
