@@ -22,6 +22,7 @@ from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
 from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
 from rainbow.service.ids import Ids
+from rainbow.service.lifecycle import keep_unsettled, settle_more
 from rainbow.service.people import People
 from rainbow.service.presence import Presence
 from rainbow.service.quota import Quota
@@ -50,6 +51,7 @@ class Core:
     hub: Hub = field(default_factory=Hub)
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
     started_at: float = 0.0
+    unsettled: bool = True  # some jobs may wait for others that have ended: after a start it is not known
     quota: Quota = field(init=False)
     bidding: Bidding = field(init=False)
     _requests: dict[str, Request] = field(default_factory=dict)
@@ -73,11 +75,19 @@ class Core:
     async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
         def once(tx: Tx) -> tuple[T, Effects]:
             effects = Effects()
-            return work(tx, effects), effects
+            answer = work(tx, effects)
+            keep_unsettled(tx, effects)
+            return answer, effects
 
         answer, effects = await self.store.write(once)
         self.carry_out(effects)
         return answer
+
+    async def settle_waiters(self) -> None:
+        """Go on with jobs that wait for others which have ended, some in each write, until none is left."""
+        while self.unsettled:
+            self.unsettled = False
+            await self.write(lambda tx, fx: settle_more(tx, fx, self.clock.now()))
 
     def carry_out(self, effects: Effects) -> None:
         """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
@@ -91,6 +101,7 @@ class Core:
             self.fleet.remove(name)
             self.presence.forget(name)
             self.bidding.forget(name)
+        self.unsettled = self.unsettled or effects.unsettled
         self.shelf.remove(effects.gone)
         self.shelf.add_queued(effects.queued)
         if effects.clusters or effects.released or effects.removed:

@@ -6,9 +6,12 @@ cases write into an `Effects` and the core carries it out when the commit is dur
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from rainbow.model.cluster import Cluster
+
+WAITERS = 500  # jobs that wait for others and are looked at in one transaction
 
 
 @dataclass(slots=True)
@@ -22,6 +25,10 @@ class Effects:
     queued: list[int] = field(default_factory=list)  # jobs to be decided again
     gone: list[int] = field(default_factory=list)  # jobs that wait no more
     fortunes: list[tuple[str, bool]] = field(default_factory=list)  # (cluster, it went well)
+    ended: deque[tuple[int, int]] = field(default_factory=deque)  # jobs whose waiters are to be settled, and from where
+    room: int = WAITERS  # how many more of those this transaction takes
+    settling: bool = False
+    unsettled: bool = False  # some were left over
     events: bool = False
     output: bool = False
 

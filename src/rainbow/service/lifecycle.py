@@ -7,6 +7,7 @@ rest of the system (whose agent to wake, what becomes free) is written into `Eff
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
@@ -18,6 +19,7 @@ from rainbow.store.base import Tx
 
 CANCEL = "cancel"
 DEADLINE_PASSED = "its deadline passed"
+UNSETTLED_META = "dependents.unsettled"
 _COSTS_NOTHING = frozenset({AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.WITHDRAWN, AttemptState.PREEMPTED})
 
 
@@ -251,12 +253,48 @@ def need_job(tx: Tx, id: int) -> Job:
 
 
 def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
-    """Release the jobs that waited for this one to end, and end those whose condition can no longer come true."""
-    for id, _ in tx.dependents(job.id):
-        waiter = tx.job(id)
-        if waiter is None or waiter.state is not JobState.HELD or waiter.hold is not Hold.DEPENDENCY:
-            continue
-        settle_dependent(tx, fx, waiter, now)
+    """Release the jobs that waited for this one to end, and end those whose condition can no longer come true.
+
+    What ends by this is settled in turn, one after the other: a long chain is no deep recursion. What is more than
+    one transaction should hold is kept for the next: see `settle_more`.
+    """
+    fx.ended.append((job.id, 0))
+    if not fx.settling:
+        settle_ended(tx, fx, now)
+
+
+def settle_ended(tx: Tx, fx: Effects, now: float) -> None:
+    """Work off the list of jobs that have ended, as far as this transaction goes."""
+    fx.settling = True
+    while fx.ended and fx.room > 0:
+        id, after = fx.ended.popleft()
+        waiters = tx.waiters(id, after, fx.room)
+        if len(waiters) == fx.room:
+            fx.ended.appendleft((id, waiters[-1]))
+        fx.room -= len(waiters)
+        for number in waiters:
+            waiter = tx.job(number)
+            if waiter is not None and waiter.state is JobState.HELD and waiter.hold is Hold.DEPENDENCY:
+                settle_dependent(tx, fx, waiter, now)
+    fx.settling = False
+
+
+def keep_unsettled(tx: Tx, fx: Effects) -> None:
+    """At the end of a transaction: what it left over is stored with it, so that no crash loses it."""
+    if fx.ended:
+        stored = tx.meta(UNSETTLED_META)
+        before = json.loads(stored) if stored else []
+        tx.set_meta(UNSETTLED_META, json.dumps([*before, *fx.ended]))
+        fx.unsettled = True
+
+
+def settle_more(tx: Tx, fx: Effects, now: float) -> None:
+    """Go on with what earlier transactions left over."""
+    stored = tx.meta(UNSETTLED_META)
+    if stored:
+        tx.set_meta(UNSETTLED_META, "")
+        fx.ended.extend((int(id), int(after)) for id, after in json.loads(stored))
+        settle_ended(tx, fx, now)
 
 
 def settle_dependent(tx: Tx, fx: Effects, waiter: Job, now: float) -> Job:

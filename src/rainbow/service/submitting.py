@@ -21,6 +21,7 @@ from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, pinned, question, shape_of
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
+from rainbow.service.lifecycle import keep_unsettled
 from rainbow.service.new_jobs import Call, Outcome, Receipt, insert
 from rainbow.store.base import Dependency, Draft, Tx
 
@@ -101,7 +102,9 @@ async def _store(core: Core, decided: list[_Decided]) -> None:
 
     def work(tx: Tx) -> tuple[list[Outcome], Effects]:
         effects = Effects()
-        return insert(tx, effects, core.quota, calls, core.clock.now()), effects
+        outcomes = insert(tx, effects, core.quota, calls, core.clock.now())
+        keep_unsettled(tx, effects)
+        return outcomes, effects
 
     try:
         outcomes, effects = await core.store.write(work)

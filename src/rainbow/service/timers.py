@@ -48,6 +48,7 @@ class Timers:
         now = self.core.clock.now()
         await self._lapse(now)
         await self._due(now)
+        await self.core.settle_waiters()
         await self._silent(now)
         await self._lost(now)
         for name in self.core.fleet.names():

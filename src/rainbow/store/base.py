@@ -130,6 +130,9 @@ class JobVerbs(Protocol):
     def dependencies(self, job_id: int) -> list[Dependency]:
         """What a job waits for."""
 
+    def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
+        """Jobs that wait for this one, in the order of their ids, from `after` on."""
+
     def dependents(self, job_id: int) -> list[tuple[int, str]]:
         """Who waits for a job: (job id, kind), by id."""
 

@@ -26,6 +26,9 @@ INSERT INTO dependencies (job, kind, waits_for) VALUES (:job, :kind, :waits_for)
 -- name: dependencies
 SELECT kind, waits_for FROM dependencies WHERE job = :job ORDER BY waits_for, kind;
 
+-- name: waiters
+SELECT DISTINCT job FROM dependencies WHERE waits_for = :job AND job > :after ORDER BY job LIMIT :limit;
+
 -- name: dependents
 SELECT job, kind FROM dependencies WHERE waits_for = :job ORDER BY job, kind;
 
