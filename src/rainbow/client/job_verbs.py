@@ -18,6 +18,7 @@ from rainbow.pb.v2 import jobs_pb2 as jobs
 
 Item = TypeVar("Item")
 PAGE = 1_000
+CANCELLED_AT_ONCE = 5_000  # jobs of one call; the server holds nobody up with more
 MOST = 1_000_000
 LIVING = ("held", "queued", "bound", "cancelling")
 CANCELLED = ("pending", "running", "active")
@@ -79,9 +80,13 @@ class JobVerbs:
 
     async def cancel(self, ids: Sequence[int], *, reason: str = "", dry_run: bool = False) -> tuple[JobView, ...]:
         """Ask for the end of jobs; each is answered as it is now, which may still be `cancelling`."""
-        request = jobs.CancelRequest(ids=ids, reason=reason, dry_run=dry_run)
-        answer = await self.connection.call(rpcs.CANCEL, request)
-        return tuple(wire.job(one) for one in answer.jobs)
+        found: list[JobView] = []
+        for at in range(0, len(ids), CANCELLED_AT_ONCE) or (0,):
+            piece = ids[at : at + CANCELLED_AT_ONCE]
+            request = jobs.CancelRequest(ids=piece, reason=reason, dry_run=dry_run)
+            answer = await self.connection.call(rpcs.CANCEL, request)
+            found += [wire.job(one) for one in answer.jobs]
+        return tuple(found)
 
     async def cancel_all(
         self, which: str = "active", chosen: JobFilter | None = None, *, reason: str = "", dry_run: bool = False

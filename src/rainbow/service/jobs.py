@@ -105,6 +105,8 @@ async def cancel(
     who = reach(by, "cancel")
     if not ids and which is None:
         raise Invalid("say which jobs to cancel: ids, or a filter")
+    if len(ids) > MOST_CANCELLED:
+        raise Invalid(f"a call cancels at most {MOST_CANCELLED} jobs; cancel {len(ids)} in several")
     note = reason[:512] or f"cancelled by {by.name}"
     actor = acting()
 

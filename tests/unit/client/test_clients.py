@@ -219,3 +219,17 @@ async def test_all_pending_or_running_jobs_are_cancelled_by_the_words_of_the_com
     assert {call.request.reason for call in server.calls("Jobs/Cancel")} == {"enough"}
     with Client(settings=settings) as client:
         assert [job.id for job in client.cancel_all("running")] == [3]
+
+
+async def test_thousands_of_jobs_are_cancelled_in_several_calls(server, settings):
+    sizes: list[int] = []
+
+    def cancel(request):
+        sizes.append(len(request.ids))
+        return jobs_pb2.CancelResponse(jobs=[jobs_pb2.Job(id=id, state="cancelled") for id in request.ids])
+
+    server.answers["Jobs/Cancel"] = cancel
+    async with AsyncClient(settings=settings) as client:
+        done = await client.cancel(range(1, 12_001))
+    assert sizes == [5_000, 5_000, 2_000]
+    assert [job.id for job in done] == list(range(1, 12_001))
