@@ -21,7 +21,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),  # a server that came back is found within a second
-    ("grpc.keepalive_time_ms", 20_000),  # a dead connection is noticed within 30 s; our servers allow a ping every 10 s
+    ("grpc.keepalive_time_ms", 20_000),  # a dead connection is noticed within 30 s; our servers allow a ping a second
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),  # without it gRPC waits a minute for the answer to its ping
     ("grpc.enable_http_proxy", 0),

@@ -169,7 +169,9 @@ def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, A
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", 60_000),  # a client that vanished without a word is let go
             ("grpc.http2.ping_timeout_ms", 20_000),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+            # Clients ping every 20 s; a server or a machine that was held up gets several of them at once.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+            ("grpc.http2.max_ping_strikes", 10),
             ("grpc.max_metadata_size", 64 * 1024),
             ("grpc.max_allowed_incoming_connections", room_for(int(limits.connections))),
             ("grpc.max_concurrent_streams", 1_000),  # of one connection; a client waits with more

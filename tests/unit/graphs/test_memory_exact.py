@@ -137,7 +137,7 @@ def used_now(backend, cluster):
     return {ids[i]: units for i, units in state.taken.items()}
 
 
-@settings(max_examples=CASES // 2, deadline=None, derandomize=CASES < 1000, database=None)
+@settings(max_examples=CASES // 3, deadline=None, derandomize=CASES < 1000, database=None)
 @given(st.integers(0, 2**40))
 def test_after_places_and_releases_kept_answers_are_those_of_a_fleet_that_reports_the_same_use(seed):
     with pytest.MonkeyPatch.context() as patch:
@@ -171,3 +171,12 @@ def check_places(seed):
             fresh.use(other, used_now(backend, other))
         expected, found = fresh.match(request), backend.match(request)
         assert {n: found.fit(n) for n in "ab"} == {n: expected.fit(n) for n in "ab"}
+
+
+def test_one_host_that_loses_several_slots_is_counted_anew():
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=1, cores=4))
+    wanted = fleets.a_request(fleets.slots(2, fleets.a_level("core", 1)))
+    assert backend.match(wanted).fit("c") is Fit.NOW
+    backend.place("c", "job", fleets.a_request(fleets.slots(1, fleets.a_level("core", 3))))
+    assert backend.match(wanted).fit("c") is Fit.LATER
