@@ -11,11 +11,11 @@ from random import Random
 import pytest
 from grpc import aio
 
+from tests.contract.access.test_fuzz import noise, one
 from tests.support.calls import Calls
 from tests.support.house import House, a_house
 from tests.support.service import a_graph
 from tests.unit.access.rows import ROWS
-from tests.unit.access.test_fuzz import noise, one
 from tests.unit.access.world import DELETED, MISSING, OTHER, OWN, World
 
 pytestmark = pytest.mark.timeout(240)

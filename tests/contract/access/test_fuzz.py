@@ -21,9 +21,9 @@ from rainbow.graphs.reading import read
 from rainbow.jobspecs import parse
 from rainbow.model.errors import RainbowError
 from rainbow.scheduler.expressions import ExpressionError, compiled
+from tests.contract.access.test_matrix import method_of
 from tests.support.service import a_graph
 from tests.unit.access.rows import JOBSPEC, OK, ROWS
-from tests.unit.access.test_matrix import method_of
 from tests.unit.access.world import CASES, World, a_world
 
 CALLS = 60  # of each RPC, by each caller
