@@ -259,8 +259,8 @@ class Fleet:
         return seen
 
     def until_running(self, *ids: int) -> None:
-        """Return when the server has been told that these jobs run."""
-        self.until(ids, lambda event: event.detail.get("attempt") == "running")
+        """Return when the server has been told that these jobs run, or of short ones that they have ended."""
+        self.until(ids, lambda event: event.detail.get("attempt") == "running" or event.last)
 
     def until_begun(self, *ids: int) -> None:
         """Return when the server has the first output of these jobs: now they have counted themselves."""
