@@ -21,6 +21,7 @@ from tests.simulation.mutants import MUTANTS, mutant
 __all__ = ["MUTANTS"]  # all of them: those of `mutants.py`, and these
 
 Patch = pytest.MonkeyPatch
+GONE = Weather(agent_crash=6.0, long_outages=0.9)  # agents that die and stay away
 AWAY = Weather(partition=3.0, agent_crash=6.0, server_crash=0.3)  # clusters that are silent for long
 
 # --- R7: runs that are given up ---
@@ -57,7 +58,7 @@ def runs_again_what_may_still_run(patch: Patch) -> None:
     patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.terms.delivery.value == "at-least-once")
 
 
-@mutant(AWAY)
+@mutant(GONE)
 def believes_in_a_guard_that_is_not_there(patch: Patch) -> None:
     patch.setattr(Manager, "_out_of_touch", lambda self, entry: False)
 

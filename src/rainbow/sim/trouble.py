@@ -46,7 +46,8 @@ def _throw(world: World, weather: Weather) -> None:
 
 def _downtime(world: World) -> float:
     """Usually short, sometimes longer than every lease."""
-    return world.rng.uniform(0.05, 3.0) if world.rng.random() < 0.7 else world.rng.uniform(3.0, 30.0)
+    short = world.rng.random() < 1.0 - world.weather.long_outages
+    return world.rng.uniform(0.05, 3.0) if short else world.rng.uniform(3.0, 30.0)
 
 
 def _cut(world: World, cluster: str) -> None:

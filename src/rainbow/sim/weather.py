@@ -16,6 +16,7 @@ class Weather:
     partition: float = 0.0  # each rate: mean times per minute and per thing it can happen to
     server_crash: float = 0.0
     agent_crash: float = 0.0
+    long_outages: float = 0.3  # chance that what crashed is away for longer than every lease
     journal_lost: float = 0.0  # chance that a crashed agent comes back without its journal
     reboot: float = 0.0  # chance that a crashed agent's machine restarted, and its clock with it
     manager_error: float = 0.0  # chance that a question or an order to a manager fails
