@@ -21,6 +21,7 @@ from rainbow.store.base import Settlement, Tx
 
 TOGETHER = 256
 BETWEEN = 8  # decisions before calls have a turn
+PAUSE = 0.01  # seconds; a batch that is being stored comes before the choices of the one before it
 
 
 async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
@@ -39,7 +40,7 @@ async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
         else:
             settled.append(one)
         if number % BETWEEN == 0:
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE if core.arriving else 0)
     return alone + await _store(core, settled)
 
 

@@ -51,6 +51,7 @@ class Core:
     hub: Hub = field(default_factory=Hub)
     shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
     started_at: float = 0.0
+    arriving: int = 0  # jobs of long batches that are being read and stored
     unsettled: bool = True  # some jobs may wait for others that have ended: after a start it is not known
     quota: Quota = field(init=False)
     bidding: Bidding = field(init=False)

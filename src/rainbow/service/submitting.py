@@ -77,6 +77,14 @@ class Intake:
         shortest = self._core.settings.shortest_lost_after
         if any(s.terms.lost_after is not None and s.terms.lost_after < shortest for s in submissions):
             raise Invalid(f"a run is given up after {shortest:g} s of silence or more; say a longer lost_after")
+        long = len(submissions) if len(submissions) > AT_ONCE else 0
+        self._core.arriving += long
+        try:
+            return await self._take(submissions)
+        finally:
+            self._core.arriving -= long
+
+    async def _take(self, submissions: Sequence[Submission]) -> list[Receipt]:
         async with self._room:
             call = Call(acting(), await _drafts(self._core, submissions))
             decided = _Decided(submissions, call, asyncio.get_running_loop().create_future())
