@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 
 from rainbow.model.graph import Graph
 from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, ShapeKey, Shapes
@@ -59,10 +58,11 @@ class Structure:
         self._properties = self._inherited() if carried else []
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
-        self._only_leaves: dict[str, bool] = {}
         self._positions: dict[str, int] = {}
         self._host_numbers: array[int] = array("i")
-        self.hosts = sum(1 for i in range(len(graph)) if self.kids.has(i))  # vertices with things inside
+        self._inner = array("i", sorted(set(graph.parents) - {-1}))  # vertices with things inside
+        self._inner_types = frozenset(graph.types[i] for i in self._inner)
+        self.hosts = len(self._inner)
 
     def of_type(self, type: str) -> array[int]:
         """The numbers of the vertices of a type."""
@@ -73,10 +73,7 @@ class Structure:
 
     def only_leaves(self, type: str) -> bool:
         """True if no vertex of a type has children."""
-        known = self._only_leaves.get(type)
-        if known is None:
-            known = self._only_leaves[type] = not any(map(self.kids.has, self.of_type(type)))
-        return known
+        return type not in self._inner_types
 
     @property
     def positions(self) -> dict[str, int]:
@@ -89,9 +86,10 @@ class Structure:
     def host_numbers(self) -> array[int]:
         """By vertex with things inside: its number among those, built when first needed."""
         if not self._host_numbers:
-            numbers = count()
-            has = self.kids.has
-            self._host_numbers = array("i", [next(numbers) if has(i) else -1 for i in range(len(self.graph))])
+            numbers = array("i", [-1]) * len(self.graph)
+            for number, i in enumerate(self._inner):
+                numbers[i] = number
+            self._host_numbers = numbers
         return self._host_numbers
 
     def below(self, i: int) -> Iterator[int]:
