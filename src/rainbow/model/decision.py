@@ -1,18 +1,20 @@
 """The stored record of one choice: every cluster, why or why not, the winner; enough to compute it again.
 
-The record is one JSON document, `rainbow.decision/2`, made of two parts that are kept apart.
+The record is one JSON document, `rainbow.decision/2`, made of parts that are kept apart.
 The *fleet's part* says what was known of every cluster, in columns (`clusters.name[i]`,
 `clusters.fit[i]`, `state.columns.nodes_free[i]` ...). Decisions that saw the same fleet share it: it is
 made and stored once, so a decision over 100 clusters costs little and a million jobs do not fill
-a disk. The decision's *own part* is the question, the ranking and the outcome; in it a cluster
-is its place in the columns. In a state, null and absent are the same: not known.
+a disk. What was *asked* (request, policy, limits) is written once for decisions that were asked the
+same. The decision's *own part* is the ranking and the outcome; in it a cluster is its place in the
+columns, an order that only begins elsewhere is `{"from": place}`, and what is empty is left out.
+In a state, null and absent are the same: not known.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -92,17 +94,39 @@ class FleetPart:
         return {name: i for i, name in enumerate(self.names)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class AskedPart:
+    """What was asked; one object for all decisions that were asked the same."""
+
+    document: Mapping[str, Any]
+
+    @cached_property
+    def text(self) -> str:
+        """Its JSON."""
+        return encoded(self.document)
+
+
+@dataclass(frozen=True)
 class Decision:
     """One choice: what it shares with others, and what is its own."""
 
     fleet: FleetPart
-    own: Mapping[str, Any] = field(default_factory=dict)
+    asked: AskedPart
+    mine: Mapping[str, Any]
+
+    @cached_property
+    def own(self) -> Mapping[str, Any]:
+        """All but the fleet's part, with the ranking as places."""
+        ranked = self.mine["ranked"]
+        if isinstance(ranked, Mapping):
+            first = ranked["from"]
+            ranked = [*range(first, len(self.fleet.names)), *range(first)]
+        return {**_EMPTY, **self.asked.document, **self.mine, "ranked": ranked}
 
     @property
     def outcome(self) -> Outcome:
         """Chosen, Wait or Refuse."""
-        outcome = self.own["outcome"]
+        outcome = self.mine["outcome"]
         if outcome["kind"] == "chosen":
             return Chosen(outcome["cluster"])
         kind = Wait if outcome["kind"] == "wait" else Refuse
@@ -111,7 +135,7 @@ class Decision:
     @property
     def winner(self) -> str | None:
         """The cluster that was chosen, if one was."""
-        cluster: str | None = self.own["outcome"].get("cluster")
+        cluster: str | None = self.mine["outcome"].get("cluster")
         return cluster
 
     @property
@@ -189,12 +213,13 @@ class Decision:
         if missing:
             raise Invalid(f"a decision's record lacks {', '.join(missing)}")
         fleet = FleetPart(encoded({key: record[key] for key in SHARED}))
-        own = {key: value for key, value in record.items() if key in _OWN}
+        asked = {key: record[key] for key in ASKED}
+        own = {key: value for key, value in record.items() if key in _OWN and key not in asked}
         try:
             own["ranked"] = [fleet.place[name] for name in record["ranked"]]
         except (KeyError, TypeError):
             raise Invalid("a decision's record is damaged: its ranking names clusters that it does not know") from None
-        return cls(fleet, own)
+        return cls(fleet, AskedPart(asked), own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +232,16 @@ class Stored:
     @classmethod
     def of(cls, decision: Decision) -> Stored:
         """For keeping; raise Invalid if a parameter or a term is no finite plain value."""
-        return cls(encoded(decision.own), decision.fleet.text)
+        return cls(f"{decision.asked.text[:-1]},{encoded(decision.mine)[1:]}", decision.fleet.text)
 
     def decision(self) -> Decision:
         """Back again; raise Invalid if it is damaged or was written by an older version."""
         try:
-            return Decision(FleetPart(self.fleet), json.loads(self.own))
-        except ValueError as error:
-            raise Invalid(f"a decision's record is JSON: {error}") from None
+            own = json.loads(self.own)
+            asked = AskedPart({key: own.pop(key) for key in ASKED})
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
+        return Decision(FleetPart(self.fleet), asked, own)
 
 
 def encoded(value: Mapping[str, Any]) -> str:
@@ -237,7 +264,15 @@ def state_of(fleet: Mapping[str, Any], i: int) -> dict[str, object]:
 
 
 SHARED = ("clusters", "state", "records", "misfits")
-_OWN = frozenset(
-    {"snapshot", "at", "seed", "request", "policy", "limits", "stale_after", "outcome", "ranked", "scores", "reasons"}
-    | {"dropped", "terms", "placed", "bids", "no_bids", "estimates", "notes"}
-)
+ASKED = ("request", "policy", "limits", "stale_after")
+_EMPTY: Mapping[str, Any] = {
+    "scores": [],
+    "dropped": {},
+    "terms": {},
+    "placed": {},
+    "bids": {},
+    "no_bids": {},
+    "estimates": {},
+    "notes": {},
+}
+_OWN = frozenset({"snapshot", "at", "seed", "outcome", "ranked", "reasons", *ASKED, *_EMPTY})

@@ -54,9 +54,14 @@ class Lineup(Sequence[Candidate]):
         return min((report.at for report in self.reports if report.at is not None), default=math.inf)
 
     @cached_property
+    def all_now(self) -> bool:
+        """True if the job fits now in each."""
+        return not self.later
+
+    @cached_property
     def plain(self) -> bool:
         """True for the common case: all fit now, and nobody was asked for a bid."""
-        return not self.later and all(c.bid is None and not c.no_bid for c in self._all)
+        return self.all_now and all(c.bid is None and not c.no_bid for c in self._all)
 
     @cached_property
     def later(self) -> tuple[tuple[int, Fit], ...]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
-K = TypeVar("K")
+Ts = TypeVarTuple("Ts")
 V = TypeVar("V")
 MOST = 2_048
 
 
-class Remembered(Generic[K, V]):
-    """A function of values that never change, which finds its answers again by the value's identity.
+class Remembered(Generic[*Ts, V]):
+    """A function of values that never change, which finds its answers again by the values' identity.
 
     A request that many jobs share is one object; comparing it with another would cost as much as
     working the answer out.
@@ -19,18 +19,19 @@ class Remembered(Generic[K, V]):
 
     __slots__ = ("_known", "_make", "_most")
 
-    def __init__(self, make: Callable[[K], V], most: int = MOST) -> None:
+    def __init__(self, make: Callable[[*Ts], V], most: int = MOST) -> None:
         self._make = make
         self._most = most
-        self._known: dict[int, tuple[K, V]] = {}  # holds the value, too, so that its id stays its own
+        self._known: dict[tuple[int, ...], tuple[tuple[*Ts], V]] = {}  # holds the values, too: their ids stay theirs
 
-    def __call__(self, value: K) -> V:
-        """The answer for `value`."""
-        found = self._known.get(id(value))
+    def __call__(self, *values: *Ts) -> V:
+        """The answer for these values."""
+        key = tuple(map(id, values))
+        found = self._known.get(key)
         if found is not None:
             return found[1]
-        answer = self._make(value)
+        answer = self._make(*values)
         if len(self._known) >= self._most:
             self._known.clear()
-        self._known[id(value)] = (value, answer)
+        self._known[key] = (values, answer)
         return answer

@@ -61,6 +61,8 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
         raise
     except Exception as error:  # the edge to other people's code: its bugs are typed errors here
         raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
+    if ranking.given is field.kept and not ranking.dropped:
+        return ranking  # all of them, in another order
     given = Lineup.of(field.kept).names
     if len(ranking.names) + len(ranking.dropped) != len(given) or not given == {*ranking.names, *ranking.dropped}:
         raise PolicyFault(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
@@ -73,8 +75,8 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
 
 
 def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
-    if ranking.names:
-        return Chosen(ranking.names[0])
+    if ranking.best is not None:
+        return Chosen(ranking.best)
     limits = question.limits
     misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
     said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items() if why}}

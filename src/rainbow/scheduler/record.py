@@ -11,8 +11,21 @@ from typing import Any
 
 from rainbow.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
 from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed, Report
-from rainbow.model.decision import SHARED, Chosen, Decision, FleetPart, Outcome, Wait, encoded, state_of
+from rainbow.model.decision import (
+    ASKED,
+    SHARED,
+    AskedPart,
+    Chosen,
+    Decision,
+    FleetPart,
+    Outcome,
+    Wait,
+    encoded,
+    state_of,
+)
+from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.scheduler.eligible import Field
 from rainbow.scheduler.policies import Ranking
@@ -32,51 +45,82 @@ def write_record(
 ) -> Decision:
     """The whole record; see `model/decision.py` for its shape."""
     given = field.given
-    fleet = _fleet(field, question.misfits)
-    place = fleet.place
+    fleet = _fleet_alone(given) if not question.misfits else _fleet(given, question.misfits)
+    asked = _asked(
+        question.request_hash,
+        question.demand,
+        policy[0],
+        policy[1],
+        question.policy,
+        question.options,
+        question.limits,
+        question.stale_after,
+    )
     own = {
         "snapshot": question.snapshot,
         "at": question.now,
         "seed": question.seed,
-        "request": _request(question.request_hash, question.demand),
-        "policy": {
-            "name": policy[0],
-            "options": dict(policy[1]),
-            "configured": question.policy,
-            "configured_options": dict(question.options),
-        },
-        "limits": _limits(question.limits),
-        "stale_after": question.stale_after,
         "outcome": _outcome(outcome),
-        "ranked": [place[name] for name in ranking.names],
-        **_ranking(ranking),
-        "dropped": dict(sorted({**field.dropped, **ranking.dropped}.items())),
-        "placed": given.placed,
-        "bids": {} if given.plain else {c.name: _bid(c.bid) for c in given if c.bid is not None},
-        "no_bids": {} if given.plain else {c.name: c.no_bid for c in given if c.no_bid},
-        "estimates": {name: _estimate(estimate) for name, estimate in field.estimates.items()},
-        "notes": field.notes,
+        **_ranking(ranking, given, fleet),
     }
-    return Decision(fleet, own)
+    if field.dropped or ranking.dropped:
+        own["dropped"] = dict(sorted({**field.dropped, **ranking.dropped}.items()))
+    if given.placed:
+        own["placed"] = given.placed
+    if not given.plain:
+        own["bids"] = {c.name: _bid(c.bid) for c in given if c.bid is not None}
+        own["no_bids"] = {c.name: c.no_bid for c in given if c.no_bid}
+    if field.estimates:
+        own["estimates"] = {name: _estimate(estimate) for name, estimate in field.estimates.items()}
+    if field.notes:
+        own["notes"] = field.notes
+    return Decision(fleet, asked, own)
 
 
-def _ranking(ranking: Ranking) -> dict[str, Any]:
-    """Scores, reasons and terms in the order of the ranking; a reason that all share is written once."""
-    if ranking.reason is not None:
-        return {"scores": [], "reasons": ranking.reason, "terms": {}}
+def _ranking(ranking: Ranking, given: Lineup, fleet: FleetPart) -> dict[str, Any]:
+    """The order as places in the columns; scores, reasons and terms in that order. A reason of all is written once."""
+    if ranking.given is given and ranking.reason is not None:
+        return {"ranked": {"from": ranking.first}, "reasons": ranking.reason}
+    place = fleet.place
     ranked = ranking.ranked
     reasons, scores = [entry.reason for entry in ranked], [entry.score for entry in ranked]
     return {
+        "ranked": [place[entry.name] for entry in ranked],
         "scores": scores if any(score is not None for score in scores) else [],
         "reasons": reasons[0] if len(set(reasons)) == 1 else reasons,
         "terms": {entry.name: entry.terms for entry in ranked if entry.terms},
     }
 
 
-def _fleet(field: Field, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
+def _ask(
+    hash: str,
+    demand: Demand,
+    policy: str,
+    options: Mapping[str, str],
+    configured: str,
+    configured_options: Mapping[str, str],
+    limits: Limits,
+    stale_after: float,
+) -> AskedPart:
+    said = {
+        "name": policy,
+        "options": dict(options),
+        "configured": configured,
+        "configured_options": dict(configured_options),
+    }
+    parts = (_request(hash, demand), said, _limits(limits), stale_after)
+    return AskedPart(dict(zip(ASKED, parts, strict=True)))
+
+
+_asked = Remembered(_ask)
+
+
+def _fleet(given: Lineup, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
     """What is known of the fleet, made once for all decisions that see the same of it."""
-    given = field.given
     return _fleet_part(given.reports, given.later, given.slots, tuple([(name, *why) for name, why in misfits.items()]))
+
+
+_fleet_alone = Remembered(lambda given: _fleet(given, {}), most=256)
 
 
 @lru_cache(maxsize=256)

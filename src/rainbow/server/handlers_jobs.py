@@ -20,25 +20,25 @@ from rainbow.service.deciding import Ask
 class JobsHandler(jobs_pb2_grpc.JobsServicer):
     """What people do with jobs."""
 
-    def __init__(self, service: Service, specs: wire.Specs) -> None:
-        self._service, self._specs = service, specs
+    def __init__(self, service: Service, reader: wire.Reader) -> None:
+        self._service, self._reader = service, reader
         self._core = service.core
 
     async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitResponse:
         by = self._met()
-        receipts = await self._service.intake.submit(wire.submissions(self._specs, request, by))
+        receipts = await self._service.intake.submit(wire.submissions(self._reader, request, by))
         return wire.receipt_out(receipts[0])
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.SubmitBatchResponse:
         by = self._met()
-        made = [one for message in request.jobs for one in wire.submissions(self._specs, message, by)]
+        made = [one for message in request.jobs for one in wire.submissions(self._reader, message, by)]
         if not made:
             raise Invalid("the batch is empty")
         receipts = await self._service.intake.submit(made)
         return pb.SubmitBatchResponse(jobs=[wire.receipt_out(receipt) for receipt in receipts])
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PlanResponse:
-        ask_request, spec, _ = self._specs.read(request.spec)
+        ask_request, spec, _ = self._reader.spec(request.spec)
         by = self._met()
         terms = wire.terms_in(request.terms, by)
         seed = self._core.ids.seed()

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpc import aio
 from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from rainbow.model.errors import Unavailable
 from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
@@ -38,7 +38,7 @@ from rainbow.server.limits import Limits
 from rainbow.server.oidc import Oidc
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow.server.tls import Certificates
-from rainbow.server.wire import Specs
+from rainbow.server.wire import Reader
 from rainbow.service.accounts import ensure_administrator
 from rainbow.service.assembly import Service, assemble, first_administrator
 from rainbow.service.clock import AnchoredClock
@@ -161,7 +161,6 @@ def _settings(options: ServerOptions) -> Settings:
 def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, Any]:
     core = service.core
     server = aio.server(
-        interceptors=(gate,),
         options=(
             ("grpc.max_receive_message_length", MAX_MESSAGE),
             ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -179,16 +178,19 @@ def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, A
             ("grpc.max_connection_idle_ms", 600_000),
         ),
     )
-    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Specs()), server)
-    clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), server)
-    agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), server)
-    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), server)
-    rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), server)
-    memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), server)
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Reader()), gate)
+    clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), gate)
+    agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), gate)
+    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), gate)
+    rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), gate)
+    memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), gate)
     alive = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
-    health_pb2_grpc.add_HealthServicer_to_server(alive, server)
+    health_pb2_grpc.add_HealthServicer_to_server(alive, gate)
     names = [descriptor.full_name for descriptor in _SERVICES]
-    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
+    reflecting = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # as above
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, gate)
+    server.add_generic_rpc_handlers((gate,))
     return server, alive
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import OrderedDict
@@ -15,6 +14,7 @@ from rainbow.jobspecs.canonical import from_json, to_json
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Invalid
 from rainbow.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.pb.v2 import jobs_pb2 as pb
 from rainbow.service.explaining import Story
@@ -23,51 +23,68 @@ from rainbow.service.new_jobs import Receipt
 from rainbow.service.submitting import Submission
 from rainbow.store.base import Dependency, JobFilter
 
-SPECS_KEPT = 2_048
+KEPT = 2_048  # specs, and terms
+MAX_KEPT_TERMS = 1_024  # bytes
 MAX_SPEC = 64 * 1024
 MAX_IDS = 30_000  # SQLite binds 32766 values
 MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of jobs; clients commonly take 4 MiB
 _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
 
 
-class Specs:
-    """Reads specs; one that came before, byte for byte, is not read again."""
+class Reader:
+    """Reads specs and terms; what came before, word for word, is not read again."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[bytes, tuple[Request, str, str]] = OrderedDict()
+        self._specs: OrderedDict[tuple[bool, str, str], tuple[Request, str, str]] = OrderedDict()
+        self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
+        self._opened = Remembered(opened)
 
-    def read(self, spec: pb.Spec) -> tuple[Request, str, str]:
+    def spec(self, spec: pb.Spec) -> tuple[Request, str, str]:
         """The request, its canonical JSON, and the text as it was submitted (empty if it was canonical)."""
-        text = spec.canonical or spec.text
+        canonical = spec.canonical
+        text = canonical or spec.text
         if not text:
             raise Invalid("there is nothing to run: give a command, a jobspec or a script")
         if len(text) > MAX_SPEC:
             raise Invalid(f"a jobspec has at most {MAX_SPEC} bytes; this one has {len(text)}")
-        key = hashlib.sha256(f"{bool(spec.canonical)}{spec.dialect}\0{text}".encode()).digest()
-        found = self._kept.get(key)
+        key = (bool(canonical), spec.dialect, text)
+        found = self._specs.get(key)
         if found is None:
-            if spec.canonical:
+            if canonical:
                 request, source = from_json(text), ""
             else:
                 request, source = parse(text, dialect=spec.dialect or None), text
-            found = self._kept[key] = (request, to_json(request), source)
-            if len(self._kept) > SPECS_KEPT:
-                self._kept.popitem(last=False)
+            found = self._specs[key] = (request, to_json(request), source)
+            if len(self._specs) > KEPT:
+                self._specs.popitem(last=False)
+        return found
+
+    def terms(self, message: pb.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
+        """The terms, and the jobs to wait for; jobs with the same terms share one object."""
+        key = (message.SerializeToString(), self._opened(by))
+        found = self._terms.get(key)
+        if found is None:
+            found = terms_in(message, by), _dependencies(message)
+            if len(key[0]) <= MAX_KEPT_TERMS:
+                self._terms[key] = found
+                if len(self._terms) > KEPT:
+                    self._terms.popitem(last=False)
         return found
 
 
-def submissions(specs: Specs, message: pb.SubmitRequest, by: Principal) -> list[Submission]:
+def submissions(reader: Reader, message: pb.SubmitRequest, by: Principal) -> list[Submission]:
     """The jobs that a message asks for: one, or one per index of an array."""
-    request, spec, source = specs.read(message.spec)
+    request, spec, source = reader.spec(message.spec)
+    terms, waits_for = reader.terms(message.terms, by)
     common = Submission(
         owner=by.name,
         request=request,
         spec=spec,
         source=source,
         name=message.name or request.name,
-        terms=terms_in(message.terms, by),
+        terms=terms,
         client_token=message.client_token,
-        waits_for=_dependencies(message.terms),
+        waits_for=waits_for,
     )
     if not message.terms.array:
         return [common]

@@ -17,6 +17,7 @@ from rainbow.model.candidate import Candidate, Limits
 from rainbow.model.job import Terms
 from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit, Matches
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
 from rainbow.service.core import Core
@@ -43,15 +44,19 @@ class Ask:
 def question(core: Core, ask: Ask) -> Question:
     """All that one decision depends on, as it is at this moment."""
     fleet, settings, now = core.fleet, core.settings, core.clock.now()
-    closed = dict(fleet.closed())
-    closed.update((name, why) for name, why in ask.excluded.items() if fleet.get(name) is not None)
     hidden = _hidden(fleet, ask.terms)
     refused: Refused = {}
     if fleet.rules:
         unseen, refused = barred(core, ask)
         hidden |= unseen
-    closed = {name: why for name, why in closed.items() if name not in hidden}
-    matches = _matches(fleet.graphs, fleet, ask.request, hidden | closed.keys() | refused.keys())
+    closed = fleet.closed()
+    if ask.excluded:
+        closed = {**closed, **{name: why for name, why in ask.excluded.items() if fleet.get(name) is not None}}
+    if hidden:
+        closed = {name: why for name, why in closed.items() if name not in hidden}
+        refused = {name: why for name, why in refused.items() if name not in hidden}
+    out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
+    matches = _matches(fleet.graphs, fleet, ask.request, out)
     policy, options = policy_of(settings, ask.terms)
     count = ask.show_slots or core.policies.wants_slots(policy, options)
     ever, asked = matches.ever, matches.names
@@ -59,8 +64,9 @@ def question(core: Core, ask: Ask) -> Question:
         candidates = Lineup([_candidate(name, matches, fleet, ask) for name in ever])
     else:
         candidates = fleet.lineup(matches)
-    misfits = {name: why for name, why in refused.items() if name not in hidden}
-    misfits.update((name, (Fit.UNKNOWN, why)) for name, why in closed.items())
+    misfits: dict[str, tuple[Fit, str]] = {**refused}
+    if closed:
+        misfits.update((name, (Fit.UNKNOWN, why)) for name, why in closed.items())
     if len(ever) < len(asked):
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in asked if name not in fitting)
@@ -71,12 +77,15 @@ def question(core: Core, ask: Ask) -> Question:
         options=options,
         limits=limits_of(ask.terms),
         misfits=misfits,
-        request_hash=hashlib.sha256(ask.spec.encode()).hexdigest(),
+        request_hash=hash_of(ask.spec),
         seed=ask.seed,
         snapshot=fleet.version,
         now=now,
         stale_after=settings.stale_after,
     )
+
+
+hash_of = Remembered(lambda spec: hashlib.sha256(spec.encode()).hexdigest())
 
 
 def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
@@ -137,7 +146,7 @@ def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]
     return settings.policy, settings.policy_options
 
 
-def limits_of(terms: Terms) -> Limits:
+def _limits(terms: Terms) -> Limits:
     """What the job's owner allows, as the decision takes it."""
     prefer = terms.prefer
     return Limits(
@@ -149,6 +158,9 @@ def limits_of(terms: Terms) -> Limits:
         later=terms.later,
         otherwise="refuse" if terms.fail_fast else "wait",
     )
+
+
+limits_of = Remembered(_limits)
 
 
 def shape_of(fleet: Fleet, owner: str, spec: str, terms: Terms) -> str:

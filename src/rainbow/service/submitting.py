@@ -188,14 +188,14 @@ def _fail(one: _Decided, error: BaseException) -> None:
 def _draft(core: Core, submission: Submission) -> Draft:
     """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
     now = core.clock.now()
-    undecided = _undecided(core, submission, now)
-    if undecided.state is JobState.HELD:
-        return undecided
-    if undecided.terms is not submission.terms:
-        submission = replace(submission, terms=undecided.terms)
+    if _held(submission, now)[0] is not None:
+        return _undecided(core, submission, now)
+    terms = pinned(core.fleet, submission.terms)
+    if terms is not submission.terms:
+        submission = replace(submission, terms=terms)
     asked = question(core, ask_of(submission, core.ids.seed()))
     if wants_bids(asked, core.policies):
-        return undecided
+        return _undecided(core, submission, now)
     return _decided(core, submission, decide(asked, core.policies), now)
 
 

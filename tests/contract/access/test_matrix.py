@@ -11,6 +11,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc import aio
 
 from rainbow.server import main as server_main
+from rainbow.server.gate import Gate
 from rainbow.server.main import Running
 from rainbow.server.options import ServerOptions
 from rainbow.server.policy import POLICY
@@ -30,23 +31,34 @@ def method_of(path: str) -> Any:
 async def test_every_rpc_on_the_port_has_a_row_here_and_in_the_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    on_the_port: list[Any] = []
     served: list[str] = []
-    make = server_main.aio.server
+    make, take_in = server_main.aio.server, Gate.add_generic_rpc_handlers
 
     def recording(*args: Any, **kwargs: Any) -> aio.Server:
         made = make(*args, **kwargs)
-        add = made.add_generic_rpc_handlers
+        add, add_methods = made.add_generic_rpc_handlers, made.add_registered_method_handlers
 
         def noting(handlers: Any) -> None:
-            served.extend(handler.service_name() for handler in handlers)
+            on_the_port.extend(handlers)
             add(handlers)
 
-        made.add_generic_rpc_handlers = noting
+        def noting_methods(service: str, methods: Any) -> None:
+            on_the_port.extend(methods)
+            add_methods(service, methods)
+
+        made.add_generic_rpc_handlers, made.add_registered_method_handlers = noting, noting_methods
         return made
 
+    def behind(gate: Gate, handlers: Any) -> None:
+        served.extend(handler.service_name() for handler in handlers)
+        take_in(gate, handlers)
+
     monkeypatch.setattr(server_main.aio, "server", recording)
+    monkeypatch.setattr(Gate, "add_generic_rpc_handlers", behind)
     running = await Running.start(ServerOptions(listen="127.0.0.1:0", data_dir=tmp_path, registration_secret="x" * 20))
     await running.stop()
+    assert on_the_port == [running.gate], "something is served that does not pass the gate"
     pool = descriptor_pool.Default()
     paths = {f"/{name}/{method.name}" for name in served for method in pool.FindServiceByName(name).methods}
     assert paths == set(ROWS)

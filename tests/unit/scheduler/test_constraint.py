@@ -10,6 +10,7 @@ import pytest
 from rainbow.model.candidate import Candidate, Demand
 from rainbow.model.errors import Invalid
 from rainbow.scheduler.policies import BUILT_IN, Ranking
+from rainbow.scheduler.policies.constraint import Constraint
 from rainbow.scheduler.policies.steps import program
 from tests.support.choosing import a_cluster
 
@@ -87,10 +88,10 @@ def test_the_second_documented_priority_is_tried_when_the_first_leaves_nothing()
 
 def test_without_the_jobs_parameter_every_cluster_is_out_and_says_which_is_missing() -> None:
     ranking = choose(DOCUMENTED.format(select="random"), documented_state("keebler"))
-    assert ranking == Ranking(
-        [],
-        {"keebler": "priority 1: 'seconds_per_gb' is not known; priority 2: 'seconds_per_gb' is not known"},
-    )
+    assert ranking.names == []
+    assert ranking.dropped == {
+        "keebler": "priority 1: 'seconds_per_gb' is not known; priority 2: 'seconds_per_gb' is not known"
+    }
 
 
 def test_a_default_keeps_jobs_without_the_parameter_choosing_by_node_cost() -> None:
@@ -156,7 +157,7 @@ def test_ties_stay_in_the_order_of_names_whichever_way_they_are_sorted() -> None
 
 def test_a_filter_that_is_a_number_keeps_nobody() -> None:
     ranking = choose("- {priority: 1, steps: [{filter: x + 1}]}", a_cluster("a", x=1))
-    assert ranking == Ranking([], {"a": "priority 1: filter x + 1 is not true or false"})
+    assert (ranking.names, ranking.dropped) == ([], {"a": "priority 1: filter x + 1 is not true or false"})
 
 
 def test_texts_and_numbers_in_one_column_still_have_an_order() -> None:
@@ -212,7 +213,7 @@ def test_two_requests_with_different_options_at_the_same_time_do_not_influence_e
     down = BUILT_IN.build("constraint", {"priorities": "- {priority: 1, steps: [{calc: v=-x}, {sort_ascending: v}]}"})
     alone = {policy: policy.rank(fleet, Demand(), Random(1)) for policy in (up, down)}
     for policy in (up, down, up, up, down):
-        assert policy.rank(fleet, Demand(), Random(1)) == alone[policy]
+        assert policy.rank(fleet, Demand(), Random(1)).ranked == alone[policy].ranked
     assert order(alone[up]) == ["a", "b", "c"]
     assert order(alone[down]) == ["c", "b", "a"]
 
@@ -222,3 +223,10 @@ def test_a_program_read_twice_is_the_same_unchangeable_value() -> None:
     assert program(text) is program(text)
     with pytest.raises(AttributeError):
         program(text).priorities = ()  # type: ignore[misc]  # frozen: that is the test
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("x", False), ("state_age", True)])
+def test_ages_of_reports_are_worked_out_only_for_programs_that_read_them(text: str, wanted: bool) -> None:
+    policy = BUILT_IN.build("constraint", {"priorities": f"- {{priority: 1, steps: [{{sort_ascending: {text}}}]}}"})
+    assert isinstance(policy, Constraint)
+    assert policy.wants_ages is wanted

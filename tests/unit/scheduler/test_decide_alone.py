@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.model.candidate import Candidate, Demand
-from rainbow.model.decision import Decision, Row
+from rainbow.model.decision import Decision, Row, Stored
 from rainbow.model.match import Fit
 from rainbow.model.request import Count, Group, Level, Request
 from rainbow.scheduler.decide import Question, decide, request_hash
@@ -45,6 +45,7 @@ def a_table(rank: Ranking) -> PolicyTable:
         Ranking([Ranked("a", 1.0, "once"), Ranked("a", 2.0, "twice")], {}),
         Ranking([Ranked("a", 1.0, "kept")], {"a": "and dropped"}),
         Ranking([Ranked("a", float("nan"), "no number")], {}),
+        Ranking.around([a_cluster("other")], 0, "made up"),
     ],
 )
 def test_a_policy_that_breaks_its_contract_is_found_out(ranking: Ranking) -> None:
@@ -145,3 +146,6 @@ def test_a_stored_decision_reads_back_equal(data: st.DataObject) -> None:
     decision = decide(data.draw(questions()))
     assert Decision.from_json(decision.to_json()).to_json() == decision.to_json()
     assert list(Decision.from_json(decision.to_json()).rows()) == list(decision.rows())
+    kept = Stored.of(decision).decision()
+    assert (kept.record, list(kept.rows())) == (decision.record, list(decision.rows()))
+    assert Stored.of(kept) == Stored.of(decision)

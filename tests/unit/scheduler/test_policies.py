@@ -28,9 +28,18 @@ def order(ranking: Ranking) -> list[str]:
 
 def test_random_reaches_every_cluster_about_equally_often() -> None:
     fleet = [a_cluster(name) for name in "abcd"]
-    winners = Counter(order(choose("random", *fleet, seed=seed))[0] for seed in range(400))
-    assert set(winners) == set("abcd")
-    assert min(winners.values()) > 60
+    orders = [order(choose("random", *fleet, seed=seed)) for seed in range(400)]
+    for place in range(4):
+        there = Counter(names[place] for names in orders)
+        assert set(there) == set("abcd")
+        assert min(there.values()) > 60
+
+
+def test_random_draws_among_those_where_it_fits_now_and_then_among_the_others() -> None:
+    fleet = [a_cluster(name, Fit.NOW if name in "bd" else Fit.LATER) for name in "abcd"]
+    orders = Counter("".join(order(choose("random", *fleet, seed=seed))) for seed in range(400))
+    assert set(orders) == {"bdac", "bdca", "dbac", "dbca"}
+    assert min(orders.values()) > 60
 
 
 def test_first_goes_by_the_given_order_and_then_by_name() -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from rainbow.model.errors import RainbowError
 from rainbow.model.hints import did_you_mean
+from rainbow.model.remembered import Remembered
 from rainbow.scheduler.policies import constraint, predicted, simple
 from rainbow.scheduler.policies.contract import (
     Policy,
@@ -55,6 +56,9 @@ POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
 )
 
 
+_built_in = Remembered(lambda name, options: POLICIES[name](options))
+
+
 class Listed(NamedTuple):
     """One line of `rainbow plugins`."""
 
@@ -72,7 +76,15 @@ class PolicyTable:
     broken: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be loaded
 
     def build(self, name: str, options: Mapping[str, str]) -> Policy:
-        """A policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyFault."""
+        """A policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyFault.
+
+        Built-in ones are kept, since they keep nothing of a decision themselves.
+        """
+        if name in POLICIES and self.factories.get(name) is POLICIES[name]:
+            return _built_in(name, options)
+        return self._made(name, options)
+
+    def _made(self, name: str, options: Mapping[str, str]) -> Policy:
         factory = self.factories.get(name)
         if factory is not None:
             try:

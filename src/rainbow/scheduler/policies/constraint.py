@@ -62,6 +62,7 @@ class Constraint:
         """Only if an expression reads them."""
         return "slots_now" in self.program.names or "slots_ever" in self.program.names
 
+    @property
     def wants_ages(self) -> bool:
         """Only if an expression reads them."""
         return "state_age" in self.program.names

@@ -35,25 +35,41 @@ class Ranked(NamedTuple):
 class Ranking:
     """The clusters in order, best first, and the ones that this policy leaves out, each with its reason."""
 
-    __slots__ = ("_ranked", "dropped", "names", "reason")
+    __slots__ = ("_names", "_ranked", "dropped", "first", "given", "reason")
 
     def __init__(self, ranked: list[Ranked], dropped: Mapping[str, str]) -> None:
         self._ranked: list[Ranked] | None = ranked
+        self._names: list[str] | None = None
         self.dropped = dropped
-        self.names = [entry.name for entry in ranked]
         self.reason: str | None = None  # the one reason of all, if there are no scores and no other reasons
+        self.given: Sequence[Candidate] = ()  # with `first`: all of these, from that one on and round to it
+        self.first = 0
 
     @classmethod
-    def alike(cls, names: list[str], reason: str) -> Ranking:
-        """An order without scores, with one reason for all: costs nothing per cluster."""
+    def around(cls, given: Sequence[Candidate], first: int, reason: str) -> Ranking:
+        """All as they were given, from number `first` on and round to the one before it: costs nothing per cluster."""
         made = cls([], {})
-        made._ranked, made.names, made.reason = None, names, reason
+        made._ranked, made.reason, made.given = None, reason, given
+        made.first = first % len(given) if given else 0
         return made
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ranking) and (self.ranked, self.dropped) == (other.ranked, other.dropped)
+    @property
+    def best(self) -> str | None:
+        """The first in order."""
+        if self.given:
+            return self.given[self.first].name
+        return self.names[0] if self.names else None
 
-    __hash__ = None  # type: ignore[assignment]  # it holds lists
+    @property
+    def names(self) -> list[str]:
+        """Their names in order."""
+        if self._names is None:
+            if self._ranked is not None:
+                self._names = [entry.name for entry in self._ranked]
+            else:
+                around = (*self.given[self.first :], *self.given[: self.first])
+                self._names = [candidate.name for candidate in around]
+        return self._names
 
     @property
     def ranked(self) -> list[Ranked]:

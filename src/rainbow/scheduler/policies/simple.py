@@ -11,6 +11,7 @@ from random import Random
 
 from rainbow.model.candidate import Candidate, Demand
 from rainbow.model.errors import Invalid
+from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
 from rainbow.scheduler.options import take
 from rainbow.scheduler.policies.contract import Ranked, Ranking
@@ -44,14 +45,19 @@ class AtRandom:
         return cls()
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """Draw a number for each and order by it."""
-        draw, reason = rng.random, f"drawn at random among {len(candidates)}"
-        drawn = [(candidate.fit is not Fit.NOW, draw(), candidate.name) for candidate in candidates]
-        drawn.sort()
-        if not drawn or not drawn[-1][0]:
-            return Ranking.alike([name for _, _, name in drawn], reason)
-        reasons = (reason, reason + NOT_NOW)
-        return Ranking([Ranked(name, None, reasons[later]) for later, _, name in drawn], {})
+        """Draw the first; the others follow in the order of their names, round to it.
+
+        So each is as likely as any other in every place, and the order is as short to write as the draw.
+        """
+        reason = f"drawn at random among {len(candidates)}"
+        if Lineup.of(candidates).all_now:
+            return Ranking.around(candidates, int(rng.random() * len(candidates)), reason)
+        ranked: list[Ranked] = []
+        for later, why in ((False, reason), (True, reason + NOT_NOW)):
+            some = [candidate.name for candidate in candidates if (candidate.fit is not Fit.NOW) is later]
+            first = int(rng.random() * len(some))
+            ranked += [Ranked(name, None, why) for name in (*some[first:], *some[:first])]
+        return Ranking(ranked, {})
 
 
 @dataclass(frozen=True, slots=True)
