@@ -25,7 +25,6 @@ class ClusterState:
         self.version = 0
         self.down: set[int] = set()
         self.placed: dict[str, dict[int, int]] = {}
-        self._held: dict[int, int] = {}  # placed units by vertex, all jobs together
         self.taken = Units(len(fold.graph))  # placed and reported together, so what is not placed is reported
         self.hints = Hints(fold.structure)
         self._now: dict[int, Shape] | None = None
@@ -41,7 +40,7 @@ class ClusterState:
     def take_over(self, before: ClusterState) -> None:
         """Keep marks, report and places of a state of the same graph."""
         self.down, self.dark, self.taken = before.down, before.dark, before.taken
-        self.placed, self._held = before.placed, before._held
+        self.placed = before.placed
 
     def changed(self) -> None:
         """Forget what was folded for the state before."""
@@ -123,6 +122,7 @@ class ClusterState:
                 (self.down.discard if mark is Mark.UP else self.down.add)(i)
                 touched.update(self.fold.structure.below(i))
         flipped: set[int] = set()
+        returned: list[int] = []
         for i in sorted(touched):  # parents first
             parent = self.fold.graph.parents[i]
             dark = i in self.down or parent in self.dark
@@ -130,7 +130,8 @@ class ClusterState:
                 flipped.add(i)
                 (self.dark.add if dark else self.dark.discard)(i)
                 if not dark:
-                    self.hints.came_back(i)
+                    returned.append(i)
+        self.hints.came_back(returned)
         return flipped
 
     def set_report(self, used: Mapping[str, int]) -> dict[int, int]:
@@ -144,33 +145,36 @@ class ClusterState:
                 report.update((j, self.fold.graph.sizes[j]) for j in self.fold.structure.below(i))
             elif units:
                 report[i] = max(report.get(i, 0), min(units, self.fold.graph.sizes[i]))
-        held = self._held
+        held: dict[int, int] = {}  # placed units by vertex, all jobs together
+        for taken in self.placed.values():
+            for i, units in taken.items():
+                held[i] = held.get(i, 0) + units
         return self._set({i: report.get(i, 0) + held.get(i, 0) for i in {*self.taken, *report}})
 
-    def hold(self, key: str, taken: dict[int, int]) -> dict[int, int]:
-        """Keep what a placed job takes; the units taken before, where that changed."""
+    def hold(self, key: str, taken: dict[int, int], before: dict[int, int]) -> None:
+        """Keep what a placed job takes; `before` learns the units taken before, where it does not know them."""
         self.placed[key] = taken
-        for i, units in taken.items():
-            self._held[i] = self._held.get(i, 0) + units
-        return self._set({i: self.taken.get(i) + units for i, units in taken.items()})
+        self.taken.add_all(taken, before)
 
-    def release(self, key: str) -> dict[int, int]:
-        """Give back what a placed job took."""
-        before = self.placed.pop(key, {})
-        for i, units in before.items():
-            self._held[i] -= units
-            if not self._held[i]:
-                del self._held[i]
-        return self._set({i: self.taken.get(i) - units for i, units in before.items()})
+    def release(self, key: str, before: dict[int, int]) -> bool:
+        """Give back what a placed job took; False if that was nothing."""
+        taken = self.placed.pop(key, None)
+        if not taken:
+            return False
+        self.taken.add_all(taken, before, -1)
+        self.hints.came_back(taken)
+        return True
 
     def _set(self, taken: Mapping[int, int]) -> dict[int, int]:
         """Set units taken; what was taken before, where that changed."""
         before: dict[int, int] = {}
+        returned: list[int] = []
         for i, units in taken.items():
             known = self.taken.get(i)
             if units != known:
                 before[i] = known
                 self.taken.put(i, units)
                 if units < known:
-                    self.hints.came_back(i)
+                    returned.append(i)
+        self.hints.came_back(returned)
         return before

@@ -229,7 +229,7 @@ def _state(
     state.set_marks({ids[i]: Mark.DOWN for i in rows.down})
     state.set_report({ids[i]: units for i, units in rows.used.items()})
     for key, taken in rows.placed.items():
-        state.hold(key, dict(taken))
+        state.hold(key, dict(taken), {})
     return state
 
 

@@ -28,8 +28,7 @@ from rainbow.model.request import Request
 from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
-from rainbow.scheduler.fit_place import place
-from rainbow.scheduler.fit_plan import Planner
+from rainbow.scheduler.fit_quick import Placer
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape, Shapes
@@ -54,7 +53,7 @@ class MemoryBackend:
         self._index = FleetIndex(self._facts)
         self._answers = Answers()
         self._key_of = Remembered(key_of)
-        self._planner = Remembered(Planner)
+        self._placer = Remembered(Placer)
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[list[str], Order] | None = None
@@ -120,15 +119,19 @@ class MemoryBackend:
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-        plan = self._planner(request).plan(state.fold.structure.units)
-        found = place(state.fold, plan, self._facts, state.taken.column(), state.dark, state.hints)
-        self._changed(state, Changed(taken=state.hold(key, found.taken)), hosts_touched(state.fold, found.taken))
+        found = self._placer(request).place(state.fold, self._facts, state.taken.column(), state.dark, state.hints)
+        gathered = self._unindexed[state.number_in_fleet]
+        state.hold(key, found.taken, gathered.taken)
+        if found.taken:
+            self._note(state, gathered, hosts_touched(state.fold, found))
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`."""
         state = self._state(cluster)
-        self._changed(state, Changed(taken=state.release(key)), GREW)
+        gathered = self._unindexed[state.number_in_fleet]
+        if state.release(key, gathered.taken):
+            self._note(state, gathered, GREW)
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""
@@ -222,13 +225,16 @@ class MemoryBackend:
         self._by_number.append(None)
         return len(self._by_number) - 1
 
-    def _changed(self, state: ClusterState, changed: Changed, hosts: int = ANYTHING) -> None:
-        """Take note of a change; the index learns of it when it is asked, and then of all changes together."""
-        if not changed.taken and not changed.flipped:
-            return
+    def _changed(self, state: ClusterState, changed: Changed) -> None:
+        """Take note of a change of any kind."""
+        if changed.taken or changed.flipped:
+            gathered = self._unindexed[state.number_in_fleet]
+            gathered.add(changed)
+            self._note(state, gathered, ANYTHING)
+
+    def _note(self, state: ClusterState, gathered: Gathered, hosts: int) -> None:
+        """A cluster has changed; the index learns of it when it is asked, and then of all changes together."""
         state.changed()
-        gathered = self._unindexed[state.number_in_fleet]
-        gathered.add(changed)
         if len(gathered.taken) > MOST_UNINDEXED:
             self._bring_up_to_date()
         state.version = self._answers.note(state.number_in_fleet, hosts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from rainbow.graphs.memory_tables import Mask
 from rainbow.model.match import Matches
@@ -14,6 +16,7 @@ MOST_REPAIRED = 48  # an older answer is repaired if at most so many clusters ch
 LOG_LENGTH = 512
 GREW = -1  # a change that only gave room back
 ANYTHING = 0  # a change of any kind
+Stale: TypeAlias = set[int]  # numbers of clusters to ask again
 
 
 class Kept:
@@ -51,17 +54,23 @@ class Kept:
         self.ever[number] = bool(ever)
         self.now[number] = bool(now)
 
-    def still_true(self, cluster: int, hosts: int) -> bool:
-        """Does the answer for a cluster hold after a job was placed on so many of its hosts, or GREW?"""
-        if self.room is None or hosts == ANYTHING:
-            return False
-        left = self.room[cluster]
-        if hosts == GREW:
-            return left > 0
-        if left > 0:
-            self.room[cluster] = left = left - hosts
-            return left >= self.needed
-        return True  # it did not fit before, and there is less room now
+    def after(self, changes: Iterable[tuple[int, int]]) -> Stale:
+        """Follow changes, each a cluster and how it changed; the clusters for which the answer may be another now."""
+        if self.room is None:
+            return {cluster for cluster, _ in changes}
+        room, needed, size = self.room, self.needed, len(self.room)
+        stale: Stale = set()
+        for cluster, hosts in changes:
+            if cluster >= size or hosts == ANYTHING:
+                stale.add(cluster)
+            elif (left := room[cluster]) <= 0:  # it did not fit before, and a job placed leaves less room
+                if hosts == GREW:
+                    stale.add(cluster)
+            elif hosts != GREW:
+                room[cluster] = left = left - hosts
+                if left < needed:
+                    stale.add(cluster)
+        return stale
 
 
 class Answers:
@@ -82,24 +91,22 @@ class Answers:
             self._first += LOG_LENGTH
         return self.version
 
-    def get(self, key: object) -> tuple[Kept | None, frozenset[int]]:
+    def get(self, key: object) -> tuple[Kept | None, Stale]:
         """A kept answer and the clusters to ask again; None if there is none or too much changed since."""
         kept = self._kept.get(key)
         if kept is None or kept.version == self.version:
-            return kept, frozenset()
+            return kept, set()
         since = kept.version + 1 - self._first
         if since < 0 or len(self._log) - since > LOG_LENGTH:
             del self._kept[key]
-            return None, frozenset()
+            return None, set()
         size = len(kept.ever)
-        stale = {
-            cluster for cluster, hosts in self._log[since:] if cluster >= size or not kept.still_true(cluster, hosts)
-        }
+        stale = kept.after(self._log[since:])
         if stale and (len(stale) > MOST_REPAIRED or max(stale) >= size):
             del self._kept[key]
-            return None, frozenset()
+            return None, set()
         kept.version = self.version - bool(stale)
-        return kept, frozenset(stale)
+        return kept, stale
 
     def keep(self, key: object, kept: Kept) -> None:
         """Remember an answer for the version of now."""

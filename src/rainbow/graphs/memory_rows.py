@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rainbow.graphs.memory_tables import ROOT, WHOLE, Dim, HostTable, Offer, RowKey
 from rainbow.graphs.memory_units import Units
+from rainbow.scheduler.fit_place import Placement
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -167,10 +168,12 @@ class Rows:
         self._moved[number] = None if after == free else kept
 
 
-def hosts_touched(fold: Fold, taken: Collection[int]) -> int:
-    """Of any one kind of host, at most so many have a vertex among these at or inside them."""
-    parents, has = fold.graph.parents, fold.structure.kids.has
-    return len({i if has(i) else parents[i] for i in taken} | {parents[i] for i in taken})
+def hosts_touched(fold: Fold, found: Placement) -> int:
+    """Of any one kind of host, a job took something at or inside at most so many."""
+    around = set(map(fold.graph.parents.__getitem__, found.taken))
+    if not found.only_leaves:
+        around.update(filter(fold.structure.kids.has, found.taken))
+    return len(around)
 
 
 def offer(shape: Shape) -> Offer:

@@ -6,6 +6,7 @@ search: if the first fit runs dry, what was found so far is taken.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ class Placement:
 
     taken: dict[int, int] = field(default_factory=dict)
     complete: bool = True
+    only_leaves: bool = False  # True: nothing that has things inside is taken
 
 
 def place(
@@ -90,7 +92,8 @@ class _Chooser:
                     break
             first = first and not placed
             if first and anchor < 0 and self.hints is not None:
-                self.hints.ran_dry(self._key(step), step.level.type, host)
+                passed = bisect_left(self.fold.structure.of_type(step.level.type), host) + 1
+                self.hints.ran_dry(self._key(step), step.level.type, passed)
         return False
 
     def _key(self, step: Step) -> tuple[Level, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

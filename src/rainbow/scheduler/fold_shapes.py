@@ -56,6 +56,12 @@ class Shapes:
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[object, ...], Shape] = WeakValueDictionary()
+        self._kinds: dict[tuple[frozenset[tuple[str, frozenset[str]]], frozenset[str], str], int] = {}
+
+    def kind(self, units: Mapping[str, Iterable[str]], inner: frozenset[str], root: str) -> int:
+        """One number for all graphs with the same units of each type, types of hosts, and type of the root."""
+        same = (frozenset((type, frozenset(named)) for type, named in units.items()), inner, root)
+        return self._kinds.setdefault(same, len(self._kinds))
 
     def make(self, key: ShapeKey, counts: Mapping[Shape, int]) -> Shape:
         """The one shape with this key and these children."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from rainbow.model.graph import Graph
 from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, ShapeKey, Shapes
+
+MOST_LEAVES = 16_384
+Leaves: TypeAlias = "tuple[tuple[int, int], ...] | array[int]"
 
 
 class Children:
@@ -58,11 +62,14 @@ class Structure:
         self._properties = self._inherited() if carried else []
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
+        self._leaves: dict[str, dict[int, Leaves]] = {}  # by type, then by what they are in
         self._positions: dict[str, int] = {}
         self._host_numbers: array[int] = array("i")
         self._inner = array("i", sorted(set(graph.parents) - {-1}))  # vertices with things inside
         self._inner_types = frozenset(graph.types[i] for i in self._inner)
         self.hosts = len(self._inner)
+        self.root = graph.types[0]
+        self.kind = shapes.kind(self.units, self._inner_types, self.root)
 
     def of_type(self, type: str) -> array[int]:
         """The numbers of the vertices of a type."""
@@ -117,6 +124,18 @@ class Structure:
             found.sort()
         return found
 
+    def leaves_in(self, i: int, type: str) -> Leaves:
+        """The same, for leaves of a vertex that is often asked about: as runs if they are of one unit; kept."""
+        known = self.leaves_of(type)
+        if len(known) >= MOST_LEAVES:
+            known.clear()
+        found = known[i] = _runs(self.inside(i, type), self.graph.sizes)
+        return found
+
+    def leaves_of(self, type: str) -> dict[int, Leaves]:
+        """What `leaves_in` found so far of a type, by vertex."""
+        return self._leaves.setdefault(type, {})
+
     def properties(self, i: int) -> frozenset[str]:
         """The properties that vertex `i` carries, its own and those of what is around it."""
         return self._properties[i] if self._properties else NO_PROPERTIES
@@ -148,6 +167,23 @@ class Structure:
             made.append(shapes.make(self.own(i, 0, self.graph.sizes[i]), counts))
         made.reverse()
         return made
+
+
+def _runs(vertices: Sequence[int], sizes: array[int]) -> Leaves:
+    """Vertices of one unit each as pairs of the first and the one after the last in a row; others as they are."""
+    if vertices and vertices[-1] - vertices[0] + 1 == len(vertices):
+        first, end = vertices[0], vertices[-1] + 1
+        if sizes[first:end].count(1) == len(vertices):
+            return ((first, end),)
+    if any(sizes[i] != 1 for i in vertices):
+        return array("i", vertices)
+    runs: list[tuple[int, int]] = []
+    for i in vertices:
+        if runs and runs[-1][1] == i:
+            runs[-1] = (runs[-1][0], i + 1)
+        else:
+            runs.append((i, i + 1))
+    return tuple(runs)
 
 
 def properties_of(metadata: Mapping[str, object]) -> frozenset[str]:

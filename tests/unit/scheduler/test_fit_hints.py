@@ -41,3 +41,17 @@ def test_placing_with_hints_takes_what_placing_without_them_would(ops: list[tupl
             backend.release("c", f"k{a}")
         else:
             backend.mark("c", {nodes[a]: Mark.DOWN if b else Mark.UP})
+
+
+def test_a_host_that_is_up_again_is_tried_first() -> None:
+    graph = read(a_graph(nodes=3, cores=4))
+    first = graph.types.index("node")
+    backend = MemoryBackend()
+    backend.put("c", graph)
+    backend.mark("c", {graph.ids[first]: Mark.DOWN})
+    request = a_request(nodes=1, cores=1)
+    backend.place("c", "elsewhere", request)
+    backend.mark("c", {graph.ids[first]: Mark.UP})
+    backend.place("c", "there", request)
+    (core,) = backend._states["c"].placed["there"]
+    assert graph.parents[core] == first
