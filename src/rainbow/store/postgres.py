@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
+from typing import Any, Self
 
 import psycopg
 
@@ -33,11 +35,28 @@ def open_postgres(url: str) -> Engine:
     return Engine(writer, lambda writing: _connect(url, writing=writing))
 
 
+class _Cursor(psycopg.Cursor[Any]):
+    """A cursor after whose rollbacks no statement is taken for prepared that is not.
+
+    The driver notes a statement as prepared when it sends it; if an earlier one of the same
+    pipeline fails, it never is. A rollback makes the driver forget them all, but only a rollback
+    whose text it has not seen before: so each has a text of its own.
+    """
+
+    _rollbacks = itertools.count()
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        if isinstance(query, str) and query.startswith("ROLLBACK"):
+            query = f"{query} -- {next(self._rollbacks)}"
+        return super().execute(query, params, **options)
+
+
 def _connect(url: str, *, writing: bool) -> Session:
     try:
         connection = psycopg.connect(
             url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="rainbow", prepare_threshold=3
         )
+        connection.cursor_factory = _Cursor
         for setting in _SETTINGS:
             connection.execute(setting)
     except psycopg.ProgrammingError as error:
@@ -78,6 +97,7 @@ DIALECT = Dialect(
     placeholder="%s",
     begin_write=("BEGIN ISOLATION LEVEL READ COMMITTED", f"SELECT pg_advisory_xact_lock({_LOCK})"),
     begin_read=("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
+    rows_at_once=False,  # rows are sent together as it is
     reconnects=True,
     translate=_translate,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from rainbow.store import sql
 from rainbow.store.base import ReadOnly
 
 Row = tuple[Any, ...]
+MOST_LASTING = 8_000_000  # characters
+MANY_ROWS = (64, 32)  # rows of one INSERT beside all numbers up to FEW_ROWS: few texts, so that each is prepared once
+FEW_ROWS = 16
 
 
 class Cursor(Protocol):
@@ -35,6 +39,7 @@ class Dialect:
     placeholder: str
     begin_write: tuple[str, ...]
     begin_read: tuple[str, ...]
+    rows_at_once: bool  # True if one INSERT of many rows is cheaper than many of one
     reconnects: bool  # True if a new connection may help
     translate: Callable[[Exception], Exception]  # a driver's error as one of ours
 
@@ -50,18 +55,25 @@ class Session:
         writing: bool,
         close: Callable[[], None],
         together: Callable[[], AbstractContextManager[object]] = nullcontext,
+        alone: bool = False,
     ) -> None:
-        """`together` makes a block in which writes are sent at once, without waiting for each one's answer."""
+        """`together` makes a block in which writes are sent at once, without waiting for each one's answer.
+
+        `alone` promises that nobody else writes: what this session has read or written it need not read again.
+        """
         self.dialect = dialect
         self.close = close
         self.together = together
         self._cursor = cursor
         self._writing = writing
         self._queries = sql.load(dialect.name)
-        self.lasting_texts: dict[bytes, int] = {}  # digest -> id, of committed texts only
-        self._counters: dict[str, int] | None = None  # as stored, read once per transaction
+        self._alone = alone
+        self.lasting_texts = LastingTexts()
+        self.known: dict[object, Any] = {}  # what was read or written; forgotten when it may no longer be so
+        self._counters: dict[str, int] | None = None  # as committed
         self._taken: dict[str, int] = {}  # as they will be stored at the commit
         self._saved: dict[str, int] = {}
+        self._kept = False  # True if this transaction holds a work that `restore` must not undo
 
     def text(self, query: str) -> str:
         """The SQL of a named query, to build a longer one from."""
@@ -96,6 +108,18 @@ class Session:
         """Run one statement for each row, with values in the order in which the query names them; rows touched."""
         self._check(query, ())
         text = sql.statement(self._queries[query], self.dialect.placeholder).fixed
+        if len(rows) < 2 or not self.dialect.rows_at_once or not sql.of_rows(text, 2):
+            return self._one_by_one(text, rows)
+        touched = start = 0
+        while start < len(rows):
+            size = _at_once(len(rows) - start)
+            part = rows[start : start + size]
+            self._cursor.execute(sql.of_rows(text, size), tuple(itertools.chain.from_iterable(part)))
+            touched += self._cursor.rowcount
+            start += size
+        return touched
+
+    def _one_by_one(self, text: str, rows: Sequence[Row]) -> int:
         if len(rows) == 1:
             self._cursor.execute(text, rows[0])
         elif rows:
@@ -127,41 +151,78 @@ class Session:
 
     def begin(self) -> None:
         """Start a transaction."""
-        self._counters, self._taken = None, {}
+        self._taken, self._kept = {}, False
         for statement in self.dialect.begin_write if self._writing else self.dialect.begin_read:
             self._cursor.execute(statement)
 
     def save(self) -> None:
-        """Set the point that `restore` goes back to."""
-        self._saved = dict(self._taken)
-        self._cursor.execute("SAVEPOINT work")
+        """Set the point that `restore` goes back to; until something is kept, that is the beginning."""
+        if self._kept:
+            self._saved = dict(self._taken)
+            self._cursor.execute("SAVEPOINT work")
 
     def keep(self) -> None:
         """Forget that point."""
-        self._cursor.execute("RELEASE SAVEPOINT work")
+        if self._kept:
+            self._cursor.execute("RELEASE SAVEPOINT work")
+        self._kept = True
 
     def restore(self) -> None:
         """Undo everything since `save`."""
+        if not self._kept:
+            self.rollback()
+            self.begin()
+            return
+        self.known.clear()
         self._cursor.execute("ROLLBACK TO SAVEPOINT work")
         self._cursor.execute("RELEASE SAVEPOINT work")
         self._taken = self._saved
 
     def flush(self) -> None:
         """Write the counters; the last thing before a commit."""
-        for name, value in self._taken.items():
-            self.change("put_counter", name=name, value=value)
+        self.change_many("put_counter", list(self._taken.items()))
 
     def commit(self) -> None:
         """Make it durable."""
+        known, counters = self.known, self._counters
+        self._forget()  # if this fails, nobody knows what is stored
         self._cursor.execute("COMMIT")
+        if self._alone:
+            self.known = known
+            self._counters = None if counters is None else counters | self._taken
 
     def rollback(self) -> None:
         """Undo everything since `begin`."""
+        self._forget()
         self._cursor.execute("ROLLBACK")
+
+    def _forget(self) -> None:
+        self.known, self._counters = {}, None
 
     def run(self, statement: str) -> None:
         """Run a statement of a migration."""
         self._cursor.execute(statement)
+
+
+def _at_once(left: int) -> int:
+    """How many of the rows that are left go into the next INSERT."""
+    return next((many for many in MANY_ROWS if many <= left), min(left, FEW_ROWS))
+
+
+class LastingTexts(dict[str, tuple[int, int]]):
+    """Ids and check numbers of committed texts, which are never taken away; as many as a few megabytes hold."""
+
+    def __init__(self) -> None:
+        self._room = MOST_LASTING
+
+    def remember(self, text: str, id: int, check: int) -> None:
+        """Keep one; when there is no room, all others go."""
+        self._room -= len(text)
+        if self._room < 0:
+            self.clear()
+            self._room = MOST_LASTING - len(text)
+        if self._room >= 0:
+            self[text] = (id, check)
 
 
 def plain(text: str) -> str:

@@ -16,6 +16,7 @@ from importlib.resources import files
 _HEAD = re.compile(r"^-- name: (\w+)(?: @(\w+))?$", re.MULTILINE)
 _PARAMETER = re.compile(r":(\*?)([a-z_]+)")
 _INSERTION = re.compile(r"\{(\w+)\}")
+_ONE_ROW = re.compile(r"\bVALUES (\([^()]*\))")
 
 Value = object  # what a driver takes: str, int, float, bytes, None
 
@@ -54,6 +55,13 @@ def statement(text: str, placeholder: str) -> Statement:
     )
     fixed = "" if any(many for many, _ in parameters) else placeholder.join(pieces)
     return Statement(pieces, parameters, placeholder, fixed)
+
+
+@lru_cache(maxsize=256)
+def of_rows(insert: str, count: int) -> str:
+    """An INSERT of one row as an INSERT of `count` rows; "" if it is another statement."""
+    text, found = _ONE_ROW.subn(lambda m: "VALUES " + ", ".join([m[1]] * count), insert)
+    return text if found == 1 else ""
 
 
 @lru_cache(maxsize=4)

@@ -94,7 +94,7 @@ def _connect(path: Path, *, writing: bool) -> Session:
             connection.execute("PRAGMA query_only = ON")
     except sqlite3.Error as error:
         raise _translate(error) from error
-    return Session(connection.cursor(), DIALECT, writing=writing, close=connection.close)
+    return Session(connection.cursor(), DIALECT, writing=writing, close=connection.close, alone=writing)
 
 
 def _translate(error: Exception) -> Exception:
@@ -119,6 +119,7 @@ DIALECT = Dialect(
     placeholder="?",
     begin_write=("BEGIN IMMEDIATE",),
     begin_read=("BEGIN",),
+    rows_at_once=True,  # between two steps the interpreter changes hands, which costs more than a row
     reconnects=False,
     translate=_translate,
 )

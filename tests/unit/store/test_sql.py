@@ -66,3 +66,9 @@ def test_a_migration_is_cut_into_statements_in_the_words_of_each_database() -> N
 
 def test_migrations_are_numbered_from_one_without_gap() -> None:
     assert [m.version for m in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_an_insert_of_one_row_becomes_one_of_many() -> None:
+    insert = "INSERT INTO t (a, b) VALUES (?, 'x') ON CONFLICT (a) DO UPDATE SET b = excluded.b"
+    assert sql.of_rows(insert, 2) == insert.replace("(?, 'x')", "(?, 'x'), (?, 'x')")
+    assert sql.of_rows("UPDATE t SET a = ?", 2) == ""

@@ -16,6 +16,7 @@ from rainbow.store.tables.table import Table, to_json
 
 _PAGE = 1000
 _BEGINNING = b"\0" * 32
+_DIGEST = "digest of the last audit line"
 _FILTERS = frozenset({"actor", "credential", "address", "verb", "object", "outcome"})
 
 
@@ -82,13 +83,22 @@ class AccessTable(Table):
     def append_audit(
         self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str
     ) -> int:
-        before = self.db.row("audit_digest", seq=self.db.counter("audit"))
+        before = self._last_digest()
         seq = self.db.take("audit")
         line = (seq, at, actor, credential, address, verb, object, outcome, detail)
-        digest = _link(_BEGINNING if before is None else bytes(before[0]), line)
+        digest = _link(before, line)
         names = ("seq", "at", "actor", "credential", "address", "verb", "object", "outcome", "detail")
         self.db.change("add_audit", **dict(zip(names, line, strict=True)), digest=digest)
+        self.db.known[_DIGEST] = digest
         return seq
+
+    def _last_digest(self) -> bytes:
+        """What the next line of the audit log is chained to."""
+        if _DIGEST not in self.db.known:
+            last = self.db.row("audit_digest", seq=self.db.counter("audit"))
+            self.db.known[_DIGEST] = _BEGINNING if last is None else bytes(last[0])
+        known: bytes = self.db.known[_DIGEST]
+        return known
 
     def audit(self, after: int, limit: int, **equal: str) -> list[AuditRow]:
         if unknown := equal.keys() - _FILTERS:

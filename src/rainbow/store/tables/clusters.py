@@ -8,7 +8,7 @@ import hashlib
 from rainbow.model.cluster import Cluster
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.store.tables.rows import cluster_of
-from rainbow.store.tables.table import Table, checked, to_json
+from rainbow.store.tables.table import CLUSTERS, Table, checked, to_json
 
 _CHANGEABLE = frozenset(
     {"standing", "manager", "seen_at", "state", "state_at", "marks", "used", "rules", "record", "drain_reason"}
@@ -22,6 +22,7 @@ class ClusterTable(Table):
         if self.cluster_id(name) is not None:
             raise AlreadyExists(f"a cluster named {name!r} is registered already; choose another name or remove it")
         id = self.db.take("cluster")
+        self.db.known.pop(CLUSTERS, None)
         self.db.change("add_cluster", id=id, name=name, at=at)
         return Cluster(id=id, name=name, registered_at=at)
 
@@ -63,6 +64,7 @@ class ClusterTable(Table):
         if not self.db.change("remove_cluster", id=id, at=at):
             raise NotFound(f"there is no live cluster with the id {id}")
         self.db.change("drop_graphs", cluster=id)
+        self.db.known.pop(CLUSTERS, None)
 
     def put_graph(self, cluster_id: int, subsystem: str, data: bytes, at: float) -> None:
         digest = hashlib.sha256(data).digest()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rainbow.model.errors import Corrupt, NotFound
 from rainbow.store.session import Session
 
 T = TypeVar("T")
-LASTING = 10_000  # texts whose ids are remembered
+CLUSTERS = "ids of clusters by name"  # what a session knows of them; a change of clusters forgets it
 LOOKUPS = 500  # values per IN list; both databases take thousands
 
 
@@ -28,25 +28,29 @@ class Table:
 
     def cluster_ids(self, names: Iterable[str]) -> dict[str, int]:
         """The ids of live clusters; NotFound if one is missing."""
-        wanted = sorted(set(names))
-        found: dict[str, int] = {}
-        for part in batches(wanted):
-            found.update((name, id) for name, id in self.db.rows("cluster_ids", names=part))
-        for name in wanted:
-            if name not in found:
+        known: dict[str, int] = self.db.known.setdefault(CLUSTERS, {})
+        unknown = sorted({name for name in names if name not in known})
+        for part in batches(unknown):
+            known.update((name, id) for name, id in self.db.rows("cluster_ids", names=part))
+        for name in unknown:
+            if name not in known:
                 raise NotFound(f"no cluster is named {name!r}; see the list of clusters")
-        return found
+        return known
 
-    def intern(self, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
+    def intern(self, texts: Iterable[str]) -> Mapping[str, tuple[int, int]]:
         """Keep each text once: its id and its check number."""
-        digests = {text: hashlib.sha256(encoded(text)).digest() for text in dict.fromkeys(texts)}
         lasting = self.db.lasting_texts
-        known = {digest: lasting[digest] for digest in digests.values() if digest in lasting}
-        for part in batches([digest for digest in digests.values() if digest not in known]):
-            for digest, id in self.db.rows("texts_by_digest", digests=part):
-                known[bytes(digest)] = id
-                if id <= self.db.committed("text"):
-                    self._remember(bytes(digest), id)
+        wanted = dict.fromkeys(texts)
+        kept = {text: lasting[text] for text in wanted if text in lasting}
+        if len(kept) < len(wanted):
+            kept |= self._intern([text for text in wanted if text not in kept])
+        return kept
+
+    def _intern(self, texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+        digests = {text: hashlib.sha256(encoded(text)).digest() for text in texts}
+        known: dict[bytes, int] = {}
+        for part in batches(list(digests.values())):
+            known.update((bytes(digest), id) for digest, id in self.db.rows("texts_by_digest", digests=part))
         fresh = [(text, digest) for text, digest in digests.items() if digest not in known]
         if fresh:
             first = self.db.take("text", len(fresh))
@@ -54,13 +58,11 @@ class Table:
                 "add_texts", [(id, digest, encoded(text)) for id, (text, digest) in enumerate(fresh, first)]
             )
             known.update((digest, id) for id, (_, digest) in enumerate(fresh, first))
-        return {text: (known[digest], check_number(digest)) for text, digest in digests.items()}
-
-    def _remember(self, digest: bytes, id: int) -> None:
-        """Texts are never taken away: what is committed need not be looked up again."""
-        if len(self.db.lasting_texts) >= LASTING:
-            self.db.lasting_texts.clear()
-        self.db.lasting_texts[digest] = id
+        kept = {text: (known[digest], check_number(digest)) for text, digest in digests.items()}
+        for text, (id, check) in kept.items():
+            if id <= self.db.committed("text"):
+                self.db.lasting_texts.remember(text, id, check)
+        return kept
 
 
 def encoded(text: str) -> bytes:
