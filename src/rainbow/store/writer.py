@@ -1,6 +1,6 @@
 """Group commit: one thread writes, and everything that waits shares the next commit.
 
-Each work runs in its own savepoint. While a commit is being forced to disk, the next works
+Each work runs in its own savepoint, but for the first, whose undoing is a rollback of all there is. While a commit is being forced to disk, the next works
 gather; so the slower the disk, the more of them share one commit.
 """
 
