@@ -50,6 +50,7 @@ log = logging.getLogger("rainbow.server")
 MAX_MESSAGE = 64 * 1024 * 1024  # the prototype sends a graph in one message
 DRAIN = 5.0  # seconds for calls under way at a SIGTERM
 SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
+YOUNG = 50_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
 
 _SERVICES = (
     jobs_pb2.DESCRIPTOR.services_by_name["Jobs"],
@@ -69,6 +70,7 @@ def serve(options: ServerOptions) -> None:
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(YOUNG)
     logging.getLogger("grpc._cython.cygrpc").addFilter(_without_headers)
     try:
         import uvloop

@@ -22,7 +22,6 @@ from rainbow.scheduler.policies import installed
 from rainbow.service.access import REGISTRATION_META, Recogniser
 from rainbow.service.clock import Clock
 from rainbow.service.core import Core
-from rainbow.service.deciding import shape_of
 from rainbow.service.fleet import Fleet
 from rainbow.service.ids import Ids
 from rainbow.service.presence import Presence
@@ -30,6 +29,7 @@ from rainbow.service.registering import DOMINANT
 from rainbow.service.retention import Retention
 from rainbow.service.ruling import refresh
 from rainbow.service.settings import Settings
+from rainbow.service.shelf import shape_of
 from rainbow.service.submitting import Intake
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers

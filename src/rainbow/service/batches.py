@@ -15,8 +15,9 @@ from rainbow.model.errors import Corrupt, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobState
 from rainbow.scheduler.decide import decide, wants_bids
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, question, shape_of
+from rainbow.service.deciding import Ask, question
 from rainbow.service.effects import Effects
+from rainbow.service.shelf import shape_of
 from rainbow.store.base import Settlement, Tx
 
 TOGETHER = 256

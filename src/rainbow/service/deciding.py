@@ -47,7 +47,7 @@ def question(core: Core, ask: Ask) -> Question:
     hidden = _hidden(fleet, ask.terms)
     refused: Refused = {}
     if fleet.rules:
-        unseen, refused = barred(core, ask)
+        unseen, refused = barred(core, ask.owner, ask.request, signed=bool(ask.terms.signature))
         hidden |= unseen
     closed = fleet.closed()
     if ask.excluded:
@@ -161,22 +161,3 @@ def _limits(terms: Terms) -> Limits:
 
 
 limits_of = Remembered(_limits)
-
-
-def shape_of(fleet: Fleet, owner: str, spec: str, terms: Terms) -> str:
-    """Jobs with equal shapes get equal decisions: what one cannot have, the others cannot have either."""
-    parts = (
-        owner if fleet.rules else "",  # only clusters with rules care
-        bool(terms.signature),
-        spec,
-        terms.policy,
-        sorted(terms.policy_options.items()),
-        terms.only_clusters,
-        terms.not_clusters,
-        terms.max_cost,
-        terms.prefer,
-        terms.opened,
-        terms.deadline,
-        terms.later,
-    )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -38,7 +38,7 @@ async def plan(decider: Decider, ask: Ask, *, reasons: bool) -> Plan:
 def explanations(decider: Decider, ask: Ask) -> str:
     """Every cluster's reasons at this moment, as JSON; clusters that take no work say why instead."""
     fleet = decider.core.fleet
-    hidden, refused = barred(decider.core, ask)
+    hidden, refused = barred(decider.core, ask.owner, ask.request, signed=bool(ask.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
     out = {**{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}

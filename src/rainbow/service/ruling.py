@@ -5,41 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Principal
 from rainbow.model.errors import NotFound
 from rainbow.model.job import Hold
 from rainbow.model.match import Fit
+from rainbow.model.request import Request
 from rainbow.model.rules import ClusterRules
 from rainbow.service.access import may
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
+from rainbow.service.shelf import shape_of
 from rainbow.store.base import Tx
 from rainbow.store.records import WaitingJob
-
-if TYPE_CHECKING:  # deciding asks here
-    from rainbow.service.deciding import Ask
 
 Refused = dict[str, tuple[Fit, str]]
 PAGE = 10_000
 
 
-def barred(core: Core, ask: Ask) -> tuple[frozenset[str], Refused]:
+def barred(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], Refused]:
     """The clusters that do not exist for a job's owner, and those that will not have this job, with the reason."""
     hidden: set[str] = set()
     refused: Refused = {}
     for name, rules in core.fleet.rules.items():
-        if not admitted(core, name, ask.owner):
+        if not admitted(core, name, owner):
             hidden.add(name)
             continue
         why = rules.refuses(
-            ask.request,
+            request,
             per_node=core.fleet.cores_per_node(name) if rules.max_nodes is not None else 1.0,
-            signed=bool(ask.terms.signature),
-            queued=core.fleet.held_by(name, ask.owner),
+            signed=signed,
+            queued=core.fleet.held_by(name, owner),
         )
         if why is not None:
             refused[name] = why
@@ -114,8 +112,6 @@ async def refresh(core: Core) -> None:
 
 async def _pile_anew(core: Core) -> None:
     """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
-    from rainbow.service.deciding import shape_of
-
     after = 0
     while page := await core.store.read(partial(_waiting, after)):
         for one in page:

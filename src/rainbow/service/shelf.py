@@ -7,12 +7,15 @@ of a pile does not fit, the others do not either, and none of them is looked at.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import heapq
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rainbow.model.job import Terms
 from rainbow.model.request import Request
+from rainbow.service.fleet import Fleet
 
 
 @dataclass(slots=True)
@@ -105,3 +108,22 @@ class Shelf:
         """Return when there is something to decide."""
         await self._stirred.wait()
         self._stirred.clear()
+
+
+def shape_of(fleet: Fleet, owner: str, spec: str, terms: Terms) -> str:
+    """Jobs with equal shapes get equal decisions: what one cannot have, the others cannot have either."""
+    parts = (
+        owner if fleet.rules else "",  # only clusters with rules care
+        bool(terms.signature),
+        spec,
+        terms.policy,
+        sorted(terms.policy_options.items()),
+        terms.only_clusters,
+        terms.not_clusters,
+        terms.max_cost,
+        terms.prefer,
+        terms.opened,
+        terms.deadline,
+        terms.later,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -18,11 +18,12 @@ from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, pinned, question, shape_of
+from rainbow.service.deciding import Ask, pinned, question
 from rainbow.service.effects import Effects
 from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.service.lifecycle import keep_unsettled
 from rainbow.service.new_jobs import Call, Outcome, Receipt, insert
+from rainbow.service.shelf import shape_of
 from rainbow.store.base import Dependency, Draft, Tx
 
 MAX_BATCH = 10_000

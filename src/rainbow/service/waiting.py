@@ -20,10 +20,11 @@ from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
 from rainbow.service import lifecycle
 from rainbow.service.batches import TOGETHER, decide_together
 from rainbow.service.core import Core
-from rainbow.service.deciding import Ask, question, shape_of
+from rainbow.service.deciding import Ask, question
 from rainbow.service.effects import Effects
 from rainbow.service.receiving import RECEIVER
 from rainbow.service.reported import BLAMES_CLUSTER
+from rainbow.service.shelf import shape_of
 from rainbow.store.base import Tx
 
 log = logging.getLogger(__name__)

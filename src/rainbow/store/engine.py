@@ -70,7 +70,7 @@ class Engine:
             except Lost as lost:
                 if self._closed or time.monotonic() >= deadline:
                     raise Unavailable(f"the database cannot be reached: {lost}; try again later") from lost
-            time.sleep(PAUSE)
+            time.sleep(PAUSE)  # a thread of the pool: nothing tells when the database is back
 
     def _reader(self) -> Session:
         try:
