@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rainbow.graphs.backend import Summary
 from rainbow.graphs.cluster_state import ClusterState
-from rainbow.graphs.memory_answers import ANYTHING, GREW, Answers, Kept, key_of
+from rainbow.graphs.memory_answers import ANYTHING, GREW, Answers, Kept, Keys, Room
 from rainbow.graphs.memory_index import FleetIndex
 from rainbow.graphs.memory_rows import Changed, Gathered, Held, hosts_touched
 from rainbow.graphs.microarchitectures import runs
@@ -52,7 +52,8 @@ class MemoryBackend:
         self._shapes = Shapes()
         self._index = FleetIndex(self._facts)
         self._answers = Answers()
-        self._key_of = Remembered(key_of)
+        self._changes = self._answers.changes
+        self._key_of = Remembered(Keys().number)
         self._placer = Remembered(Placer)
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
@@ -63,7 +64,7 @@ class MemoryBackend:
     @property
     def version(self) -> int:
         """Grows with every change of any cluster."""
-        return self._answers.version
+        return self._changes.version
 
     def clusters(self) -> tuple[str, ...]:
         """Names of all clusters, sorted."""
@@ -99,7 +100,7 @@ class MemoryBackend:
         state = self._state(cluster)
         self._index.drop(state.number_in_fleet)
         self._unindexed.pop(state.number_in_fleet, None)
-        self._answers.note(state.number_in_fleet)
+        self._changes.note(state.number_in_fleet, ANYTHING)
         self._by_number[state.number_in_fleet] = None
         del self._states[cluster]
         self._sorted = None
@@ -123,7 +124,7 @@ class MemoryBackend:
         gathered = self._unindexed[state.number_in_fleet]
         state.hold(key, found.taken, gathered.taken)
         if found.taken:
-            self._note(state, gathered, hosts_touched(state.fold, found))
+            self._note(state, gathered, hosts_touched(state.fold, found.taken))
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
@@ -208,7 +209,7 @@ class MemoryBackend:
         self._unindexed.pop(number, None)
         if before is None:
             self._sorted = None
-        state.version = self._answers.note(number)
+        state.version = self._changes.note(number, ANYTHING)
         return state
 
     def _keeping_state(self, before: ClusterState, subsystems: tuple[Subsystem, ...]) -> None:
@@ -237,7 +238,7 @@ class MemoryBackend:
         state.changed()
         if len(gathered.taken) > MOST_UNINDEXED:
             self._bring_up_to_date()
-        state.version = self._answers.note(state.number_in_fleet, hosts)
+        state.version = self._changes.note(state.number_in_fleet, hosts)
 
     def _bring_up_to_date(self) -> None:
         """Let the index know what has changed."""
@@ -273,7 +274,7 @@ class MemoryBackend:
         now, ever, unsure, room, needed = self._index.answer(request)
         kept = Kept(now, ever)
         if room is not None:
-            kept.room, kept.needed = np.where(now, room, 0).tolist(), needed
+            kept.room = Room(self._changes, now, ever, room, needed)
         if unsure is not None:
             kept.doubtful = True
             doubtful = np.flatnonzero(ever & unsure)

@@ -1,12 +1,14 @@
-"""Answers that the memory backend keeps, and the log of changes that tells which clusters to ask again."""
+"""Answers that the memory backend keeps, and the account of changes that tells which of them to make again."""
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import TypeAlias
 
-from rainbow.graphs.memory_tables import Mask
+import numpy as np
+
+from rainbow.graphs.memory_tables import Floats, Mask
 from rainbow.model.match import Matches
 from rainbow.model.request import Request
 from rainbow.scheduler.fold_facts import kinds
@@ -19,15 +21,106 @@ ANYTHING = 0  # a change of any kind
 Stale: TypeAlias = set[int]  # numbers of clusters to ask again
 
 
-class Kept:
-    """One request's answer as masks over cluster numbers.
+class Tally:
+    """A sum for each cluster, and one for all of them."""
 
-    `room`: in each cluster where it fits now, how many hosts have room for a slot, at the least.
-    Each host that a job is placed on takes one of them, so most answers stay true without
-    looking at the cluster again. None where hosts cannot be counted so.
+    __slots__ = ("_sums", "by_cluster", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._sums = array("d")
+        self.by_cluster: Floats = np.frombuffer(self._sums)  # the same numbers, as numpy sees them
+
+    def add(self, cluster: int, more: int) -> None:
+        """Add to a cluster's sum."""
+        if cluster >= len(self._sums):
+            self.grow(cluster + 1)
+        self._sums[cluster] += more
+        self.total += more
+
+    def grow(self, size: int) -> None:
+        """Make room for cluster numbers below `size`."""
+        if size > len(self._sums):
+            self._sums = array("d", [*self._sums, *[0.0] * (max(size, 2 * len(self._sums)) - len(self._sums))])
+            self.by_cluster = np.frombuffer(self._sums)
+
+
+class Changes:
+    """What happened to the fleet, as far as an answer must know it to tell whether it still holds."""
+
+    __slots__ = ("anything", "first", "grew", "log", "taken", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.anything = 0  # how often a cluster changed in another way than by jobs
+        self.taken = Tally()  # hosts on which a job was placed
+        self.grew = Tally()  # how often room came back
+        self.log: list[int] = []  # the cluster changed at version `first + i`
+        self.first = 1
+
+    def note(self, cluster: int, hosts: int) -> int:
+        """A cluster has changed, by a job placed on so many hosts, GREW or ANYTHING; the new version."""
+        self.version += 1
+        self.log.append(cluster)
+        if len(self.log) > 2 * LOG_LENGTH:
+            del self.log[:LOG_LENGTH]
+            self.first += LOG_LENGTH
+        if hosts > 0:
+            self.taken.add(cluster, hosts)
+        elif hosts == GREW:
+            self.grew.add(cluster, 1)
+        else:
+            self.anything += 1
+        return self.version
+
+    def since(self, version: int) -> Stale | None:
+        """The clusters that changed since; None if that is too long ago."""
+        start = version + 1 - self.first
+        return None if start < 0 or len(self.log) - start > LOG_LENGTH else set(self.log[start:])
+
+
+class Room:
+    """How long an answer holds that counts hosts.
+
+    In each cluster where the request fits, so many hosts have room for a slot, at the least. Each
+    host that a job is placed on takes one of them, so most answers stay true without looking at the
+    clusters again. Where it does not fit, that stays true until something is given back.
     """
 
-    __slots__ = ("doubtful", "ever", "matches", "needed", "now", "room", "undecided", "unknown", "version")
+    __slots__ = ("_anything", "_enough_until", "_full", "_grew", "_grew_of_full", "_limit")
+
+    def __init__(self, changes: Changes, now: Mask, ever: Mask, hosts: Floats, needed: int) -> None:
+        """`hosts`: with room for a slot, by cluster; `needed`: how many of them the request asks for."""
+        for tally in (changes.taken, changes.grew):
+            tally.grow(len(now))
+        self._anything = changes.anything
+        taken = changes.taken.by_cluster[: len(now)]
+        self._limit: Floats = np.where(now, taken + hosts - needed, np.inf)  # of what may be taken of each cluster
+        self._enough_until = -1.0  # in all: while no more is taken, no cluster can have reached its limit
+        self._full = np.flatnonzero(ever & ~now)
+        self._grew = changes.grew.total
+        self._grew_of_full: Floats = changes.grew.by_cluster[self._full]
+
+    def holds(self, changes: Changes) -> bool:
+        """Is the answer still true for each cluster?"""
+        if changes.anything != self._anything:
+            return False
+        if changes.taken.total > self._enough_until:
+            spare = float(np.minimum.reduce(self._limit - changes.taken.by_cluster[: len(self._limit)]))
+            if spare < 0:
+                return False
+            self._enough_until = changes.taken.total + spare
+        if changes.grew.total != self._grew:
+            if len(self._full) and (changes.grew.by_cluster[self._full] != self._grew_of_full).any():
+                return False
+            self._grew = changes.grew.total
+        return True
+
+
+class Kept:
+    """One request's answer as masks over cluster numbers."""
+
+    __slots__ = ("doubtful", "ever", "matches", "now", "room", "undecided", "unknown", "version")
 
     def __init__(self, now: Mask, ever: Mask) -> None:
         self.now = now
@@ -35,8 +128,7 @@ class Kept:
         self.unknown = ever
         self.undecided = 0
         self.doubtful = False  # the tables alone could not say it: the exact matcher was asked, which is dearer
-        self.room: list[float] | None = None
-        self.needed = 0  # hosts with room for a slot that the request asks for
+        self.room: Room | None = None  # None where hosts cannot be counted
         self.matches: Matches | None = None  # as it was last given for the whole fleet
         self.version = 0
 
@@ -54,71 +146,58 @@ class Kept:
         self.ever[number] = bool(ever)
         self.now[number] = bool(now)
 
-    def after(self, changes: Iterable[tuple[int, int]]) -> Stale:
-        """Follow changes, each a cluster and how it changed; the clusters for which the answer may be another now."""
-        if self.room is None:
-            return {cluster for cluster, _ in changes}
-        room, needed, size = self.room, self.needed, len(self.room)
-        stale: Stale = set()
-        for cluster, hosts in changes:
-            if cluster >= size or hosts == ANYTHING:
-                stale.add(cluster)
-            elif (left := room[cluster]) <= 0:  # it did not fit before, and a job placed leaves less room
-                if hosts == GREW:
-                    stale.add(cluster)
-            elif hosts != GREW:
-                room[cluster] = left = left - hosts
-                if left < needed:
-                    stale.add(cluster)
-        return stale
-
 
 class Answers:
     """Kept answers by request, the least recently used of them forgotten first."""
 
     def __init__(self) -> None:
-        self.version = 0
-        self._kept: OrderedDict[object, Kept] = OrderedDict()
-        self._log: list[tuple[int, int]] = []  # the cluster changed at version `_first + i`, and how
-        self._first = 1
+        self.changes = Changes()
+        self._kept: OrderedDict[int, Kept] = OrderedDict()
 
-    def note(self, cluster: int, hosts: int = ANYTHING) -> int:
-        """A cluster has changed, by a job placed on so many hosts, GREW or ANYTHING; the new version."""
-        self.version += 1
-        self._log.append((cluster, hosts))
-        if len(self._log) > 2 * LOG_LENGTH:
-            del self._log[:LOG_LENGTH]
-            self._first += LOG_LENGTH
-        return self.version
-
-    def get(self, key: object) -> tuple[Kept | None, Stale]:
+    def get(self, key: int) -> tuple[Kept | None, Stale]:
         """A kept answer and the clusters to ask again; None if there is none or too much changed since."""
-        kept = self._kept.get(key)
-        if kept is None or kept.version == self.version:
+        kept, changes = self._kept.get(key), self.changes
+        if kept is None or kept.version == changes.version:
             return kept, set()
-        since = kept.version + 1 - self._first
-        if since < 0 or len(self._log) - since > LOG_LENGTH:
+        if kept.room is not None:
+            if kept.room.holds(changes):
+                kept.version = changes.version
+                return kept, set()
             del self._kept[key]
             return None, set()
-        size = len(kept.ever)
-        stale = kept.after(self._log[since:])
-        if stale and (len(stale) > MOST_REPAIRED or max(stale) >= size):
+        stale = changes.since(kept.version)
+        if stale is None or len(stale) > MOST_REPAIRED or max(stale) >= len(kept.ever):
             del self._kept[key]
             return None, set()
-        kept.version = self.version - bool(stale)
         return kept, stale
 
-    def keep(self, key: object, kept: Kept) -> None:
+    def keep(self, key: int, kept: Kept) -> None:
         """Remember an answer for the version of now."""
-        kept.version = self.version
+        kept.version = self.changes.version
         self._kept[key] = kept
         self._kept.move_to_end(key)
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
 
 
-def key_of(request: Request) -> object:
-    """What matching looks at; two requests with equal keys have equal answers."""
+class Keys:
+    """Requests that ask the same have the same number, so that it is found out once what a request asks."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, int] = {}
+        self._next = 0
+
+    def number(self, request: Request) -> int:
+        """The number of what a request asks for."""
+        if len(self._known) >= MOST_KEPT:
+            self._known.clear()  # numbers are never given twice
+        found = self._known.setdefault(_asked(request), self._next)
+        self._next += found == self._next
+        return found
+
+
+def _asked(request: Request) -> object:
+    """What matching looks at; requests of which this is equal have equal answers."""
     types = kinds(request.requires)
     for level in request.walk():
         if level.requires:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from rainbow.graphs.memory_tables import ROOT, WHOLE, Dim, HostTable, Offer, RowKey
 from rainbow.graphs.memory_units import Units
-from rainbow.scheduler.fit_place import Placement
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_shapes import Shape
 
@@ -44,7 +43,7 @@ class Gathered:
 class Held:
     """The state after the change: taken units by vertex, and all dark vertices."""
 
-    taken: Mapping[int, int]
+    taken: Units
     dark: Collection[int]
 
 
@@ -100,22 +99,29 @@ class Rows:
 
     def _leaves_together(self, state: Held, changed: Changed) -> dict[int, _Delta]:
         """What the leaves of each vertex add up to, when nothing went dark or came back: the common case."""
-        graph, has, dark = self._fold.graph, self._fold.structure.kids.has, state.dark
+        graph, number, dark = self._fold.graph, self._number, state.dark
+        parents, sizes, types, units, taken = graph.parents, graph.sizes, graph.types, graph.units, state.taken.column()
         found: dict[int, _Delta] = {}
         for i, before in changed.taken.items():
-            parent = graph.parents[i]
-            if parent < 0 or has(i):
+            now = taken[i]
+            if now == before:
+                continue
+            parent = parents[i]
+            if parent < 0 or number[i] >= 0:
                 found.setdefault(i, _Delta())
                 continue
             delta = found.get(parent)
             if delta is None:
                 delta = found[parent] = _Delta()
-            size = graph.sizes[i]
-            units_now, units_before = min(state.taken.get(i, 0), size), min(before, size)
-            delta.taken += bool(units_now) - bool(units_before)
-            if units_now != units_before and i not in dark:
-                dim = (graph.types[i], graph.units[i])
-                delta.units[dim] = delta.units.get(dim, 0) + units_before - units_now
+            if not before:
+                delta.taken += 1
+            elif not now:
+                delta.taken -= 1
+            size = sizes[i]
+            free = (before if before < size else size) - (now if now < size else size)
+            if free and i not in dark:
+                dim = (types[i], units[i])
+                delta.units[dim] = delta.units.get(dim, 0) + free
         return found
 
     def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
@@ -168,12 +174,9 @@ class Rows:
         self._moved[number] = None if after == free else kept
 
 
-def hosts_touched(fold: Fold, found: Placement) -> int:
-    """Of any one kind of host, a job took something at or inside at most so many."""
-    around = set(map(fold.graph.parents.__getitem__, found.taken))
-    if not found.only_leaves:
-        around.update(filter(fold.structure.kids.has, found.taken))
-    return len(around)
+def hosts_touched(fold: Fold, taken: Collection[int]) -> int:
+    """Of any one kind of host, a job that takes these is at or inside at most so many: what it takes, it takes whole."""
+    return len(set(map(fold.graph.parents.__getitem__, taken)))
 
 
 def offer(shape: Shape) -> Offer:

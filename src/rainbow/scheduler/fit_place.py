@@ -23,7 +23,6 @@ class Placement:
 
     taken: dict[int, int] = field(default_factory=dict)
     complete: bool = True
-    only_leaves: bool = False  # True: nothing that has things inside is taken
 
 
 def place(

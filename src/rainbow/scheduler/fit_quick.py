@@ -109,7 +109,7 @@ def place_quick(quick: Quick, structure: Structure, taken: Column, dark: set[int
             if quick.wrapped:
                 fill.mine = before
             break
-    return Placement(fill.mine, complete, only_leaves=True)
+    return Placement(fill.mine, complete)
 
 
 def _fill(quick: Quick, structure: Structure, fill: _Fill, hints: Hints) -> bool:

@@ -180,3 +180,34 @@ def test_one_host_that_loses_several_slots_is_counted_anew():
     assert backend.match(wanted).fit("c") is Fit.NOW
     backend.place("c", "job", fleets.a_request(fleets.slots(1, fleets.a_level("core", 3))))
     assert backend.match(wanted).fit("c") is Fit.LATER
+
+
+def test_what_is_released_before_the_index_learns_of_it_leaves_no_trace():
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=1, cores=4))
+    whole = fleets.a_request(fleets.a_level("node", 1, fleets.a_level("core", 4), exclusive=True))
+    backend.place("c", "job", fleets.a_request(fleets.slots(1, fleets.a_level("core", 2))))
+    backend.release("c", "job")
+    assert backend.match(whole).fit("c") is Fit.NOW
+    assert not any(len(table) for table in backend._index.moved.values())
+
+
+def test_a_vertex_of_which_more_is_used_than_there_is_comes_back_whole():
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=1, cores=4))
+    half, all_of_it = (fleets.a_request(fleets.slots(1, fleets.a_level("core", cores))) for cores in (2, 4))
+    backend.place("c", "job", half)
+    backend.use("c", {"node0-core": 4})  # the manager counts the job, too
+    assert backend.match(half).fit("c") is Fit.LATER
+    backend.release("c", "job")
+    assert backend.match(half).fit("c") is Fit.LATER
+    backend.use("c", {})
+    assert backend.match(all_of_it).fit("c") is Fit.NOW
+
+
+def test_an_answer_that_was_searched_for_is_found_for_clusters_that_came_later():
+    backend = MemoryBackend()
+    request = fleets.a_request(fleets.a_level("rack", 1, fleets.a_level("node", 2, fleets.a_level("core", 4))))
+    for i in range(40):
+        backend.put(f"c{i:02}", fleets.a_graph(nodes=2 + i % 3, cores=4, racks=2))
+        assert backend.match(request).fit(f"c{i:02}") is (Fit.NOW if i % 3 else Fit.NEVER)
