@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +19,8 @@ MOST_REPAIRED = 48  # an older answer is repaired if at most so many clusters ch
 LOG_LENGTH = 512
 GREW = -1  # a change that only gave room back
 ANYTHING = 0  # a change of any kind
-Stale: TypeAlias = set[int]  # numbers of clusters to ask again
+Stale: TypeAlias = AbstractSet[int]  # numbers of clusters to ask again
+NONE: Stale = frozenset()
 
 
 class Tally:
@@ -158,17 +160,17 @@ class Answers:
         """A kept answer and the clusters to ask again; None if there is none or too much changed since."""
         kept, changes = self._kept.get(key), self.changes
         if kept is None or kept.version == changes.version:
-            return kept, set()
+            return kept, NONE
         if kept.room is not None:
             if kept.room.holds(changes):
                 kept.version = changes.version
-                return kept, set()
+                return kept, NONE
             del self._kept[key]
-            return None, set()
+            return None, NONE
         stale = changes.since(kept.version)
         if stale is None or len(stale) > MOST_REPAIRED or max(stale) >= len(kept.ever):
             del self._kept[key]
-            return None, set()
+            return None, NONE
         return kept, stale
 
     def keep(self, key: int, kept: Kept) -> None:

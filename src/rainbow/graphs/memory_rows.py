@@ -175,7 +175,7 @@ class Rows:
 
 
 def hosts_touched(fold: Fold, taken: Collection[int]) -> int:
-    """Of any one kind of host, a job that takes these is at or inside at most so many: what it takes, it takes whole."""
+    """Of any one kind of host, a job that takes these is in at most so many: what has things inside is taken whole."""
     return len(set(map(fold.graph.parents.__getitem__, taken)))
 
 
