@@ -1,7 +1,8 @@
 """Group commit: one thread writes, and everything that waits shares the next commit.
 
-Each work runs in its own savepoint, but for the first, whose undoing is a rollback of all there is. While a commit is being forced to disk, the next works
-gather; so the slower the disk, the more of them share one commit.
+Each work runs in its own savepoint, but for the first, which is undone by a rollback. While
+a commit is being forced to disk, the next works gather; so the slower the disk, the more of
+them share one commit.
 """
 
 from __future__ import annotations
