@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -48,7 +48,7 @@ def insert(tx: Tx, fx: Effects, quota: Quota, calls: Sequence[Call], now: float)
     Raise AlreadyExists if two calls carry the same new client token: the second must come after the first.
     """
     known = _known(tx, calls)
-    coming: Counter[str] = Counter()
+    coming: dict[str, int] = {}
     fresh: list[Draft] = []
     refused: dict[int, RainbowError] = {}
     for i, call in enumerate(calls):
@@ -68,28 +68,37 @@ def _fresh_ids(outcome: Outcome) -> list[int]:
     return [] if isinstance(outcome, RainbowError) else [receipt.id for receipt in outcome if not receipt.again]
 
 
-def _checked(tx: Tx, quota: Quota, call: Call, known: dict[_Key, Job], coming: Counter[str]) -> list[Draft]:
+def _checked(tx: Tx, quota: Quota, call: Call, known: dict[_Key, Job], coming: dict[str, int]) -> list[Draft]:
     """The drafts of a call that are new; `coming` counts those of the calls before it, by owner, and takes them in."""
-    keys = [(draft.owner, draft.client_token) for draft in call.drafts if draft.client_token]
-    if len(set(keys)) < len(keys):
-        raise Invalid("two jobs of one batch carry the same client token")
-    fresh = []
-    for draft in call.drafts:
-        job = known.get((draft.owner, draft.client_token)) if draft.client_token else None
-        if job is None:
-            fresh.append(draft)
-        elif not _same_body(tx, job, draft):
-            raise Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
-    mine = Counter([draft.owner for draft in fresh])
+    drafts = call.drafts
+    if len(drafts) > 1:
+        keys = [(draft.owner, draft.client_token) for draft in drafts if draft.client_token]
+        if len(set(keys)) < len(keys):
+            raise Invalid("two jobs of one batch carry the same client token")
+    fresh = [draft for draft in drafts if not _again(tx, draft, known)] if known else drafts
+    mine: dict[str, int] = {}
+    for draft in fresh:
+        mine[draft.owner] = mine.get(draft.owner, 0) + 1
     for owner, count in mine.items():
-        quota.check(tx, owner, coming[owner] + count)
-    _check_dependencies(tx, call.by, fresh)
-    coming.update(mine)
+        quota.check(tx, owner, coming.get(owner, 0) + count)
+    waits = {(waited.job, draft.owner) for draft in fresh if draft.waits_for for waited in draft.waits_for}
+    if waits:
+        _check_dependencies(tx, call.by, waits)
+    for owner, count in mine.items():
+        coming[owner] = coming.get(owner, 0) + count
     return fresh
 
 
-def _receipt(tx: Tx, fx: Effects, draft: Draft, known: dict[_Key, Job], ids: Iterator[int]) -> Receipt:
+def _again(tx: Tx, draft: Draft, known: dict[_Key, Job]) -> bool:
+    """True if the job was stored before; Conflict if another was under this token."""
     job = known.get((draft.owner, draft.client_token)) if draft.client_token else None
+    if job is not None and not _same_body(tx, job, draft):
+        raise Conflict(f"client token {draft.client_token!r} was used for another job, {job.id}; take a new token")
+    return job is not None
+
+
+def _receipt(tx: Tx, fx: Effects, draft: Draft, known: dict[_Key, Job], ids: Iterator[int]) -> Receipt:
+    job = known.get((draft.owner, draft.client_token)) if known and draft.client_token else None
     if job is not None:
         return Receipt(job.id, job.state, job.cluster, job.reason, again=True)
     if draft.waits_for:
@@ -97,9 +106,9 @@ def _receipt(tx: Tx, fx: Effects, draft: Draft, known: dict[_Key, Job], ids: Ite
     return Receipt(next(ids), draft.state, draft.cluster, draft.reason)
 
 
-def _check_dependencies(tx: Tx, by: Actor, fresh: list[Draft]) -> None:
+def _check_dependencies(tx: Tx, by: Actor, waits: set[tuple[int, str]]) -> None:
     """A job waits for jobs that its submitter may see; any other is answered like one that does not exist."""
-    for id, owner in sorted({(waited.job, draft.owner) for draft in fresh for waited in draft.waits_for}):
+    for id, owner in sorted(waits):
         job = tx.job(id)
         if job is None or (job.owner != owner and not reaches(tx, reach(by.principal, "read"), job)):
             raise NotFound(f"there is no job {id} to wait for")
