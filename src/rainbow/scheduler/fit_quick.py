@@ -18,6 +18,7 @@ from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_structure import Structure
 
+MANY = 6  # vertices from which on it pays to look at all of them together
 Leaf: TypeAlias = tuple[str, int]  # a type, and how many units of its vertices one slot takes
 Column: TypeAlias = "bytearray | array[int]"  # units by vertex; bytes are searched faster
 
@@ -158,7 +159,10 @@ class _Fill:
             if isinstance(inside, tuple):  # runs of vertices of one unit each: free or not
                 for at, stop in inside:
                     while left and (at := find(0, at, stop)) >= 0:
-                        if at not in mine and at not in dark:
+                        if left >= MANY and self._all_free(at, at + left, stop):
+                            found.update(dict.fromkeys(range(at, at + left), 1))
+                            left = 0
+                        elif at not in mine and at not in dark:
                             found[at] = 1
                             left -= 1
                         at += 1
@@ -168,6 +172,13 @@ class _Fill:
                 return False
         mine.update(found)
         return True
+
+    def _all_free(self, at: int, end: int, stop: int) -> bool:
+        """Can these vertices of one unit each be taken together? At times False where they could one by one."""
+        if end > stop or not isinstance(self.taken, bytearray) or self.taken.count(0, at, end) < end - at:
+            return False
+        row = range(at, end)
+        return self.mine.keys().isdisjoint(row) and self.dark.isdisjoint(row)
 
     def _units(self, inside: array[int], left: int, found: dict[int, int]) -> int:
         """Take units of vertices that have several; how many are still missing."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.graph import Graph, Mark, Vertex
 from rainbow.model.request import Level, Request
-from rainbow.scheduler import fit_hints, fold_structure
+from rainbow.scheduler import fit_hints, fit_quick, fold_structure
 from rainbow.scheduler.fit_place import Placement, place
 from rainbow.scheduler.fit_plan import Planner
 from rainbow.scheduler.fit_quick import Quick, read_quick
@@ -83,6 +83,7 @@ def a_request(rng: Random) -> Request:
 def test_the_quick_way_takes_what_the_general_way_takes(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit_hints, "MOST_RETURNED", seed % 5)
+        patch.setattr(fit_quick, "MANY", 2 + seed % 2)
         patch.setattr(fit_hints, "MOST_KEPT", 1 + seed % 3)
         patch.setattr(fold_structure, "MOST_LEAVES", 1 + seed % 7)
         check_places(Random(seed))
