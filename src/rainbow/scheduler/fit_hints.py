@@ -69,14 +69,13 @@ class Hints:
 
     def came_back(self, vertices: Collection[int]) -> None:
         """Something of these vertices is free again: hosts from the first around them on are worth trying."""
-        if not self._of:
+        if not self._of or not vertices:
             return
         graph = self._structure.graph
         starts = {i if graph.types[i] in self._of else graph.parents[i] for i in vertices}
         for type, of in self._of.items():
-            hosts = self._structure.of_type(type)
-            for outermost in {self._outermost(i, type) for i in starts}:
-                of.came_back(0 if outermost < 0 else bisect_left(hosts, outermost))
+            first = min(self._outermost(i, type) for i in starts)  # all behind it are worth trying, too
+            of.came_back(0 if first < 0 else bisect_left(self._structure.of_type(type), first))
 
     def _outermost(self, vertex: int, type: str) -> int:
         """The outermost vertex of a type at or around this one; -1 if there is none."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from rainbow.model.request import Request
+from rainbow.scheduler.fit_anywhere import Anywhere, place_anywhere
 from rainbow.scheduler.fit_hints import Hints
 from rainbow.scheduler.fit_place import Placement, place
 from rainbow.scheduler.fit_plan import Plan, Planner, Step, measured
@@ -40,7 +41,7 @@ class Placer:
 
     def __init__(self, request: Request) -> None:
         self._planner = Planner(request)
-        self._known: dict[int, tuple[Plan, Quick | None]] = {}  # by the kind of structure
+        self._known: dict[int, tuple[Plan, Quick | Anywhere | None]] = {}  # by the kind of structure
 
     def place(self, fold: Fold, facts: Facts, taken: Column, dark: set[int], hints: Hints) -> Placement:
         """Take what the request asks for out of what is neither taken (units by vertex) nor dark."""
@@ -52,48 +53,52 @@ class Placer:
         plan, quick = known
         if quick is None:
             return place(fold, plan, facts, taken, dark, hints)
+        if isinstance(quick, Anywhere):
+            return place_anywhere(quick, structure, taken, dark, hints)
         return place_quick(quick, structure, taken, dark, hints)
 
 
-def read_quick(plan: Plan, structure: Structure) -> Quick | None:
+def read_quick(plan: Plan, structure: Structure) -> Quick | Anywhere | None:
     """The request in the quick form, or None if it says more than that form can."""
     request = plan.request
     if plan.missing or plan.unclear or request.hosts or request.not_hosts or request.properties or len(plan.tops) > 1:
         return None
     step, times, wrapped = plan.tops[0], 1, False
-    while step.virtual:
-        if step.level.exclusive or len(step.inside) != 1 or (wrapped and step.need > 1):
+    while step.virtual and len(step.inside) == 1 and not step.inside[0].leaf:
+        if step.level.exclusive or (wrapped and step.need > 1):
             return None
         times, wrapped, step = times * step.need, True, step.inside[0]
     level = step.level
-    if step.leaf or level.exclusive or level.requires or min(step.need, times) < 1 or structure.root == level.type:
+    found: dict[str, int] = {}
+    if level.exclusive or min(step.need, times) < 1 or structure.root == level.type:
         return None
-    leaves: dict[str, int] = {}
-    if not _add_leaves(step, 1, structure, leaves):
+    if not _add_leaves((step,) if step.leaf else step.inside, 1, structure, found):
         return None
-    return Quick(
-        host=level.type,
-        count=step.need,
-        leaves=tuple(sorted(leaves.items(), key=lambda leaf: (leaf[1], leaf[0]))),  # small ones are refused sooner
-        shared=level.shared,
-        times=times,
-        wrapped=wrapped,
-    )
+    leaves = tuple(sorted(found.items(), key=lambda leaf: (leaf[1], leaf[0])))  # small ones are refused sooner
+    if step.leaf:
+        return Anywhere(((level.type, 1),), found[level.type], 1)  # as much of it as there is
+    if step.virtual:
+        return Anywhere(leaves, times * step.need, step.need if wrapped else 1)
+    if level.requires:
+        return None
+    return Quick(host=level.type, count=step.need, leaves=leaves, shared=level.shared, times=times, wrapped=wrapped)
 
 
-def _add_leaves(step: Step, times: int, structure: Structure, leaves: dict[str, int]) -> bool:
+def _add_leaves(inside: tuple[Step, ...], times: int, structure: Structure, leaves: dict[str, int]) -> bool:
     """Add up what one slot takes of each type; False if that is not a matter of counting."""
-    for inner in step.inside:
+    for inner in inside:
         level = inner.level
         if level.exclusive or inner.need < 1:
             return False
         if not inner.leaf:
-            if not inner.virtual or not _add_leaves(inner, times * inner.need, structure, leaves):
+            if not inner.virtual or not _add_leaves(inner.inside, times * inner.need, structure, leaves):
                 return False
             continue
         named = structure.units[level.type]
         one = measured(inner.mode, 1, next(iter(named))) if len(named) == 1 else None
-        if not one or level.requires or level.type in leaves or not structure.only_leaves(level.type):
+        if level.type in leaves or level.type == structure.root or not structure.only_leaves(level.type):
+            return False
+        if not one or level.requires:
             return False
         leaves[level.type] = times * -(-inner.need // one)  # each vertex counts the same, so only their sum matters
     return True

@@ -12,13 +12,14 @@ from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.graph import Graph, Mark, Vertex
 from rainbow.model.request import Level, Request
 from rainbow.scheduler import fit_hints, fit_quick, fold_structure
+from rainbow.scheduler.fit_anywhere import Anywhere
 from rainbow.scheduler.fit_place import Placement, place
 from rainbow.scheduler.fit_plan import Planner
 from rainbow.scheduler.fit_quick import Quick, read_quick
 from tests.support import fleets
 
 
-def the_quick_form(backend: MemoryBackend, request: Request) -> Quick | None:
+def the_quick_form(backend: MemoryBackend, request: Request) -> Quick | Anywhere | None:
     structure = backend._states["c"].fold.structure  # the vertices themselves are not shown outside
     return read_quick(Planner(request).plan(structure.units), structure)
 
@@ -71,14 +72,19 @@ def a_request(rng: Random) -> Request:
     inside = (
         (slot(*leaves),) if rng.random() < 0.3 else (slot(leaves[0]), *leaves[1:]) if rng.random() < 0.3 else leaves
     )
-    host = rng.choice(("node", "node", "socket"))
-    level = fleets.a_level(host, rng.choice((1, 1, 2, 3)), *inside, shared=rng.random() < 0.4)
+    host = rng.choice(("node", "node", "socket", "", "core"))
+    if host == "core":
+        level = rng.choice(leaves)
+    elif host:
+        level = fleets.a_level(host, rng.choice((1, 1, 2, 3)), *inside, shared=rng.random() < 0.4)
+    else:
+        level = slot(*inside)
     while rng.random() < 0.25:
         level = slot(level)
     return fleets.a_request(level)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=500, deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 2**40))
 def test_the_quick_way_takes_what_the_general_way_takes(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +122,7 @@ def test_most_of_those_requests_are_placed_the_quick_way() -> None:
         backend = MemoryBackend()
         backend.put("c", a_graph(rng))
         quick += the_quick_form(backend, a_request(rng)) is not None
-    assert quick > 60
+    assert quick > 80
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_most_of_those_requests_are_placed_the_quick_way() -> None:
         fleets.a_level("cluster", 1, fleets.a_level("core", 2)),
         fleets.a_level("node", 1, fleets.a_level("socket", 1)),
         fleets.a_level("node", 1, fleets.a_level("socket", 1, fleets.a_level("core", 1))),
-        fleets.a_level("core", 2),
+        fleets.a_level("core", 2, exclusive=True),
     ],
 )
 def test_what_says_more_is_left_to_the_general_way(level: Level) -> None:
@@ -145,3 +151,10 @@ def test_named_hosts_and_properties_are_left_to_the_general_way(rest: dict[str, 
     backend.put("c", fleets.a_graph(nodes=2, cores=4))
     request = fleets.a_request(fleets.slots(1, fleets.a_level("core", 2)), **rest)
     assert the_quick_form(backend, request) is None
+
+
+def test_a_cluster_that_is_one_core_has_none_inside_it() -> None:
+    backend = MemoryBackend()
+    backend.put("c", Graph.build([Vertex(id="0", type="core")], []))
+    request = fleets.a_request(fleets.a_level("slot", 1, fleets.a_level("core", 1), abstract=True))
+    assert not backend.place("c", "job", request)
