@@ -20,6 +20,7 @@ from rainbow.model.credential import Kind, Principal
 from rainbow.model.errors import Denied, Invalid, RainbowError, Unauthenticated
 from rainbow.server.callers import Callers, address_of
 from rainbow.server.connections import Connections, network_of
+from rainbow.server.deadlines import Deadlines
 from rainbow.server.doorway import Doorway, Turns
 from rainbow.server.limits import Limits, Traffic
 from rainbow.server.open_calls import Keeper, OpenCall, OpenCalls
@@ -68,14 +69,13 @@ class Method:
     row: Row
     submission: bool
     stays: bool  # open until there is news
-    deadline: float | None
+    bulky: bool  # takes longer, for what it carries
 
     @staticmethod
-    def of(path: str, limits: Limits, *, streaming: bool) -> Method:
+    def of(path: str, *, streaming: bool) -> Method:
         """The treatment of a method by its path."""
         stays = streaming or path in RENEWALS
-        deadline = None if stays else limits.upload_deadline if path in UPLOADS else limits.deadline
-        return Method(path, POLICY.get(path, Nobody()), path in SUBMISSIONS, stays, deadline)
+        return Method(path, POLICY.get(path, Nobody()), path in SUBMISSIONS, stays, path in UPLOADS)
 
     def object(self, message: Any) -> str:
         """The name that the call is about, if it is about one."""
@@ -99,6 +99,8 @@ class Gate(GenericHandler):
         self.connections: Connections | None = None  # known when the port is open
         self._uploads = Turns(UPLOADS_AT_A_TIME, UPLOADS_EACH, self.traffic.limits.upload_deadline)
         self._doorway = Doorway(self._callers, self.traffic, self._turned_away)
+        own = self.traffic.limits
+        self._deadlines = {False: Deadlines(own.deadline), True: Deadlines(own.upload_deadline)}  # by `Method.bulky`
         self._behind: list[Any] = []  # the services
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []
@@ -138,7 +140,7 @@ class Gate(GenericHandler):
         return chosen
 
     def _wrap(self, handler: Any, path: str) -> Handler:
-        method = Method.of(path, self.traffic.limits, streaming=handler.request_streaming or handler.response_streaming)
+        method = Method.of(path, streaming=handler.request_streaming or handler.response_streaming)
         if isinstance(method.row, Anyone):
             return self._open_to_all(handler)
         if handler.request_streaming and handler.response_streaming:
@@ -206,18 +208,22 @@ class Gate(GenericHandler):
 
     async def _bounded(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
         """One answer within its deadline, counted while it is under way."""
+        call, deadlines = asyncio.current_task(), self._deadlines[method.bulky]
+        assert call is not None
         self.traffic.begin()
+        deadlines.begin(call)
         try:
-            async with asyncio.timeout(method.deadline) as timer:
-                if method.submission:
-                    return await self._submission(inner, method, request, context)
-                return await inner(request, context)
-        except TimeoutError:
-            if not timer.expired():
+            if method.submission:
+                return await self._submission(inner, method, request, context)
+            return await inner(request, context)
+        except asyncio.CancelledError:
+            if deadlines.end(call):  # it was somebody else who cancelled it
                 raise
-            message = f"no answer within {method.deadline:g} seconds"
+            call.uncancel()
+            message = f"no answer within {deadlines.seconds:g} seconds"
             return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
         finally:
+            deadlines.end(call)
             self.traffic.end()
 
     async def _submission(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
@@ -311,7 +317,9 @@ class Gate(GenericHandler):
             raise Invalid(f"the message cannot be read: it is no message of this call, or has over {LARGE} bytes")
         peer = context.peer()
         address = address_of(peer)
-        principal = await self._callers.admit(method.row, message, context, address)
+        principal = self._callers.admit_known(method.row, message, context, address)
+        if principal is None:
+            principal = await self._callers.admit(method.row, message, context, address)
         if principal.kind is not None and self.connections is not None:
             self.connections.welcome(peer)
         if not principal.admin:
@@ -332,7 +340,7 @@ class Gate(GenericHandler):
             await self._abort(method, None, context, Unauthenticated(_CUT))
 
     async def _turned_away(self, path: str, context: Any, error: RainbowError) -> NoReturn:
-        await self._abort(Method.of(path, self.traffic.limits, streaming=False), None, context, error)
+        await self._abort(Method.of(path, streaming=False), None, context, error)
 
     async def _abort(self, method: Method, message: Any, context: Any, error: RainbowError) -> NoReturn:
         if isinstance(error, Unauthenticated | Denied):

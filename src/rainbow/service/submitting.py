@@ -86,13 +86,17 @@ class Intake:
             self._core.arriving -= long
 
     async def _take(self, submissions: Sequence[Submission]) -> list[Receipt]:
-        async with self._room:
-            call = Call(acting(), await _drafts(self._core, submissions))
-            decided = _Decided(submissions, call, asyncio.get_running_loop().create_future())
+        await self._room.acquire()
+        try:
+            core = self._core
+            drafts = [_draft(core, submissions[0])] if len(submissions) == 1 else await _drafts(core, submissions)
+            decided = _Decided(submissions, Call(acting(), drafts), asyncio.get_running_loop().create_future())
             self._decided.append(decided)
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
             return await decided.answer  # whoever stops waiting does not stop a write that has begun
+        finally:
+            self._room.release()
 
     async def _write(self) -> None:
         while self._decided:
