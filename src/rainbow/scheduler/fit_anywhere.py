@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from rainbow.scheduler.fit_hints import Hints
 from rainbow.scheduler.fit_place import Placement
@@ -48,7 +47,8 @@ def _first_free(
     vertices, sizes = structure.of_type(type), structure.graph.sizes
     passed = hints.first(None, type)
     found: dict[int, int] = {}
-    for i in islice(vertices, passed, None):
+    for at in range(passed, len(vertices)):
+        i = vertices[at]
         free = sizes[i] - taken[i]
         if free > 0 and i not in dark:
             units = min(free, wanted)
@@ -57,7 +57,7 @@ def _first_free(
             if not wanted:
                 break
         elif not found:
-            passed += 1
+            passed = at + 1
     hints.ran_dry(None, type, passed)
     return found
 

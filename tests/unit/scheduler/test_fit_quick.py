@@ -158,3 +158,26 @@ def test_a_cluster_that_is_one_core_has_none_inside_it() -> None:
     backend.put("c", Graph.build([Vertex(id="0", type="core")], []))
     request = fleets.a_request(fleets.a_level("slot", 1, fleets.a_level("core", 1), abstract=True))
     assert not backend.place("c", "job", request)
+
+
+def test_each_slot_takes_whole_units_of_its_own() -> None:
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=1, cores=1, memory=4))
+    slot = fleets.a_level("slot", 2, fleets.a_level("memory", 300, unit="MB"), abstract=True)
+    backend.place("c", "job", fleets.a_request(fleets.a_level("node", 1, slot)))
+    assert list(backend._states["c"].placed["job"].values()) == [2]  # of a vertex that counts in GB
+
+
+def test_what_comes_back_in_a_host_inside_a_host_is_found_in_both() -> None:
+    vertices = [Vertex(id="0", type="cluster"), Vertex(id="outer", type="node"), Vertex(id="inner", type="node")]
+    vertices += [Vertex(id=id, type="core") for id in ("first", "second")]
+    edges = [("0", "outer"), ("outer", "first"), ("outer", "inner"), ("inner", "second")]
+    backend = MemoryBackend()
+    backend.put("c", Graph.build(vertices, edges))
+    one, both = (fleets.a_request(fleets.a_level("node", 1, fleets.a_level("core", cores))) for cores in (1, 2))
+    for job in ("a", "b"):
+        assert backend.place("c", job, one)
+    backend.release("c", "a")
+    assert not backend.place("c", "both", both)
+    backend.release("c", "b")
+    assert backend.place("c", "both at last", both)
