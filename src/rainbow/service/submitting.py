@@ -29,6 +29,8 @@ from rainbow.store.base import Dependency, Draft, Tx
 MAX_BATCH = 10_000
 AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
 TOGETHER = 64  # calls that share one write: more would wait longer for each other than a write takes
+GATHERED = 32  # calls after which a write waits for no more of them: the next are decided while it is under way
+QUIET = 3  # turns of the event loop in which nobody came, after which a write waits no more
 BETWEEN = 16  # decisions of a batch before other calls have a turn
 UNDECIDED = "waits for its decision"
 
@@ -98,8 +100,17 @@ class Intake:
         finally:
             self._room.release()
 
+    async def _gathered(self) -> None:
+        """Let those join who are just coming in: one write for many costs little more than one for each."""
+        quiet, seen = 0, 0
+        while quiet < QUIET and len(self._decided) < GATHERED:
+            quiet = quiet + 1 if len(self._decided) == seen else 0
+            seen = len(self._decided)
+            await asyncio.sleep(0)
+
     async def _write(self) -> None:
         while self._decided:
+            await self._gathered()
             taken, self._decided = self._decided[:TOGETHER], self._decided[TOGETHER:]
             waited_for = [one for one in taken if not one.answer.done()]
             for one in taken:
