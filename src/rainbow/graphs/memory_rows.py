@@ -65,7 +65,7 @@ class _Delta:
 class Rows:
     """One cluster's hosts. Only changed ones are kept; all others stand where the free graph puts them."""
 
-    __slots__ = ("_cluster", "_dark", "_fold", "_moved", "_number", "_tables", "_taken")
+    __slots__ = ("_all_free", "_cluster", "_dark", "_fold", "_moved", "_number", "_tables", "_taken")
 
     def __init__(self, cluster: int, fold: Fold, tables: dict[str, HostTable]) -> None:
         """`tables` hold how *now* differs from *ever*."""
@@ -73,6 +73,7 @@ class Rows:
         self._fold = fold
         self._tables = tables
         self._number = fold.structure.host_numbers
+        self._all_free: RowKey | None = None
         self._moved: list[RowKey | None] = [None] * (fold.structure.hosts + 1)  # by host; the last is the cluster
         self._taken = Units(fold.structure.hosts)  # by host: vertices at or inside it of which something is taken
         self._dark = Units(fold.structure.hosts)  # by host: dark vertices at or inside it
@@ -127,51 +128,58 @@ class Rows:
     def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
         """Add a vertex's own part to what changed inside it, and move it if it is a host."""
         graph = self._fold.graph
-        size = graph.sizes[i]
+        type, number = graph.types[i], self._number[i]
+        free = self._itself(i, delta, state, changed) if changed.flipped or i in changed.taken else 0
+        dim = (type, graph.units[i])
+        if number >= 0:
+            taken = taken_before = self._taken.get(number)
+            dark = dark_before = self._dark.get(number)
+            if delta.taken:
+                taken = self._taken.add(number, delta.taken)
+            if delta.dark:
+                dark = self._dark.add(number, delta.dark)
+            self._move(type, i, delta.units, not taken)
+            free = graph.sizes[i] * ((not (taken or dark)) - (not (taken_before or dark_before)))
+            dim = (type, WHOLE)
+        if free:
+            delta.units[dim] = delta.units.get(dim, 0) + free
+
+    def _itself(self, i: int, delta: _Delta, state: Held, changed: Changed) -> int:
+        """Count a vertex that was taken or given back, or went dark or came back; how much more of it is free."""
+        size = self._fold.graph.sizes[i]
         units_now = min(state.taken.get(i, 0), size)
         units_before = min(changed.taken[i], size) if i in changed.taken else units_now
         is_dark = i in state.dark
         was_dark = is_dark is not (i in changed.flipped)
         delta.taken += bool(units_now) - bool(units_before)
         delta.dark += is_dark - was_dark
-        type = graph.types[i]
-        if not self._fold.structure.kids.has(i):
-            free = (0 if is_dark else size - units_now) - (0 if was_dark else size - units_before)
-            dim = (type, graph.units[i])
-        else:
-            number = self._number[i]
-            was_whole = not (self._taken.get(number) or self._dark.get(number))
-            taken = self._taken.add(number, delta.taken) if delta.taken else self._taken.get(number)
-            dark = self._dark.add(number, delta.dark) if delta.dark else self._dark.get(number)
-            whole = not (dark or taken)
-            self._move(type, i, delta.units, not taken)
-            free = size * (whole - was_whole)
-            dim = (type, WHOLE)
-        if free:
-            delta.units[dim] = delta.units.get(dim, 0) + free
+        return (0 if is_dark else size - units_now) - (0 if was_dark else size - units_before)
 
     def _free(self, i: int) -> RowKey:
-        """The row of a host when all is free."""
-        shape = self._fold.root if i < 0 else self._fold.shape(i)
-        return (self._cluster, shape.cls, True, around(shape) if i < 0 else offer(shape))
+        """The row of a host, or of the cluster (-1), when all is free."""
+        if i >= 0:
+            shape = self._fold.shape(i)
+            return (self._cluster, shape.cls, True, offer(shape))
+        if self._all_free is None:
+            self._all_free = (self._cluster, self._fold.root.cls, True, around(self._fold.root))
+        return self._all_free
 
     def _move(self, type: str, i: int, delta: Mapping[Dim, int], clean: bool) -> None:
         """Move a host to the row where it belongs after a change inside."""
-        free = self._free(i)
         number = -1 if i < 0 else self._number[i]
-        before = self._moved[number] or free
+        before = self._moved[number] or self._free(i)
         if not delta and clean is before[2]:
             return
         values = dict(before[3])
         for dim, units in delta.items():
             values[dim] = values.get(dim, 0) + units
-        after = (*before[:2], clean, tuple(sorted(item for item in values.items() if item[1])))
+        after = (before[0], before[1], clean, tuple(sorted([item for item in values.items() if item[1]])))
         table = self._tables.get(type)
         if table is None:
             table = self._tables[type] = HostTable()
         table.add(before, -1)
         kept = table.add(after, 1)
-        self._moved[number] = None if after == free else kept
+        self._moved[number] = None if clean and after == self._free(i) else kept
 
 
 def hosts_touched(fold: Fold, taken: Collection[int]) -> int:
