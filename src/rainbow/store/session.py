@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,8 +14,7 @@ from rainbow.store.base import ReadOnly
 
 Row = tuple[Any, ...]
 MOST_LASTING = 8_000_000  # characters
-MANY_ROWS = (64, 32)  # rows of one INSERT beside all numbers up to FEW_ROWS: few texts, so that each is prepared once
-FEW_ROWS = 16
+MANY_ROWS = (64, 16)  # rows of one statement, beside all smaller numbers: few texts, so that each is prepared once
 
 
 class Cursor(Protocol):
@@ -39,7 +38,7 @@ class Dialect:
     placeholder: str
     begin_write: tuple[str, ...]
     begin_read: tuple[str, ...]
-    rows_at_once: bool  # True if one INSERT of many rows is cheaper than many of one
+    rows_at_once: bool  # True if one statement with many rows is cheaper than many of one
     reconnects: bool  # True if a new connection may help
     translate: Callable[[Exception], Exception]  # a driver's error as one of ours
 
@@ -108,18 +107,12 @@ class Session:
         """Run one statement for each row, with values in the order in which the query names them; rows touched."""
         self._check(query, ())
         text = sql.statement(self._queries[query], self.dialect.placeholder).fixed
-        if len(rows) < 2 or not self.dialect.rows_at_once or not sql.of_rows(text, 2):
-            return self._one_by_one(text, rows)
-        touched = start = 0
-        while start < len(rows):
-            size = _at_once(len(rows) - start)
-            part = rows[start : start + size]
-            self._cursor.execute(sql.of_rows(text, size), tuple(itertools.chain.from_iterable(part)))
-            touched += self._cursor.rowcount
-            start += size
-        return touched
-
-    def _one_by_one(self, text: str, rows: Sequence[Row]) -> int:
+        if self.dialect.rows_at_once and len(rows) > 1 and sql.of_rows(text, 2):
+            touched = 0
+            for size, parts in _at_once(rows):
+                self._cursor.executemany(sql.of_rows(text, size), parts)
+                touched += self._cursor.rowcount
+            return touched
         if len(rows) == 1:
             self._cursor.execute(text, rows[0])
         elif rows:
@@ -204,9 +197,20 @@ class Session:
         self._cursor.execute(statement)
 
 
-def _at_once(left: int) -> int:
-    """How many of the rows that are left go into the next INSERT."""
-    return next((many for many in MANY_ROWS if many <= left), min(left, FEW_ROWS))
+def _at_once(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
+    """All rows in parts that are one statement each: how many rows such a part has, and the values of each part."""
+    start = 0
+    for size in MANY_ROWS:
+        end = start + (len(rows) - start) // size * size
+        if start < end:
+            yield size, [_joined(rows[i : i + size]) for i in range(start, end, size)]
+        start = end
+    if start < len(rows):
+        yield len(rows) - start, [_joined(rows[start:])]
+
+
+def _joined(rows: Sequence[Row]) -> Row:
+    return tuple(itertools.chain.from_iterable(rows))
 
 
 class LastingTexts(dict[str, tuple[int, int]]):

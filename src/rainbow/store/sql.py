@@ -58,9 +58,9 @@ def statement(text: str, placeholder: str) -> Statement:
 
 
 @lru_cache(maxsize=256)
-def of_rows(insert: str, count: int) -> str:
-    """An INSERT of one row as an INSERT of `count` rows; "" if it is another statement."""
-    text, found = _ONE_ROW.subn(lambda m: "VALUES " + ", ".join([m[1]] * count), insert)
+def of_rows(one: str, count: int) -> str:
+    """A statement with the VALUES of one row as a statement with `count` rows; "" if it has none."""
+    text, found = _ONE_ROW.subn(lambda m: "VALUES " + ", ".join([m[1]] * count), one)
     return text if found == 1 else ""
 
 

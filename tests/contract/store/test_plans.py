@@ -10,6 +10,7 @@ from rainbow.model.attempt import AttemptState
 from rainbow.model.job import Hold, JobState, Terms
 from rainbow.store import Store, Tx, open_store
 from rainbow.store.base import JobFilter
+from rainbow.store.sql import of_rows, statement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 ANA, BOTH = frozenset({"user:ana"}), frozenset({"user:ana", "user:bob"})
@@ -109,6 +110,19 @@ async def test_a_lease_takes_the_first_offers_from_an_index(sqlite: Store) -> No
     steps = await sqlite.write(lambda tx: plan(tx, lambda tx: tx.lease("perl", 50, "agent", 60.0)))
     assert any("attempts_queue" in step for step in steps)
     assert slow(steps) == []
+
+
+@pytest.mark.parametrize("query", ["settle_jobs", "touch_jobs"])
+async def test_a_change_of_many_jobs_at_once_finds_each_by_its_id(sqlite: Store, query: str) -> None:
+    def steps(tx: Tx) -> list[str]:
+        one = statement(tx.db.text(query), "?")  # type: ignore[attr-defined]  # as above
+        text = of_rows(one.fixed, 64)
+        values = {f"v{'x' * i}": 1 for i in range(64 * len(one.parameters))}
+        for name in values:
+            text = text.replace("?", f":{name}", 1)
+        return [row[3] for row in tx.db.rows_of(f"EXPLAIN QUERY PLAN {text}", values)]  # type: ignore[attr-defined]
+
+    assert "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)" in await sqlite.read(steps)
 
 
 async def test_this_test_knows_a_scan_when_it_sees_one(sqlite: Store) -> None:
