@@ -13,7 +13,9 @@ import pytest
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.store import open_store
 from rainbow.store.base import Tx
+from rainbow.store.postgres import _connect as connect_postgres
 from rainbow.store.schema import Migration, migrate, migrations
+from rainbow.store.sqlite import _connect as connect_sqlite
 from tests.contract.store.builders import a_draft, flat
 from tests.support.postgres import Postgres
 
@@ -101,3 +103,21 @@ async def test_an_older_database_is_brought_up_step_by_step_and_keeps_what_it_ha
     ]
     assert session.rows_of("SELECT count(*) FROM jobs", {}) == [(1,)]
     await store.close()
+
+
+async def test_decisions_from_before_their_table_was_made_anew_are_kept(url: str) -> None:
+    session = (
+        connect_postgres(url, writing=True)
+        if url.startswith("postgresql")
+        else connect_sqlite(Path(url.removeprefix("sqlite:///")), writing=True)
+    )
+    migrate(session, migrations()[:5])
+    session.begin()
+    session.run("INSERT INTO texts (id, digest, body) VALUES (1, 'd', 'b')")
+    for job, n in ((2, 0), (1, 1), (1, 0)):
+        session.run(f"INSERT INTO decisions (job, n, at, record, own) VALUES ({job}, {n}, {n}.5, 1, 'own {job} {n}')")
+    session.commit()
+    assert migrate(session) == migrations()[-1].version
+    found = session.rows_of("SELECT job, n, at, record, own FROM decisions ORDER BY job, n", {})
+    assert found == [(1, 0, 0.5, 1, "own 1 0"), (1, 1, 1.5, 1, "own 1 1"), (2, 0, 0.5, 1, "own 2 0")]
+    session.close()

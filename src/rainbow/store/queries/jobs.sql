@@ -135,8 +135,9 @@ j.owner = :owner
 -- name: where_owners
 j.owner IN (:*owners)
 
+-- The second half says that the index has all of them.
 -- name: where_cluster
-j.cluster = :cluster
+j.cluster = :cluster AND j.cluster <> ''
 
 -- name: where_name
 j.name = :name
