@@ -17,7 +17,8 @@ from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
 from rainbow.model.errors import RainbowError
-from rainbow.model.job import Hold, Terms
+from rainbow.model.job import Hold
+from rainbow.model.request import Request
 from rainbow.scheduler.policies import installed
 from rainbow.service.access import REGISTRATION_META, Recogniser
 from rainbow.service.clock import Clock
@@ -29,15 +30,15 @@ from rainbow.service.registering import DOMINANT
 from rainbow.service.retention import Retention
 from rainbow.service.ruling import refresh
 from rainbow.service.settings import Settings
-from rainbow.service.shelf import shape_of
 from rainbow.service.submitting import Intake
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers
 from rainbow.service.waiting import Decider
 from rainbow.store.base import Store, Tx, WaitingJob
+from rainbow.store.records import Placement
 
 log = logging.getLogger(__name__)
-PAGE = 50_000
+PAGE = 200_000
 
 
 @dataclass(slots=True)
@@ -121,12 +122,18 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
     """Count what is already placed on a cluster."""
 
     reported = cluster.state_at if cluster.state_at is not None else math.inf
-    for one in await core.store.read(lambda tx: tx.placements(cluster.name)):
-        if one.spec is None:  # it is never handed out; what runs of it goes on, uncounted
-            log.error("job %d on %s: its stored request is damaged", one.job, cluster.name)
-            continue
-        request, known = core.request_of(one.spec), one.created_at <= reported
-        core.fleet.place(cluster.name, one.token, request, one.owner, reported=known, in_a_row=True)
+    stored = await core.store.read(lambda tx: tx.placements(cluster.name))
+    core.fleet.place_all(cluster.name, _placed(core, cluster.name, stored, reported))
+
+
+def _placed(
+    core: Core, cluster: str, stored: list[Placement], reported: float
+) -> Iterator[tuple[str, Request, str, bool]]:
+    for job, token, created_at, spec, owner in stored:
+        if spec is None:  # it is never handed out; what runs of it goes on, uncounted
+            log.error("job %d on %s: its stored request is damaged", job, cluster)
+        else:
+            yield token, core.request_of(spec), owner, created_at <= reported
 
 
 async def _load_jobs(core: Core) -> None:
@@ -136,15 +143,8 @@ async def _load_jobs(core: Core) -> None:
         core.shelf.add_queued(page)
         after = page[-1]
     after = 0
-    shapes: dict[tuple[str, str, int], tuple[str, Terms]] = {}  # the terms are kept, so that their `id` stays their own
     while waiting := await core.store.read(partial(_waiting, after)):
-        for one in waiting:
-            owner = one.owner if core.fleet.rules else ""
-            known = shapes.get((owner, one.spec, id(one.terms)))
-            if known is None:
-                made = shape_of(core.fleet, owner, one.spec, one.terms)
-                known = shapes[owner, one.spec, id(one.terms)] = made, one.terms
-            core.shelf.put(one.job, one.priority, known[0])
+        core.shelf.put_all(core.fleet, waiting)
         after = waiting[-1].job
     core.shelf.changed()
 

@@ -164,7 +164,7 @@ class Fleet:
         self._load_marks(cluster, graph)
         member.crowded = {}
         for fence, request in member.placements.items():
-            self._hold(member, fence, request, in_a_row=True)
+            self._hold_next(member, fence, request)
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
@@ -213,25 +213,45 @@ class Fleet:
                 self.graphs.remove(name)
             self._standing_changed(member)
 
-    def place(
-        self, name: str, fence: str, request: Request, owner: str, *, reported: bool = False, in_a_row: bool = False
-    ) -> None:
-        """Count an attempt that was given to a cluster against what is free there; `reported`: its state knows it.
-
-        `in_a_row`: many are placed and nothing else happens, so what did not fit does not fit the next of its kind.
-        """
+    def place(self, name: str, fence: str, request: Request, owner: str) -> None:
+        """Count an attempt that was given to a cluster against what is free there."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        self._hold(member, fence, request, in_a_row=in_a_row)
+        self._hold(member, fence, request)
         member.placements[fence] = request
         if fence not in member.owners:
             member.owners[fence] = owner
             member.held[owner] += 1
-        if not reported:
-            demand, since = self.demand_of(request), member.placed_since
-            member.counted[fence] = Placed(1, demand.nodes, demand.cores)
-            member.placed_since = Placed(since.jobs + 1, since.nodes + demand.nodes, since.cores + demand.cores)
+        demand, since = self.demand_of(request), member.placed_since
+        member.counted[fence] = Placed(1, demand.nodes, demand.cores)
+        member.placed_since = Placed(since.jobs + 1, since.nodes + demand.nodes, since.cores + demand.cores)
+        self._load_changed(member)
+
+    def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool]]) -> None:
+        """What `place` does, for many at once: each is (fence, request, owner, whether the cluster's state knows it).
+
+        Nothing else happens in between, so what did not fit does not fit the next of its kind.
+        """
+        member = self._members.get(name)
+        if member is None or member.broken:
+            return
+        jobs, nodes, cores = member.placed_since
+        sizes: dict[int, Placed] = {}
+        for fence, request, owner, reported in attempts:
+            self._hold_next(member, fence, request)
+            member.placements[fence] = request
+            member.owners[fence] = owner
+            if reported:
+                continue
+            size = sizes.get(id(request))
+            if size is None:
+                demand = self.demand_of(request)
+                size = sizes[id(request)] = Placed(1, demand.nodes, demand.cores)
+            member.counted[fence] = size
+            jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
+        member.placed_since = Placed(jobs, nodes, cores)
+        member.held = Counter(member.owners.values())
         self._load_changed(member)
 
     def take_back(self, name: str, fence: str) -> None:
@@ -262,16 +282,22 @@ class Fleet:
                 member.crowded[key] = line  # behind those that were not looked at
         self._load_changed(member)
 
-    def _hold(self, member: Member, fence: str, request: Request, *, in_a_row: bool) -> None:
-        line = member.crowded.get(id(request)) if in_a_row else None
+    def _hold(self, member: Member, fence: str, request: Request) -> None:
         name = member.cluster.name
-        if line is None:
-            if self.graphs.place(name, fence, request):
-                return
-            line = member.crowded.setdefault(id(request), Line(request))
-            if line.fences:  # the first in line holds what there is
-                self.graphs.release(name, fence)
+        if self.graphs.place(name, fence, request):
+            return
+        line = member.crowded.setdefault(id(request), Line(request))
+        if line.fences:  # the first in line holds what there is
+            self.graphs.release(name, fence)
         line.fences.append(fence)
+
+    def _hold_next(self, member: Member, fence: str, request: Request) -> None:
+        """The same where nothing became free since the last of its kind was placed."""
+        line = member.crowded.get(id(request))
+        if line is None:
+            self._hold(member, fence, request)
+        else:
+            line.fences.append(fence)
 
     def _moves_up(self, member: Member, line: Line) -> bool:
         """Let attempts that were given to a full cluster take what is free now; True if some are left."""

@@ -17,7 +17,6 @@ from rainbow.service.access import may
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
-from rainbow.service.shelf import shape_of
 from rainbow.store.base import Tx
 from rainbow.store.records import WaitingJob
 
@@ -114,8 +113,7 @@ async def _pile_anew(core: Core) -> None:
     """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
     after = 0
     while page := await core.store.read(partial(_waiting, after)):
-        for one in page:
-            core.shelf.put(one.job, one.priority, shape_of(core.fleet, one.owner, one.spec, one.terms))
+        core.shelf.put_all(core.fleet, page)
         after = page[-1].job
     core.shelf.changed()
 

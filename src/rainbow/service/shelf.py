@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rainbow.model.job import Terms
 from rainbow.model.request import Request
 from rainbow.service.fleet import Fleet
+from rainbow.store.records import WaitingJob
 
 
 @dataclass(slots=True)
@@ -48,6 +49,25 @@ class Shelf:
         self._where[job] = shape
         self._came[job] = pile.tries
         heapq.heappush(pile.heap, (-priority, job))
+
+    def put_all(self, fleet: Fleet, waiting: Iterable[WaitingJob]) -> None:
+        """What `put` does, for many jobs in a fraction of the time: those that share their terms go together."""
+        shapes: dict[tuple[str, str, int], tuple[str, Terms]] = {}  # the terms, too, so that their `id` stays theirs
+        alike: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        ruled = bool(fleet.rules)
+        for job, priority, spec, terms, owner in waiting:
+            key = (owner if ruled else "", spec, id(terms))
+            known = shapes.get(key)
+            if known is None:
+                known = shapes[key] = shape_of(fleet, owner, spec, terms), terms
+            alike[known[0]].append((-priority, job))
+        for shape, jobs in alike.items():
+            pile = self.piles.setdefault(shape, Pile())
+            ids = [job for _, job in jobs]
+            self._where.update(dict.fromkeys(ids, shape))
+            self._came.update(dict.fromkeys(ids, pile.tries))
+            pile.heap += jobs
+            heapq.heapify(pile.heap)
 
     def add_queued(self, jobs: Iterable[int]) -> None:
         """Jobs to be decided as soon as possible."""

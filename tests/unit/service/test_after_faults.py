@@ -152,8 +152,8 @@ async def test_a_job_given_to_a_full_cluster_takes_what_becomes_free_there(tmp_p
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=1, cores=4)
         fleet, request = service.core.fleet, a_request(cores=3)
-        fleet.place("east", "first", request, "ana", reported=True)
-        fleet.place("east", "later", request, "ana", reported=True)
+        fleet.place("east", "first", request, "ana")
+        fleet.place("east", "later", request, "ana")
         fleet.release("east", "first")
         [receipt] = await submit(service, a_submission(cores=2))
         assert receipt.state is JobState.HELD

@@ -72,16 +72,30 @@ def test_nothing_is_free_that_somebody_in_line_could_use(steps: list[tuple[int, 
     assert free(fleet) == CORES
 
 
-@given(st.lists(st.sampled_from(range(len(SHAPES))), max_size=30))
-@settings(max_examples=40, deadline=None)
-def test_many_placed_in_a_row_stand_as_if_they_had_come_one_by_one(shapes: list[int]) -> None:
-    one_by_one, in_a_row = a_fleet(), a_fleet()
-    for number, shape in enumerate(shapes):
-        one_by_one.place("east", f"f{number}", SHAPES[shape], "ana")
-        in_a_row.place("east", f"f{number}", SHAPES[shape], "ana", in_a_row=True)
+@given(
+    st.lists(st.tuples(st.sampled_from(SHAPES), st.sampled_from(["ana", "bob"]), st.booleans()), max_size=30),
+    st.integers(0, 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_many_placed_at_once_stand_as_if_they_had_come_one_by_one(
+    attempts: list[tuple[Request, str, bool]], before: int
+) -> None:
+    one_by_one, at_once = a_fleet(), a_fleet()
+    for number, (request, owner, _) in enumerate(attempts):
+        one_by_one.place("east", f"f{number}", request, owner)
+        if number < before:
+            at_once.place("east", f"f{number}", request, owner)
+    rest = [(f"f{n}", request, owner, known) for n, (request, owner, known) in enumerate(attempts) if n >= before]
+    at_once.place_all("east", rest)
+    reported = {fence for fence, _, _, known in rest if known}
 
-    def lines(fleet: Fleet) -> list[list[str]]:
-        return [list(line.fences) for line in fleet.member("east").crowded.values()]
+    def seen(fleet: Fleet) -> tuple[object, ...]:
+        member = fleet.member("east")
+        lines = [list(line.fences) for line in member.crowded.values()]
+        return lines, free(fleet), member.placements, member.owners, member.held
 
-    assert lines(one_by_one) == lines(in_a_row)
-    assert free(one_by_one) == free(in_a_row)
+    assert seen(one_by_one) == seen(at_once)
+    counted = {fence: size for fence, size in one_by_one.member("east").counted.items() if fence not in reported}
+    assert at_once.member("east").counted == counted
+    sums = tuple(sum(column) for column in zip(*counted.values(), strict=True)) if counted else (0, 0, 0)
+    assert at_once.member("east").placed_since == sums
