@@ -124,7 +124,7 @@ class MemoryBackend:
         gathered = self._unindexed[state.number_in_fleet]
         state.hold(key, found.taken, gathered.taken)
         if found.taken:
-            self._note(state, gathered, hosts_touched(state.fold, found.taken))
+            self._note(state, gathered, hosts_touched(state.fold, found.taken), sum(found.taken.values()))
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
@@ -233,12 +233,12 @@ class MemoryBackend:
             gathered.add(changed)
             self._note(state, gathered, ANYTHING)
 
-    def _note(self, state: ClusterState, gathered: Gathered, hosts: int) -> None:
+    def _note(self, state: ClusterState, gathered: Gathered, hosts: int, units: int = 0) -> None:
         """A cluster has changed; the index learns of it when it is asked, and then of all changes together."""
         state.changed()
         if len(gathered.taken) > MOST_UNINDEXED:
             self._bring_up_to_date()
-        state.version = self._changes.note(state.number_in_fleet, hosts)
+        state.version = self._changes.note(state.number_in_fleet, hosts, units)
 
     def _bring_up_to_date(self) -> None:
         """Let the index know what has changed."""
@@ -271,13 +271,13 @@ class MemoryBackend:
             self._answers.keep(key, kept)
             return kept
         self._bring_up_to_date()
-        now, ever, unsure, room, needed = self._index.answer(request)
-        kept = Kept(now, ever)
-        if room is not None:
-            kept.room = Room(self._changes, now, ever, room, needed)
-        if unsure is not None:
+        answer = self._index.answer(request)
+        kept = Kept(answer.now, answer.ever)
+        if answer.room is not None:
+            kept.room = Room(self._changes, answer, answer.room)
+        if answer.unsure is not None:
             kept.doubtful = True
-            doubtful = np.flatnonzero(ever & unsure)
+            doubtful = np.flatnonzero(answer.ever & answer.unsure)
             if asked is not None and len(asked) < len(doubtful):
                 self._decide(request, kept, np.intersect1d(doubtful, asked).tolist())
                 return kept

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rainbow.graphs.memory_index import Answer
 from rainbow.graphs.memory_tables import Floats, Mask
 from rainbow.model.match import Matches
 from rainbow.model.request import Request
@@ -50,25 +51,27 @@ class Tally:
 class Changes:
     """What happened to the fleet, as far as an answer must know it to tell whether it still holds."""
 
-    __slots__ = ("anything", "first", "grew", "log", "taken", "version")
+    __slots__ = ("anything", "first", "grew", "hosts", "log", "units", "version")
 
     def __init__(self) -> None:
         self.version = 0
         self.anything = 0  # how often a cluster changed in another way than by jobs
-        self.taken = Tally()  # hosts on which a job was placed
+        self.hosts = Tally()  # on which a job was placed
+        self.units = Tally()  # that a job took
         self.grew = Tally()  # how often room came back
         self.log: list[int] = []  # the cluster changed at version `first + i`
         self.first = 1
 
-    def note(self, cluster: int, hosts: int) -> int:
-        """A cluster has changed, by a job placed on so many hosts, GREW or ANYTHING; the new version."""
+    def note(self, cluster: int, hosts: int, units: int = 0) -> int:
+        """A cluster has changed, by a job that took units on so many hosts, GREW or ANYTHING; the new version."""
         self.version += 1
         self.log.append(cluster)
         if len(self.log) > 2 * LOG_LENGTH:
             del self.log[:LOG_LENGTH]
             self.first += LOG_LENGTH
         if hosts > 0:
-            self.taken.add(cluster, hosts)
+            self.hosts.add(cluster, hosts)
+            self.units.add(cluster, units)
         elif hosts == GREW:
             self.grew.add(cluster, 1)
         else:
@@ -82,24 +85,26 @@ class Changes:
 
 
 class Room:
-    """How long an answer holds that counts hosts.
+    """How long an answer holds that counts hosts or slots.
 
     In each cluster where the request fits, so many hosts have room for a slot, at the least. Each
     host that a job is placed on takes one of them, so most answers stay true without looking at the
-    clusters again. Where it does not fit, that stays true until something is given back.
+    clusters again; so it is with slots, and the units that a job takes. Where it does not fit, that
+    stays true until something is given back.
     """
 
-    __slots__ = ("_anything", "_enough_until", "_full", "_grew", "_grew_of_full", "_limit")
+    __slots__ = ("_anything", "_enough_until", "_full", "_grew", "_grew_of_full", "_limit", "_taken")
 
-    def __init__(self, changes: Changes, now: Mask, ever: Mask, hosts: Floats, needed: int) -> None:
-        """`hosts`: with room for a slot, by cluster; `needed`: how many of them the request asks for."""
-        for tally in (changes.taken, changes.grew):
+    def __init__(self, changes: Changes, answer: Answer, room: Floats) -> None:
+        now = answer.now
+        self._taken = changes.units if answer.by_units else changes.hosts
+        for tally in (self._taken, changes.grew):
             tally.grow(len(now))
         self._anything = changes.anything
-        taken = changes.taken.by_cluster[: len(now)]
-        self._limit: Floats = np.where(now, taken + hosts - needed, np.inf)  # of what may be taken of each cluster
+        most = self._taken.by_cluster[: len(now)] + room - answer.needed
+        self._limit: Floats = np.where(now, most, np.inf)  # of what may be taken of each cluster
         self._enough_until = -1.0  # in all: while no more is taken, no cluster can have reached its limit
-        self._full = np.flatnonzero(ever & ~now)
+        self._full = np.flatnonzero(answer.ever & ~now)
         self._grew = changes.grew.total
         self._grew_of_full: Floats = changes.grew.by_cluster[self._full]
 
@@ -107,11 +112,11 @@ class Room:
         """Is the answer still true for each cluster?"""
         if changes.anything != self._anything:
             return False
-        if changes.taken.total > self._enough_until:
-            spare = float(np.minimum.reduce(self._limit - changes.taken.by_cluster[: len(self._limit)]))
+        if self._taken.total > self._enough_until:
+            spare = float(np.minimum.reduce(self._limit - self._taken.by_cluster[: len(self._limit)]))
             if spare < 0:
                 return False
-            self._enough_until = changes.taken.total + spare
+            self._enough_until = self._taken.total + spare
         if changes.grew.total != self._grew:
             if len(self._full) and (changes.grew.by_cluster[self._full] != self._grew_of_full).any():
                 return False

@@ -39,7 +39,8 @@ class Marks:
 class Answer(NamedTuple):
     """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide.
 
-    `room`: hosts with room for a slot now, where each host counts once and `needed` of them are asked for.
+    `room`: hosts with room for a slot now, or slots, of which `needed` are asked for. Of hosts, a job takes at most as
+    many as it is placed on; of slots (`by_units`), at most as many as it takes units.
     """
 
     now: Mask
@@ -47,6 +48,7 @@ class Answer(NamedTuple):
     unsure: Mask | None
     room: Floats | None
     needed: int
+    by_units: bool
 
 
 class FleetIndex:
@@ -92,9 +94,9 @@ class FleetIndex:
         """Where the request fits, and where that is not known by the tables alone."""
         forms, exact = self._read_forms(request)
         unsure = Marks(None if exact else np.ones(self.kinds.size, np.bool_))
-        now, ever, room = self._form(forms[0], unsure)
+        now, ever, room, by_units = self._form(forms[0], unsure)
         for form in forms[1:]:
-            form_now, form_ever, _ = self._form(form, unsure)
+            form_now, form_ever, *_ = self._form(form, unsure)
             now, ever, room = now & form_now, ever & form_ever, None
         if len(forms) > 1:
             for need in (need for form in forms for need in form.needs):
@@ -102,7 +104,7 @@ class FleetIndex:
         if request.requires:
             met = self._root_meets(request.requires)
             now, ever = now & met, ever & met
-        return Answer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count)
+        return Answer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
 
     def slots(self, request: Request) -> tuple[Floats, Mask | None] | None:
         """By cluster number: how many of the one top-level resource fit now, and where that is not exact."""
@@ -122,22 +124,24 @@ class FleetIndex:
         met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
         return met
 
-    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask, Floats | None]:
+    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask, Floats | None, bool]:
         """Which clusters have enough for one form, now and ever; where that may be too many goes to `unsure`.
 
-        The third: how many hosts have room for a slot now, if hosts are what is counted.
+        The third: how many hosts have room for a slot now, or, if the fourth is True, how many slots there is room for.
         """
         now, ever = self._slots(form, form.host)
-        room = now if form.exclusive or not form.shared or form.count == 1 else None
+        by_units = not (form.exclusive or not form.shared or form.count == 1)
         if form.host:
             unsure.add(self.kinds.get("nested", form.host))
             lacks = self.kinds.lacking(form.host) if form.abstract else None
             if lacks is not None:
-                room = None
-                root_now, root_ever = self._slots(replace(form, shared=True, exclusive=False), ROOT)
+                by_units = True
+                slots = replace(form, shared=True, exclusive=False, count=max(2, form.count))  # one: only yes or no
+                root_now, root_ever = self._slots(slots, ROOT)
                 now, ever = np.where(lacks, root_now, now), np.where(lacks, root_ever, ever)
                 if form.exclusive:
                     unsure.add(lacks)
+        room = None if by_units and any(need.scale for need in form.needs) else now
         good_ever = ever >= form.count
         good_now = good_ever if now is ever else now >= form.count
         for type, abstract in form.wrappers:
@@ -157,7 +161,7 @@ class FleetIndex:
                 unsure.add(self.kinds.get("sized", need.type))
             if len(form.needs) > 1 or form.exclusive:
                 unsure.add(self.kinds.get("inner", need.type))
-        return good_now, good_ever, room
+        return good_now, good_ever, room, by_units
 
     def _slots(self, form: Form, host: str) -> tuple[Floats, Floats]:
         """How many slots fit each cluster now and ever, by cluster number."""

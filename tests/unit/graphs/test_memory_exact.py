@@ -142,13 +142,33 @@ def used_now(backend, cluster):
 def test_after_places_and_releases_kept_answers_are_those_of_a_fleet_that_reports_the_same_use(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "MOST_UNINDEXED", seed % 8)  # now and then the index learns of changes unasked
-        check_places(seed)
+        check_places(seed, fleets.random_request)
 
 
-def check_places(seed):
+@settings(max_examples=CASES // 5, deadline=None, derandomize=CASES < 1000, database=None)
+@given(st.integers(0, 2**40))
+def test_answers_that_count_slots_are_kept_only_while_they_are_true(seed):
+    check_places(seed, slots_somewhere)
+
+
+def slots_somewhere(rng, graph):
+    """Slots that share a host, or that lie anywhere, of leaves with and without units."""
+    leaves = [fleets.a_level("core", rng.randint(1, 3))]
+    if rng.random() < 0.3:
+        leaves.append(fleets.a_level("gpu", 1))
+    if rng.random() < 0.3:
+        leaves.append(
+            fleets.a_level("memory", 1, unit="GB") if rng.random() < 0.5 else fleets.a_level("memory", 400, unit="MB")
+        )
+        leaves = leaves[-rng.randint(1, 2) :]
+    host, abstract = rng.choice((("node", False), ("slot", True), ("socket", True)))
+    return fleets.a_request(fleets.slots(rng.randint(1, 4), *leaves, host=host, abstract=abstract))
+
+
+def check_places(seed, a_request):
     rng = Random(seed)
     graphs = {name: fleets.random_graph(rng) for name in ("a", "b")}
-    requests = [fleets.random_request(rng, graphs["a"]) for _ in range(3)]
+    requests = [a_request(rng, graphs["a"]) for _ in range(3)]
     backend, live = MemoryBackend(), []
     for name, graph in graphs.items():
         backend.put(name, graph)
@@ -211,3 +231,20 @@ def test_an_answer_that_was_searched_for_is_found_for_clusters_that_came_later()
     for i in range(40):
         backend.put(f"c{i:02}", fleets.a_graph(nodes=2 + i % 3, cores=4, racks=2))
         assert backend.match(request).fit(f"c{i:02}") is (Fit.NOW if i % 3 else Fit.NEVER)
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        (fleets.slots(3, fleets.a_level("memory", 400, unit="MB")), fleets.a_level("memory", 3, unit="GB")),
+        (fleets.slots(1, fleets.a_level("core", 1), host="slot", abstract=True), fleets.a_level("core", 4)),
+        (fleets.slots(2, fleets.a_level("core", 1), host="slot", abstract=True), fleets.a_level("core", 3)),
+    ],
+)
+def test_one_job_can_take_the_room_of_several_slots(asked, taken):
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=1, cores=4, memory=4))
+    wanted = fleets.a_request(asked)
+    assert backend.match(wanted).fit("c") is Fit.NOW
+    backend.place("c", "job", fleets.a_request(fleets.slots(1, taken)))
+    assert backend.match(wanted).fit("c") is Fit.LATER
