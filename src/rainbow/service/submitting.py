@@ -30,7 +30,7 @@ MAX_BATCH = 10_000
 AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
 TOGETHER = 64  # calls that share one write: more would wait longer for each other than a write takes
 GATHERED = 32  # calls after which a write waits for no more of them: the next are decided while it is under way
-QUIET = 3  # turns of the event loop in which nobody came, after which a write waits no more
+QUIET = 10  # turns of the event loop in which nobody came, after which a write waits no more
 BETWEEN = 16  # decisions of a batch before other calls have a turn
 UNDECIDED = "waits for its decision"
 
