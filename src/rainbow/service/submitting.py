@@ -31,6 +31,8 @@ AT_ONCE = 64  # jobs of one call that are decided before they are stored; a long
 TOGETHER = 64  # calls that share one write: more would wait longer for each other than a write takes
 GATHERED = 32  # calls after which a write waits for no more of them: the next are decided while it is under way
 QUIET = 10  # turns of the event loop in which nobody came, after which a write waits no more
+BUSY = 12  # calls in one write: after that the next waits a few breaths, since more are on their way
+BREATH, BREATHS = 0.001, 6  # seconds, and how many of them at the most; one in which nobody came is the last
 BETWEEN = 16  # decisions of a batch before other calls have a turn
 UNDECIDED = "waits for its decision"
 
@@ -72,6 +74,7 @@ class Intake:
         self._room = asyncio.Semaphore(2 * TOGETHER)  # nobody is decided long before the store can take it
         self._decided: list[_Decided] = []
         self._writing: asyncio.Task[None] | None = None
+        self._last = 0  # how many calls shared the last write
 
     async def submit(self, submissions: Sequence[Submission]) -> list[Receipt]:
         """Store all of them or none; answer when they are durable."""
@@ -102,11 +105,14 @@ class Intake:
 
     async def _gathered(self) -> None:
         """Let those join who are just coming in: one write for many costs little more than one for each."""
+        pause, most, patience = (0.0, QUIET * GATHERED, QUIET) if self._last < BUSY else (BREATH, BREATHS, 1)
         quiet, seen = 0, 0
-        while quiet < QUIET and len(self._decided) < GATHERED:
+        for _ in range(most):
             quiet = quiet + 1 if len(self._decided) == seen else 0
             seen = len(self._decided)
-            await asyncio.sleep(0)
+            if quiet == patience or seen >= GATHERED:
+                return
+            await asyncio.sleep(pause)
 
     async def _write(self) -> None:
         while self._decided:
@@ -116,6 +122,7 @@ class Intake:
             for one in taken:
                 if one.answer.done():  # its caller hung up
                     _undo(self._core, one.call.drafts)
+            self._last = len(waited_for)
             if waited_for:
                 await _store(self._core, waited_for)
 
