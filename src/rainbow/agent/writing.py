@@ -94,6 +94,7 @@ class JournalWriter:
 def _say(write: WriteJournal) -> None:
     result = write.record.get("result")
     if write.kind == "end" and isinstance(result, dict):
-        log.info("%s: %s %s", write.ref.tag, result["state"], result["reason"])
+        state, reason = result["state"], result["reason"]
+        log.info("%s: %s%s", write.ref.tag, state, f" ({reason})" if reason not in ("", state) else "")
     elif write.kind in _SAID:
         log.info("%s: %s", write.ref.tag, _SAID[write.kind])

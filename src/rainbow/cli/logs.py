@@ -60,11 +60,10 @@ def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw:
 
 async def _say_why(client: AsyncClient, id: int) -> None:
     """Silence has a cause: the job has not begun, went elsewhere, or had nothing to say."""
-    from rainbow.cli.render_jobs import ENDED, info
+    from rainbow.cli.render_jobs import ENDED, info, word
     from rainbow.cli.report import say
 
     job = (await client.job(id)).as_dict()
     known = info(job)
     ended = job["state"] in ENDED
-    state = str(job["state"]).replace("_", " ")
-    say(f"job {id} has no output{'' if ended else ' yet'}; it is {state}" + (f" ({known})" if known else ""))
+    say(f"job {id} has no output{'' if ended else ' yet'}; it is {word(job)}" + (f" ({known})" if known else ""))

@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rainbow.cli import render_plan
-from rainbow.cli.render_jobs import info, letter, seconds
+from rainbow.cli.render_jobs import ENDED, info, letter, seconds, word
 from rainbow.cli.terminal import COLUMNS, hung, one_line, width
 from rainbow.cli.times import ago, clock
 from rainbow.model.decision import Decision
 
-WORDS = {"D": "WAITING", "P": "HELD", "S": "PENDING", "R": "RUNNING", "C": "ENDING"}
 SAYS = {"now": "NOW", "later": "LATER", "never": "NEVER", "unknown": "UNKNOWN", "closed": "SKIP"}
 
 
 def headline(job: Mapping[str, Any], explanations: Sequence[Mapping[str, Any]], now: float) -> str:
     """`Job 122 (train) is PENDING since 09:02; evaluated 14 times, last 6 s ago. Nothing can run it now; ...`."""
     name = f" ({one_line(job['name'])})" if job.get("name") else ""
-    state = WORDS.get(letter(job), str(job["state"]).upper())
+    state = word(job).upper()
     where = f" on {one_line(job['cluster'])}" if job.get("cluster") else ""
     since = seconds(job.get("ended_at")) or seconds(job.get("started_at")) or seconds(job.get("submitted_at"))
     when = f" since {clock(since, now)}" if since else ""
@@ -58,10 +57,10 @@ def verdicts(explanations: Sequence[Mapping[str, Any]], limit: int = COLUMNS) ->
     return "".join(lines)
 
 
-def last_decision(decision: Decision | None, now: float) -> str:
+def last_decision(decision: Decision | None, now: float, *, ended: bool) -> str:
     """What was decided last, and why."""
     if decision is None:
-        return "Nothing was decided yet.\n"
+        return f"Nothing was decided{'' if ended else ' yet'}.\n"
     when = clock(decision.record["at"], now)
     if decision.winner is None:
         reasons = [one_line(reason) for reason in decision.record["outcome"]["reasons"]]
@@ -93,8 +92,8 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = 
     terms = job.get("terms", {})
     only, never = terms.get("only_clusters", ()), terms.get("not_clusters", ())
     explanations = [e for e in view.get("explanations", ()) if not render_plan.left_out(e["cluster"], only, never)]
-    ended = letter(job) not in "DPSRC"
-    parts = [headline(job, explanations, now), last_decision(decision, now)]
+    ended = job["state"] in ENDED
+    parts = [headline(job, explanations, now), last_decision(decision, now, ended=ended)]
     if not ended or verbose:
         parts += [
             verdicts(explanations, limit),

@@ -17,6 +17,7 @@ ENDED = {
     "expired": "TO",
     "handed_off": "HO",  # ours: the cluster owns it now, and nobody will tell how it ends
 }
+WORDS = {"D": "waiting", "P": "held", "S": "pending", "R": "running", "C": "ending"}
 HELD = {"dependency": "D", "time": "D", "user": "P", "nothing-fits": "S"}
 WAITS_FOR = {
     "dependency": "waits for another job",
@@ -63,6 +64,11 @@ def letter(job: Mapping[str, Any]) -> str:
     if state == "bound":
         return {"running": "R", "finishing": "C"}.get(job.get("attempt_state", ""), "S")
     return "C" if state == "cancelling" else "S"
+
+
+def word(job: Mapping[str, Any]) -> str:
+    """The letter of a job that has not ended as a word, or how it ended."""
+    return WORDS.get(letter(job)) or str(job["state"]).replace("_", " ")
 
 
 def seconds(value: object) -> float | None:

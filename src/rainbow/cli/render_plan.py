@@ -162,7 +162,8 @@ def verdict(decision: Decision) -> str:
         return ""
     count = _hopes(decision)
     if not count:
-        return "No cluster could ever run it.\n"
+        nobody = f": {'; '.join(outcome.reasons)}" if next(decision.rows(), None) is None else ""
+        return f"No cluster could ever run it{nobody}.\n"
     return f"Nothing can run it now; {count} cluster{'' if count == 1 else 's'} could later.\n"
 
 

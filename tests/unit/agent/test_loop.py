@@ -127,6 +127,13 @@ async def test_an_unreachable_server_is_tried_again_and_nothing_is_lost(site: Si
     assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
 
 
+async def test_the_end_of_a_job_is_told_with_its_reason_if_there_is_one(site: Site, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", logger="rainbow.agent")
+    site.desk.offers = [an_offer(1, "true"), an_offer(2, "false")]
+    await site.run()
+    assert {"rb-1-1: succeeded", "rb-2-1: failed (exit code 1)"} <= {record.message for record in caplog.records}
+
+
 async def test_a_server_that_is_away_is_spoken_of_once(site: Site, caplog: pytest.LogCaptureFixture):
     site.desk.broken = 3
     await site.run()

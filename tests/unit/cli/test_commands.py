@@ -98,8 +98,10 @@ def test_logs_that_are_empty_say_why(server, rainbow):
     server.answers["Jobs/Logs"] = []
     server.answers["Jobs/Get"] = job(5, "bound", cluster="perl", attempt_state="offered")
     done = rainbow("logs", "5")
-    said = "rainbow: job 5 has no output yet; it is bound (offered, not taken yet)\n"
+    said = "rainbow: job 5 has no output yet; it is pending (offered, not taken yet)\n"
     assert (done.code, done.out, done.err) == (0, "", said)
+    server.answers["Jobs/Get"] = job(5, "held", hold="nothing-fits", reason="no cluster is registered")
+    assert rainbow("logs", "5").err.endswith("it is pending (no cluster is registered)\n")
     server.answers["Jobs/Get"] = job(5, reason="ended well")
     assert rainbow("logs", "5").err == "rainbow: job 5 has no output; it is succeeded (ended well)\n"
     assert rainbow("logs", "5", "--stderr").err == ""
@@ -217,4 +219,6 @@ def test_explain_asks_for_the_job_that_last_means(server, rainbow):
     done = rainbow("explain", "last")
     assert server.only("Jobs/Explain").request.id == 12
     assert done.out.startswith("Job 12 (lmp) is PENDING since")
-    assert "Nothing was decided yet." in done.out
+    assert "Nothing was decided yet.\n" in done.out
+    server.answers["Jobs/Explain"] = jobs_pb2.ExplainResponse(job=job(12, "cancelled"))
+    assert "Nothing was decided.\n" in rainbow("explain", "last").out

@@ -227,6 +227,11 @@ def test_a_plan_says_later_and_never_apart():
     assert render_plan.verdict(never) == "No cluster could ever run it.\n"
 
 
+def test_a_plan_where_no_cluster_was_looked_at_says_why():
+    nobody = a_decision(outcome={"kind": "refuse", "reasons": ["no cluster is registered"], "ever": False})
+    assert render_plan.verdict(nobody) == "No cluster could ever run it: no cluster is registered.\n"
+
+
 def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_would_help():
     job = a_job(
         122,
