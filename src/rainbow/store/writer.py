@@ -172,6 +172,7 @@ def _begin(session: Session) -> None:
     try:
         session.begin()
     except Exception as error:  # whatever a driver raises here, nothing has begun
+        _abandon(session)  # it may be that the last transaction could not be undone, and is open still
         raise Lost(str(session.dialect.translate(error))) from error
 
 

@@ -14,7 +14,7 @@ from rainbow.model.bid import TrackRecord
 from rainbow.model.candidate import Candidate, Demand
 from rainbow.model.errors import Invalid
 from rainbow.model.match import Fit
-from rainbow.scheduler.policies import BUILT_IN, POLICIES, Ranking, UnknownPolicy, installed
+from rainbow.scheduler.policies import BUILT_IN, POLICIES, PolicyFault, Ranking, UnknownPolicy, installed
 from tests.support.choosing import a_bid, a_cluster
 
 
@@ -207,6 +207,12 @@ def test_a_plugin_that_does_not_load_is_kept_with_its_cause_and_the_others_work(
     assert "No module named" in listed["broken"].error
     assert listed["again"].origin == "rainbow.scheduler.policies.simple:pack"
     assert listed["random"] == ("random", "built in", "")
+
+
+def test_whatever_a_built_in_policy_raises_when_it_is_built_is_an_error_of_ours() -> None:
+    for _ in range(2):  # what failed is not kept
+        with pytest.raises(PolicyFault, match="policy 'constraint' cannot be built: UnicodeEncodeError"):
+            BUILT_IN.build("constraint", {"priorities": "\ud800"})
 
 
 def test_a_plugin_cannot_take_the_name_of_a_built_in_policy() -> None:

@@ -80,15 +80,10 @@ class PolicyTable:
 
         Built-in ones are kept, since they keep nothing of a decision themselves.
         """
-        if name in POLICIES and self.factories.get(name) is POLICIES[name]:
-            return _built_in(name, options)
-        return self._made(name, options)
-
-    def _made(self, name: str, options: Mapping[str, str]) -> Policy:
         factory = self.factories.get(name)
         if factory is not None:
             try:
-                return factory(options)
+                return _built_in(name, options) if factory is POLICIES.get(name) else factory(options)
             except RainbowError:
                 raise
             except Exception as error:  # the edge to other people's code: its bugs are typed errors here
