@@ -58,7 +58,9 @@ def selector(word: str) -> Selector:
     found = _RANGE.fullmatch(word)
     if found:
         first, last = int(found[1]), int(found[2] or found[1])
-        if first < 1 or not first <= last < first + MAX_RANGE:
+        if first < 1:
+            raise Invalid(f"{word!r}: jobs are numbered from 1")
+        if not first <= last < first + MAX_RANGE:
             raise Invalid(f"{word!r} is not a range of jobs; write for example 3-9, at most {MAX_RANGE} of them")
         return Ids(first, last)
     if word == "last":

@@ -68,6 +68,11 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
 def terms(asked: Asked, now: float) -> Terms:
     """The terms that the options ask for."""
     policy, options = _select(asked)
+    deadline = moment(asked.deadline, now) if asked.deadline else None
+    if deadline is not None and deadline <= now:
+        raise Invalid(
+            f"--deadline: {asked.deadline} is over; give a time to come, such as +6h, 18:00 or 2026-11-16T09:00"
+        )
     return Terms(
         priority=asked.priority,
         delivery=Delivery.AT_LEAST_ONCE if asked.rerun else Delivery.AT_MOST_ONCE,
@@ -75,7 +80,7 @@ def terms(asked: Asked, now: float) -> Terms:
         lost_after=None if asked.lost_after is None else parse_duration(asked.lost_after),
         hold=asked.hold,
         start_after=moment(asked.start_after, now) if asked.start_after else None,
-        deadline=moment(asked.deadline, now) if asked.deadline else None,
+        deadline=deadline,
         fail_fast=asked.fail_fast,
         policy=policy,
         policy_options=options,

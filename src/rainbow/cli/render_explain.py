@@ -41,6 +41,9 @@ def _hope(explanations: Sequence[Mapping[str, Any]]) -> str:
         return f"{now} cluster{'' if now == 1 else 's'} could run it now."
     if later:
         return f"Nothing can run it now; {later} cluster{'' if later == 1 else 's'} could later."
+    closed = by_fit.count("closed")  # nobody asked them whether it fits
+    if closed:
+        return f"Nothing can run it now; {closed} cluster{' takes' if closed == 1 else 's take'} no work at the moment."
     return "No cluster could ever run it."
 
 

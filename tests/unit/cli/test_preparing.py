@@ -117,6 +117,7 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
         ({"argv": ("x",), "env": ("NOT_SET_HERE",)}, "is not set here"),
         ({"argv": ("x",), "select_options": ("a=b",)}, "needs --select"),
         ({"argv": ("x",), "time": "soon"}, "not a duration"),
+        ({"argv": ("x",), "deadline": "-1h"}, "-1h is over; give a time to come"),
         ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
         ({"argv": ("x",), "nodes": 4, "tasks": 2}, "more than 2 tasks"),
     ],

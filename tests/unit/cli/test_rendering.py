@@ -272,6 +272,13 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
     assert " ✗ corona  2 nodes are free, 8 needed\n" in verbose
 
 
+def test_a_job_that_only_a_closed_cluster_might_run_is_not_called_impossible():
+    job = a_job(7, state="held", hold="nothing-fits", submitted_at=at(9))
+    view = {"job": job, "explanations": [why("eks", "closed", "is draining"), why("perl", "never", "no gpu")]}
+    said = render_explain.explain(view, now=NOW, verbose=False)
+    assert "Nothing can run it now; 1 cluster takes no work at the moment.\n" in said
+
+
 def test_the_status_line_tells_where_the_job_is():
     job = a_job(119, state="bound", cluster="perl", attempt_state="submitted", native_id="88123")
     assert status_line(job, 8) == "rainbow: 119 perl: waiting for resources (native 88123, queued there)    00:00:08"

@@ -89,9 +89,12 @@ def test_words_select_jobs(word, chosen):
     assert selector(word) == chosen
 
 
-@pytest.mark.parametrize("word", ["0", "9-3", "1-99999999", " "])
-def test_a_word_that_selects_nothing_is_refused(word):
-    with pytest.raises(Invalid):
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [("0", "numbered from 1"), ("9-3", "not a range"), ("1-99999999", "at most 10000"), (" ", "names no job")],
+)
+def test_a_word_that_selects_nothing_is_refused(word, why):
+    with pytest.raises(Invalid, match=why):
         selector(word)
 
 
