@@ -56,13 +56,15 @@ class Callers:
         """The same without waiting, for one bearer token that was looked up a moment ago; else None."""
         if not isinstance(row, BY_BEARER):
             return None
-        token = ""
+        token: str | None = None
         for key, value in context.invocation_metadata() or ():
-            if key == "rainbow-cluster-token" or (key == "authorization" and token):
+            if key == "rainbow-cluster-token" or (key == "authorization" and token is not None):
                 return None
             if key == "authorization":
                 token = _bearer(value)
-        principal = self._recogniser.known(token, self._clock.now()) if 0 < len(token) <= MOST_CREDENTIAL else None
+        if not token or len(token) > MOST_CREDENTIAL:
+            return None
+        principal = self._recogniser.known(token, self._clock.now())
         if principal is not None:
             act_as(principal, address)
             self._hold_against(row, principal, message, address)

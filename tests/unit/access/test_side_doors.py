@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from grpc import aio
@@ -12,6 +14,9 @@ from rainbow.model.errors import Invalid
 from rainbow.model.job import Terms
 from rainbow.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
 from rainbow.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
+from rainbow.server.callers import Callers
+from rainbow.server.limits import Limits, Traffic
+from rainbow.server.policy import Caller
 from rainbow.service.auditing import SYSTEM
 from tests.support.calls import bearer
 from tests.unit.access.asking import ask, code_of
@@ -93,6 +98,18 @@ async def test_a_call_carries_one_bearer_and_a_good_one_beside_a_bad_one_is_refu
         assert await code_of(stub(clusters_pb2.ListClustersRequest(), metadata=metadata)) == "UNAUTHENTICATED"
     wrong = [*good, ("rainbow-cluster-token", f"beta={world.credentials['submit-alpha']}")]
     assert await code_of(stub(clusters_pb2.ListClustersRequest(), metadata=wrong)) == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("first", ["", "Bearer ", "Bearer guess"])
+async def test_a_known_bearer_behind_another_header_is_not_let_in_without_a_look(world: World, first: str) -> None:
+    core = world.running.service.core
+    callers = Callers(core.recogniser, core.clock, Traffic(Limits()), anonymous_satisfy=False)
+    good = bearer(world.credentials["ana"])
+    for metadata, who in (good, "ana"), ([("authorization", first), *good], None):
+        await core.recogniser.recognise(world.credentials["ana"], core.clock.now())
+        context = SimpleNamespace(invocation_metadata=partial(list, metadata))
+        principal = callers.admit_known(Caller(), None, context, "127.0.0.1")
+        assert (principal and principal.name) == who
 
 
 async def test_the_servers_own_name_is_never_a_callers(world: World) -> None:
