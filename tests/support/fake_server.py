@@ -29,6 +29,14 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """What a stream says of itself before its first message; it goes on when that was heard."""
+
+    metadata: tuple[tuple[str, str], ...]
+    heard: threading.Event
+
+
+@dataclass(frozen=True)
 class Asked:
     """One call that arrived."""
 
@@ -49,7 +57,7 @@ class Asked:
 class FakeServer:
     """`answers["Jobs/Get"]` is a message, a Refusal, a Script of these, or a function of the request.
 
-    For a stream each answer is a list of messages, perhaps ending in a Refusal.
+    For a stream each answer is a list of messages, perhaps beginning with a Begun and ending in a Refusal.
     """
 
     answers: dict[str, Any] = field(default_factory=dict)
@@ -115,7 +123,11 @@ def _handler(server: FakeServer, rpc: Rpc[Any, Any]) -> Any:
         record(context, [request])
         answer = server.answer_to(name, request)
         for item in answer if isinstance(answer, list) else [answer]:
-            yield await give(context, item)
+            if isinstance(item, Begun):
+                await context.send_initial_metadata(item.metadata)
+                assert await asyncio.to_thread(item.heard.wait, 10)
+            else:
+                yield await give(context, item)
 
     wrap: Callable[..., Any]
     if rpc.path in STREAMED_UP:

@@ -128,14 +128,21 @@ class Connection:
                 raise
             raise self._with_origin(error, rpc.purpose) from None
 
-    async def stream(self, rpc: Rpc[Asked, Answered], request: Asked) -> AsyncIterator[Answered]:
-        """One try of a server stream; a cut raises Unavailable, and the next try goes to the next server."""
+    async def stream(
+        self, rpc: Rpc[Asked, Answered], request: Asked, begun: Callable[[dict[str, str]], None] | None = None
+    ) -> AsyncIterator[Answered]:
+        """One try of a server stream; a cut raises Unavailable, and the next try goes to the next server.
+
+        `begun` is told what the server says of the stream before its first message.
+        """
         address = self._address()
         try:
             channel = await self._connected(address)
             method = channel.unary_stream(rpc.path, _bytes_of, rpc.answers.FromString)
             call = method(request, metadata=self.metadata(rpc.purpose))
             try:
+                if begun is not None:
+                    begun({key: str(value) for key, value in await call.initial_metadata() or ()})
                 async for message in call:
                     yield message
             finally:

@@ -150,11 +150,16 @@ class JobVerbs:
         """Events as they happen, each once; `after` None: from now on. Goes on where it was after a cut."""
         seen = after
 
+        def begun(said: dict[str, str]) -> None:
+            nonlocal seen
+            if seen is None and said.get("rainbow-after", "").isdecimal():
+                seen = int(said["rainbow-after"])
+
         def open_stream() -> AsyncIterator[jobs.Event]:
             request = jobs.WatchRequest(
                 filter=wire.filter_message(chosen or JobFilter()), after=seen or 0, from_now=seen is None
             )
-            return self.connection.stream(rpcs.WATCH, request)
+            return self.connection.stream(rpcs.WATCH, request, begun)
 
         async for message in self._resumed(open_stream):
             if seen is None or message.seq > seen:

@@ -58,7 +58,11 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.Event]:
         which = wire.filter_in(request.filter)
-        async for event in watching.watch(self._core, which, caller(), request.after, from_now=request.from_now):
+        after = request.after
+        if request.from_now:
+            after = await watching.latest(self._core)
+            await context.send_initial_metadata((("rainbow-after", str(after)),))  # for who is cut before any event
+        async for event in watching.watch(self._core, which, caller(), after):
             yield wire.event_out(event)
 
     async def Logs(self, request: pb.LogsRequest, context: Any) -> AsyncIterator[pb.LogChunk]:

@@ -20,11 +20,14 @@ BYTES_AT_ONCE = 64 * 1024
 LOOK_AGAIN = 10.0  # seconds; a bell that another process rings is not heard
 
 
-async def watch(core: Core, which: JobFilter, by: Principal, after: int, *, from_now: bool) -> AsyncIterator[Event]:
+async def latest(core: Core) -> int:
+    """The number of the last event: whoever watches after it hears what happens from now on."""
+    return await core.store.read(lambda tx: tx.last_seq())
+
+
+async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> AsyncIterator[Event]:
     """Events of the jobs within reach that the filter finds, for ever."""
     who = reach(by, "read")
-    if from_now:
-        after = await core.store.read(lambda tx: tx.last_seq())
     owners = None if who.everything or who.clusters else sorted(who.owners)
     while True:
         rung = core.hub.count(EVENTS)

@@ -1,5 +1,7 @@
 """A stream that is cut goes on where it was: nothing twice, nothing missing."""
 
+import threading
+
 import grpc
 import pytest
 
@@ -8,7 +10,7 @@ from rainbow.client.connection import Backoff, Patience
 from rainbow.client.views import Chunk
 from rainbow.model.errors import NotFound, Unavailable
 from rainbow.pb.v2 import jobs_pb2
-from tests.support.fake_server import QUICK, Refusal, Script
+from tests.support.fake_server import QUICK, Begun, Refusal, Script
 
 CUT = Refusal(grpc.StatusCode.UNAVAILABLE, "cut")
 
@@ -38,6 +40,20 @@ async def test_a_watch_from_now_on_becomes_one_from_a_number_once_it_has_seen_on
     async with AsyncClient(settings=settings, patience=QUICK) as client:
         assert [one.seq async for one in client.watch()] == [3, 4]
     assert [asked.request.from_now for asked in server.asked] == [True, True, False]
+
+
+async def test_a_watch_from_now_on_that_is_cut_before_any_event_misses_none(server, settings, monkeypatch):
+    heard = threading.Event()
+    server.answers["Jobs/Watch"] = Script([Begun((("rainbow-after", "7"),), heard), CUT], [event(8)])
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        stream = client.connection.stream
+
+        def listened(rpc, request, begun):
+            return stream(rpc, request, lambda said: (begun(said), heard.set()))
+
+        monkeypatch.setattr(client.connection, "stream", listened)
+        assert [one.seq async for one in client.watch()] == [8]
+    assert [(asked.request.from_now, asked.request.after) for asked in server.asked] == [(True, 0), (False, 7)]
 
 
 async def test_output_that_comes_again_after_a_cut_is_given_once(server, settings):

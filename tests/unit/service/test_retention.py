@@ -34,7 +34,7 @@ async def left(service: Service) -> int:
 async def first(service: Service, after: int, **said: object) -> Event:
     """The first event that somebody hears who has heard those up to `after`."""
     by = said.pop("by", ADMIN)
-    stream = watching.watch(service.core, JobFilter(**said), by, after, from_now=False)  # type: ignore[arg-type]
+    stream = watching.watch(service.core, JobFilter(**said), by, after)  # type: ignore[arg-type]
     try:
         async with asyncio.timeout(5):
             return await anext(stream)
@@ -111,7 +111,7 @@ async def test_a_watcher_who_keeps_up_is_not_disturbed(tmp_path: Path) -> None:
     clock = ManualClock()
     async with a_service(tmp_path, clock=clock, settings=Settings(policy="first", keep_days=1)) as service:
         await with_cluster(service, "east")
-        stream = watching.watch(service.core, JobFilter(), a_user("ana"), 0, from_now=False)
+        stream = watching.watch(service.core, JobFilter(), a_user("ana"), 0)
         await ended(service, 2, owner="bob")
         *_, last = await ended(service, 2, owner="ana")
         await ended(service, 2, owner="bob")
