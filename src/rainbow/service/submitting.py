@@ -123,8 +123,12 @@ class Intake:
                 if one.answer.done():  # its caller hung up
                     _undo(self._core, one.call.drafts)
             self._last = len(waited_for)
-            if waited_for:
-                await _store(self._core, waited_for)
+            try:
+                if waited_for:
+                    await _store(self._core, waited_for)
+            except Exception as error:  # a fault of ours: neither these calls nor those behind them wait in vain
+                for one in waited_for:
+                    _fail(one, error)
 
 
 async def _store(core: Core, decided: list[_Decided]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rainbow.service import submitting
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
 
@@ -36,3 +37,21 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
         assert (
             len(service.core.fleet.member("alpha").placements) == 2
         )  # what was set aside for the others is free again
+
+
+async def test_a_fault_of_ours_in_one_answer_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(*_: object) -> str:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(submitting, "shape_of", faulty)  # asked for jobs that wait
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha", nodes=1, cores=4)
+        calls = [submit(service, a_submission(cores=cores)) for cores in (1, 64, 1)]
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(answer) for answer in answers] == [list, RuntimeError, RuntimeError]
+            (receipt,) = await submit(service, a_submission(cores=1))
+        stored = await service.core.store.read(lambda tx: [tx.job(id) for id in range(1, receipt.id + 1)])
+        assert [job.cluster for job in stored if job is not None] == ["alpha", "", "alpha", "alpha"]
