@@ -127,7 +127,7 @@ TERMS = (
         "dependencies",
         multiple=True,
         metavar="KIND:ID",
-        help="after, afterok, afternotok or afterany:ID.",
+        help="after, afterok, afternotok or afterany:ID; of an array: afterok:3-9. Repeatable.",
     ),
     click.option("--sign", is_flag=True, help="Sign it with your key, for sites that run signed jobs only."),
     click.option("--key", metavar="FILE", help="With --sign: another key than the one of rainbow key create."),

@@ -58,7 +58,7 @@ def jobs(link: Link, form: str, watch: bool, stats: bool, count: int, **asked: A
             return
         rows = await _rows(client, chosen, letters, count)
         if stats:
-            click.echo(render_jobs.stats(rows))
+            click.echo(render_jobs.stats(rows, letters))
         else:
             _show(rows, form)
 

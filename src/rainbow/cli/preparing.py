@@ -22,11 +22,12 @@ from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.jobspecs.registry import parse
 from rainbow.jobspecs.requirements import everywhere
 from rainbow.model.errors import Invalid, TooLarge
-from rainbow.model.job import Delivery, Terms
+from rainbow.model.job import MAX_DEPENDENCIES, Delivery, Terms
 from rainbow.model.request import Group, Request
 
 MAX_FILE = 1 << 20
 _BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
+_RANGE_OF_JOBS = re.compile(r"([a-z]+):([0-9]{1,18})-([0-9]{1,18})")
 _DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 
 
@@ -60,9 +61,22 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
         name=name,
         terms=terms(asked, now),
         array=asked.array or "",
-        dependencies=asked.dependencies,
+        dependencies=tuple(one for text in asked.dependencies for one in _one_by_one(text)),
     )
     return Prepared(submission, adjusted, path or "")
+
+
+def _one_by_one(dependency: str) -> list[str]:
+    """`afterok:3-5`, as an array's jobs are printed, as one dependency for each of them; others as they are."""
+    found = _RANGE_OF_JOBS.fullmatch(dependency)
+    if not found:
+        return [dependency]
+    first, last = int(found[2]), int(found[3])
+    if not first <= last < first + MAX_DEPENDENCIES:
+        raise Invalid(
+            f"--dependency: {first}-{last} is no range of 1 to {MAX_DEPENDENCIES} jobs; write 3-9, for example"
+        )
+    return [f"{found[1]}:{id}" for id in range(first, last + 1)]
 
 
 def terms(asked: Asked, now: float) -> Terms:

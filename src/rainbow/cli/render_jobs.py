@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -155,11 +156,12 @@ def listing(now: float) -> Listing:
     )
 
 
-def stats(jobs: list[dict[str, Any]]) -> str:
-    """`3 running, 1 pending; 10 completed, 2 failed`."""
-    counted = dict.fromkeys(("running", "pending", "completed", "failed", "cancelled", "timeout"), 0)
-    for job in jobs:
-        for name in counted:
-            counted[name] += letter(job) in FILTERS[name]
-    words = [f"{count} {name}" for name, count in counted.items()]
-    return ", ".join(words[:2]) + "; " + ", ".join(words[2:])
+def stats(jobs: list[dict[str, Any]], asked: frozenset[str]) -> str:
+    """`3 running, 1 pending; 10 completed, 2 failed`: only of what was asked for, since the others were not counted."""
+    found = Counter(letter(job) for job in jobs)
+    groups = (("running", "pending"), ("completed", "failed", "cancelled", "timeout", "handed-off"))
+    parts = [
+        ", ".join(f"{sum(found[one] for one in FILTERS[name])} {name}" for name in group if FILTERS[name] & asked)
+        for group in groups
+    ]
+    return "; ".join(part for part in parts if part)

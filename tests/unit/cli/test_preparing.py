@@ -94,6 +94,11 @@ def test_terms_come_from_their_flags():
     assert terms.labels == {"team": "bio"}
 
 
+def test_a_job_waits_for_each_job_of_an_array():
+    asked = Asked(argv=("x",), dependencies=("afterok:7-9", "after:3"))
+    assert prepare(asked, NOW, {}).submission.dependencies == ("afterok:7", "afterok:8", "afterok:9", "after:3")
+
+
 def test_a_policys_option_may_stand_in_a_file(tmp_path):
     path = tmp_path / "priorities.yaml"
     path.write_text("- priority: 1\n")
@@ -118,6 +123,8 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
         ({"argv": ("x",), "select_options": ("a=b",)}, "needs --select"),
         ({"argv": ("x",), "time": "soon"}, "not a duration"),
         ({"argv": ("x",), "deadline": "-1h"}, "-1h is over; give a time to come"),
+        ({"argv": ("x",), "dependencies": ("afterok:9-3",)}, "no range of 1 to 1000 jobs"),
+        ({"argv": ("x",), "dependencies": ("afterok:1-1001",)}, "no range of 1 to 1000 jobs"),
         ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
         ({"argv": ("x",), "nodes": 4, "tasks": 2}, "more than 2 tasks"),
     ],

@@ -114,7 +114,11 @@ def test_the_list_of_jobs():
     assert listing_text(render_jobs.listing(NOW), jobs[3:], "{id} {status} {cluster} {returncode}") == (
         "118 BOUND perl \n117 FAILED eks 3\n"
     )
-    assert render_jobs.stats(jobs) == "1 running, 3 pending; 0 completed, 1 failed, 0 cancelled, 0 timeout"
+    active, inactive = render_jobs.FILTERS["active"], render_jobs.FILTERS["inactive"]
+    everything = "1 running, 3 pending; 0 completed, 1 failed, 0 cancelled, 0 timeout, 0 handed-off"
+    assert render_jobs.stats(jobs, active | inactive) == everything
+    assert render_jobs.stats(jobs, active) == "1 running, 3 pending", "what was not asked for was not counted"
+    assert render_jobs.stats(jobs, frozenset({"F"})) == "1 failed"
 
 
 def test_the_list_of_clusters():
