@@ -83,7 +83,9 @@ def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
     lines = []
     for event in events:
         at = clock(seconds(event.get("at")) or now, now)
-        detail = ", ".join(f"{key}={one_line(str(value))}" for key, value in event.get("detail", {}).items())
+        detail = ", ".join(
+            f"{key}={one_line(str(value))}" for key, value in event.get("detail", {}).items() if value != ""
+        )
         lines.append(f" {at}  {event['kind']:<13} {event['state']:<11} {detail}".rstrip() + "\n")
     return "Timeline:\n" + "".join(lines) if lines else ""
 

@@ -28,6 +28,10 @@ class JobView:
     attempt: Attempt | None = None
 
 
+def _view(tx: Tx, job: Job) -> JobView:
+    return JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None)
+
+
 def visible(tx: Tx, id: int, who: Reach) -> Job:
     """A job within reach; one that is not is answered like one that does not exist."""
     job = tx.job(id)
@@ -52,8 +56,7 @@ async def get(core: Core, id: int, by: Principal) -> JobView:
     who = reach(by, "read")
 
     def work(tx: Tx) -> JobView:
-        job = visible(tx, id, who)
-        return JobView(job, tx.attempt(id, job.attempt) if job.attempt else None)
+        return _view(tx, visible(tx, id, who))
 
     return await core.store.read(work)
 
@@ -69,7 +72,7 @@ async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, li
         jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
         if who.clusters:
             jobs = [job for job in jobs if reaches(tx, who, job)]
-        return [JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None) for job in jobs]
+        return [_view(tx, job) for job in jobs]
 
     return await core.store.read(work)
 
@@ -116,7 +119,7 @@ async def cancel(
         if jobs and not dry_run:
             actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
             jobs = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
-        return [JobView(job) for job in jobs]
+        return [_view(tx, job) for job in jobs]
 
     return await core.write(work)
 

@@ -259,7 +259,7 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
             why("perl", "never", "gpu.model=h100: graph has a100"),
             why("eks", "closed", "its agent is silent"),
         ],
-        "events": [{"seq": 1, "job": 122, "at": at(560), "kind": "submitted", "state": "queued"}],
+        "events": [{"seq": 1, "job": 122, "at": at(560), "kind": "submitted", "state": "queued", "detail": {"of": ""}}],
     }
     assert render_explain.explain(view, now=NOW, verbose=False) == (
         "Job 122 (train) is PENDING since 09:02:00; evaluated 14 times, last 6s ago. "
