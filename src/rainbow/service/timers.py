@@ -42,6 +42,8 @@ class Timers:
                 await self.tick()
             except RainbowError as error:
                 log.warning("timers: %s", error)
+            except Exception:  # a fault of ours in one pass; without the next, no lease would ever lapse
+                log.exception("timers: a pass failed")
 
     async def tick(self) -> None:
         """Everything that is due now."""

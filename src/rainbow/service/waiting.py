@@ -74,6 +74,9 @@ class Decider:
                 log.warning("%d jobs could not be decided: %s", len(ids), error)
                 failed.extend(ids)
                 continue
+            except Exception:  # a fault of ours that one of them shows: it is found alone
+                log.exception("%d jobs could not be decided together", len(ids))
+                alone = ids
             await asyncio.gather(*(one(id) for id in alone))
         if failed:
             await self._try_again()
@@ -87,6 +90,9 @@ class Decider:
             raise
         except RainbowError as error:
             log.warning("job %d could not be decided: %s", id, error)
+            self.core.shelf.remove([id])
+        except Exception:  # a fault of ours, which stops no other job; this one is tried again after a restart
+            log.exception("job %d could not be decided", id)
             self.core.shelf.remove([id])
 
     async def _try_again(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,14 @@ from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.model.job import Delivery, Hold, JobState, Terms
-from rainbow.service import jobs, registering, waiting
+from rainbow.scheduler.decide import Question
+from rainbow.service import batches, jobs, registering, timers, waiting
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
+from rainbow.service.core import Core
+from rainbow.service.deciding import Ask, question
 from rainbow.service.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow.service.timers import Timers
 from rainbow.store.base import Dependency, Store, Tx
 from tests.support.service import ADMIN, a_request, a_service, a_submission, submit, with_cluster
 
@@ -109,6 +114,46 @@ async def test_a_decision_that_could_not_be_stored_is_made_again(
         store.full = False
         await service.decider.settle()
         assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_a_fault_of_ours_over_one_job_stops_neither_the_others_nor_the_decider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(core: Core, ask: Ask) -> Question:
+        if ask.owner == "bob":
+            raise RuntimeError("on purpose")
+        return question(core, ask)
+
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        made = []
+        for owner in ("ana", "bob", "eve"):
+            made += await submit(service, a_submission(owner, terms=Terms(hold=True)))
+        for room in (waiting, batches):
+            monkeypatch.setattr(room, "question", faulty)
+        for job in made:
+            await jobs.release(service.core, job.id, ADMIN)
+        await service.decider.settle()
+        assert [await state(service, job.id) for job in made] == [JobState.BOUND, JobState.QUEUED, JobState.BOUND]
+
+
+async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: asyncio.Queue[None] = asyncio.Queue()
+
+    async def faulty(self: Timers, now: float) -> None:
+        passes.put_nowait(None)
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(timers, "EVERY", 0.0)
+    async with a_service(tmp_path) as service:
+        monkeypatch.setattr(Timers, "_lapse", faulty)
+        running = asyncio.create_task(service.timers.run())
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                await passes.get()
+        running.cancel()
 
 
 async def test_a_clock_that_was_set_back_does_not_stretch_a_lease(tmp_path: Path) -> None:
