@@ -4,10 +4,10 @@ The record is one JSON document, `rainbow.decision/2`, made of parts that are ke
 The *fleet's part* says what was known of every cluster, in columns (`clusters.name[i]`,
 `clusters.fit[i]`, `state.columns.nodes_free[i]` ...). Decisions that saw the same fleet share it: it is
 made and stored once, so a decision over 100 clusters costs little and a million jobs do not fill
-a disk. What was *asked* (request, policy, limits) is written once for decisions that were asked the
-same. The decision's *own part* is the ranking and the outcome; in it a cluster is its place in the
-columns, an order that only begins elsewhere is `{"from": place}`, and what is empty is left out.
-In a state, null and absent are the same: not known.
+a disk. What was *asked* (request, policy, limits) is made into text once for decisions that were asked
+the same, and kept with each of them, before its *own part*, the ranking and the outcome. In that a
+cluster is its place in the columns, an order that only begins elsewhere is `{"from": place}`, and
+what is empty is left out. In a state, null and absent are the same: not known.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A decision as it is kept: its own part, and the part that it shares with others."""
+    """A decision as it is kept: what was asked with its own part, and the part that it shares with others."""
 
     own: str
     fleet: str
