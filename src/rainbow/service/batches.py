@@ -34,14 +34,18 @@ async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
     waiting: dict[str, Settlement] = {}  # by shape: what does not fit once fits nowhere until something is released
     settled: list[Settlement] = []
     alone: list[int] = []
-    for number, job in enumerate(sorted(found, key=lambda job: (-job.terms.priority, job.id)), 1):
-        one = _settle(core, job, waiting)
-        if one is None:
-            alone.append(job.id)
-        else:
-            settled.append(one)
-        if number % BETWEEN == 0:
-            await asyncio.sleep(PAUSE if core.arriving else 0)
+    try:
+        for number, job in enumerate(sorted(found, key=lambda job: (-job.terms.priority, job.id)), 1):
+            one = _settle(core, job, waiting)
+            if one is None:
+                alone.append(job.id)
+            else:
+                settled.append(one)
+            if number % BETWEEN == 0:
+                await asyncio.sleep(PAUSE if core.arriving else 0)
+    except BaseException:  # whatever it is, nothing of this was stored
+        _give_back(core, settled)
+        raise
     return alone + await _store(core, settled)
 
 
@@ -88,11 +92,9 @@ async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
         return []
     try:
         await core.write(work)
-    except RainbowError as error:
-        for one in settled:
-            if one.cluster:
-                core.fleet.take_back(one.cluster, one.token)
-        if isinstance(error, Unavailable):
+    except Exception as error:  # whatever it is, what was set aside is free again
+        _give_back(core, settled)
+        if isinstance(error, Unavailable) or not isinstance(error, RainbowError):
             raise
         return [one.job.id for one in settled]
     for one in settled:
@@ -100,3 +102,9 @@ async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
             job = one.job
             core.shelf.put(job.id, job.terms.priority, shape_of(core.fleet, job.owner, job.spec, job.terms))
     return []
+
+
+def _give_back(core: Core, settled: Sequence[Settlement]) -> None:
+    for one in settled:
+        if one.cluster:
+            core.fleet.take_back(one.cluster, one.token)

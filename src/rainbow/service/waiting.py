@@ -191,7 +191,7 @@ class Decider:
 
         try:
             gone = await self.core.write(work)
-        except RainbowError as error:
+        except Exception as error:  # whatever it is, what was set aside is free again
             if isinstance(outcome, Chosen):
                 self.core.fleet.take_back(outcome.cluster, fence)
             if isinstance(error, Conflict):

@@ -22,6 +22,7 @@ _PRAGMAS = (
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
 )
+_FOR_NOW = tuple(f"SQLITE_{why}" for why in ("FULL", "IOERR", "BUSY", "CANTOPEN", "READONLY", "LOCKED", "PROTOCOL"))
 
 
 def open_sqlite(path: Path) -> Engine:
@@ -109,7 +110,7 @@ def _translate(error: Exception) -> Exception:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             return Corrupt(f"the database file is damaged ({error}): restore it from a backup")
-        if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_READONLY")):
+        if name.startswith(_FOR_NOW):
             return Unavailable(f"the database cannot be used now: {error}")
     return error
 

@@ -135,6 +135,7 @@ async def test_a_fault_of_ours_over_one_job_stops_neither_the_others_nor_the_dec
             await jobs.release(service.core, job.id, ADMIN)
         await service.decider.settle()
         assert [await state(service, job.id) for job in made] == [JobState.BOUND, JobState.QUEUED, JobState.BOUND]
+        assert len(service.core.fleet.member("east").placements) == 2  # nothing was set aside twice
 
 
 async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
