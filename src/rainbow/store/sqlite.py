@@ -14,6 +14,7 @@ from rainbow.store.schema import migrate
 from rainbow.store.session import Dialect, Session
 
 BUSY_SECONDS = 10.0
+OLDEST = (3, 35, 0)  # RETURNING, UPDATE FROM, and more than a thousand values in one statement
 _PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA synchronous = FULL",
@@ -27,6 +28,12 @@ _FOR_NOW = tuple(f"SQLITE_{why}" for why in ("FULL", "IOERR", "BUSY", "CANTOPEN"
 
 def open_sqlite(path: Path) -> Engine:
     """The store in a file; it is made if it is not there."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        wanted = ".".join(map(str, OLDEST[:2]))
+        raise Unavailable(
+            f"this Python has SQLite {sqlite3.sqlite_version}, and {wanted} or newer is needed: "
+            "use another build of Python, or PostgreSQL (--db postgresql://...)"
+        )
     _check_place(path)
     lock = _lock(path)
     try:

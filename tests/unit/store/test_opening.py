@@ -99,3 +99,12 @@ async def test_a_file_that_somebody_else_locks_for_writing_is_unavailable_not_br
     other.close()
     await store.write(lambda tx: tx.set_meta("a", "b"))
     await store.close()
+
+
+async def test_a_sqlite_that_is_too_old_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 31, 1))
+    with pytest.raises(Unavailable, match=r"3\.35 or newer is needed: use another build of Python, or PostgreSQL"):
+        await open_store(f"sqlite:///{tmp_path}/rainbow.db")
+    assert list(tmp_path.iterdir()) == []
