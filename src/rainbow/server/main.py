@@ -50,7 +50,7 @@ log = logging.getLogger("rainbow.server")
 MAX_MESSAGE = 64 * 1024 * 1024  # the prototype sends a graph in one message
 DRAIN = 5.0  # seconds for calls under way at a SIGTERM
 SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
-YOUNG = 50_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
+YOUNG = 10_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
 
 _SERVICES = (
     jobs_pb2.DESCRIPTOR.services_by_name["Jobs"],
