@@ -115,6 +115,7 @@ def in_pages(tx: Tx, which: JobFilter, limit: int) -> list[Job]:
         (JobFilter(owners=frozenset({"ana"})), "jobs_owner"),
         (JobFilter(cluster="east"), "jobs_cluster"),
         (JobFilter(name="a", states=frozenset({JobState.HELD})), "jobs_name"),
+        (JobFilter(name="a", cluster="east"), "jobs_name"),
     ],
 )
 async def test_each_list_is_one_range_of_an_index_and_never_sorted(

@@ -139,6 +139,10 @@ j.owner IN (:*owners)
 -- name: where_cluster
 j.cluster = :cluster AND j.cluster <> ''
 
+-- Without the words by which SQLite would know the partial index: a name says more than a cluster.
+-- name: where_cluster_too
+j.cluster = :cluster
+
 -- name: where_name
 j.name = :name
 

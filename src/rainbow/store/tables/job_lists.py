@@ -85,7 +85,7 @@ class JobListTable(JobTable):
     def _common(self, which: JobFilter) -> _Where:
         where = _Where()
         if which.cluster:
-            where = where.also("where_cluster", cluster=which.cluster)
+            where = where.also("where_cluster_too" if which.name else "where_cluster", cluster=which.cluster)
         if which.name:
             where = where.also("where_name", name=which.name)
         if which.ids is not None:
