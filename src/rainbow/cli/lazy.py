@@ -24,11 +24,18 @@ class Commands(click.Group):
     """A group that answers a missing name with its help, and a wrong one with the names there are."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command, show the help, as text and not as an error's message."""
+        """Without a command, show the help as text; an option that stands before the command belongs after it."""
         if not args and self.no_args_is_help:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            raise click.UsageError(
+                f"{option} does not stand before a command; write it behind: {ctx.command_path} COMMAND {option}",
+                ctx,
+            ) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

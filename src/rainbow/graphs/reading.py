@@ -15,6 +15,7 @@ from rainbow.graphs.jgf_values import DEFAULT, Limits
 from rainbow.model.errors import Invalid, TooLarge, Unsupported
 from rainbow.model.graph import Graph, Subsystem
 
+MAX_TOTAL = 2**62  # what sums over a cluster have room for, wherever they are made
 _EITHER_WRAPPER = 32 + zlib.MAX_WBITS  # gzip or zlib, told by the first bytes
 _MAX_SMALL_TEXT = 64 << 20  # compact and R documents are small; a JGF of this size is read in pieces
 _STEP = 1 << 20
@@ -23,6 +24,13 @@ _OTHER_FORM = re.compile(rb"\s*\{\s*\"(rainbow|version|execution|scheduling)\"\s
 
 def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
     """The cluster's graph; raises `Invalid` or `TooLarge` saying what is wrong and where."""
+    graph = _read(data, limits)
+    if sum(graph.sizes) > MAX_TOTAL:
+        raise TooLarge(f"the sizes of a graph's vertices are at most {MAX_TOTAL} together; use a larger unit")
+    return graph
+
+
+def _read(data: bytes, limits: Limits) -> Graph:
     text = inflate(data, limits)
     if len(text) > _MAX_SMALL_TEXT:
         return _read_jgf(_large_jgf(text), limits)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from rainbow.model.errors import Invalid
 
 MAX_ARRAY = 10_000
 ARRAY_LABEL = "array_index"  # the label under which a member of an array carries its index
+_INDEX = re.compile(r"[0-9]{1,9}")
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 
 
@@ -26,3 +28,9 @@ def array_indices(text: str) -> list[int]:
         if len(indices) > MAX_ARRAY:
             raise Invalid(f"an array has at most {MAX_ARRAY} members")
     return list(indices)
+
+
+def array_index(labels: Mapping[str, str]) -> int | None:
+    """The index of a member of an array; None for any other job, whatever its owner wrote under that label."""
+    text = labels.get(ARRAY_LABEL, "")
+    return int(text) if _INDEX.fullmatch(text) else None

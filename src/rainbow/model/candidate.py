@@ -13,6 +13,7 @@ from rainbow.model.match import Fit
 from rainbow.model.request import Request, Scalar
 
 Prefer: TypeAlias = Literal["", "start", "cost"]
+MOST = 2**31 - 1  # nodes or cores that are counted of a request: no cluster has more, and messages hold no more
 
 
 class Placed(NamedTuple):
@@ -138,8 +139,8 @@ class Demand:
                     totals[level.type] += count
                 stack.extend((child, count) for child in level.inside)
         return cls(
-            nodes=max(1, totals["node"]),
-            cores=totals["core"],
+            nodes=min(max(1, totals["node"]), MOST),
+            cores=min(totals["core"], MOST),
             duration=request.duration,
             name=request.name,
             parameters=request.parameters,

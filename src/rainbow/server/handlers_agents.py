@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from rainbow.jobspecs.arrays import ARRAY_LABEL
+from rainbow.jobspecs.arrays import array_index
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.errors import Invalid
 from rainbow.model.job import END_OF_TIME, Job
@@ -161,7 +161,7 @@ def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
 
 def offer_out(attempt: Attempt, job: Job, now: float) -> pb.Offer:
     """A job as it is offered to an agent."""
-    index = job.terms.labels.get(ARRAY_LABEL, "")
+    index = array_index(job.terms.labels)
     return pb.Offer(
         attempt=pb.AttemptRef(job=attempt.job, n=attempt.n, token=attempt.token),
         name=job.name,
@@ -170,6 +170,6 @@ def offer_out(attempt: Attempt, job: Job, now: float) -> pb.Offer:
         terms=json.dumps(asdict(job.terms)),
         lease=max(0.0, (attempt.lease_until or now) - now),
         priority=job.terms.priority,
-        array_index=int(index) if index.isdigit() else 0,
-        is_array=index.isdigit(),
+        array_index=index or 0,
+        is_array=index is not None,
     )

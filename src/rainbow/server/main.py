@@ -190,7 +190,7 @@ def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, A
     health_pb2_grpc.add_HealthServicer_to_server(alive, gate)
     names = [descriptor.full_name for descriptor in _SERVICES]
     names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
-    reflecting = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # as above
+    reflecting = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # nor this
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, gate)
     server.add_generic_rpc_handlers((gate,))
     return server, alive

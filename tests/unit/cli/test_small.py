@@ -222,3 +222,8 @@ def test_a_word_that_is_no_command_is_answered_with_those_there_are(capsys):
 def test_a_number_that_is_none_is_called_so(capsys):
     assert run(["submit", "-N", "two", "--", "true"]) == 2
     assert "'two' is not a valid whole number" in capsys.readouterr().err
+
+
+def test_an_option_before_the_command_is_told_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--server", "far:50051", "jobs"]) == 2
+    assert "write it behind: rainbow COMMAND --server; see rainbow --help" in capsys.readouterr().err
