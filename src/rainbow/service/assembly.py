@@ -25,12 +25,12 @@ from rainbow.service.clock import Clock
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
 from rainbow.service.ids import Ids
+from rainbow.service.intake import Intake
 from rainbow.service.presence import Presence
 from rainbow.service.registering import DOMINANT
 from rainbow.service.retention import Retention
 from rainbow.service.ruling import refresh
 from rainbow.service.settings import Settings
-from rainbow.service.submitting import Intake
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers
 from rainbow.service.waiting import Decider

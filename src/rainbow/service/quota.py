@@ -8,6 +8,8 @@ from typing import NamedTuple
 from rainbow.model.errors import Exhausted
 from rainbow.store.base import JobFilter, Tx
 
+FEW = 1_000  # events that may have happened since the last one that was seen
+
 
 class _Counted(NamedTuple):
     living: int
@@ -24,10 +26,16 @@ class Quota:
 
     limit: int
     _last: dict[str, _Counted] = field(default_factory=dict)
+    _seq: int | None = None  # the number of the last event that was seen
+
+    def at_ease(self, owner: str, coming: int) -> bool:
+        """True if `check` will most likely not have to count; for whoever wants to know beforehand."""
+        known = self._last.get(owner, _Counted(0, 0))
+        return self._seq is not None and known.living + self._seq - known.at + FEW + coming <= self.limit
 
     def check(self, tx: Tx, owner: str, coming: int) -> None:
         """Raise Exhausted if `owner` would have more than the limit with `coming` new jobs."""
-        seq = tx.last_seq()
+        seq = self._seq = tx.last_seq()
         known = self._last.get(owner, _Counted(0, 0))
         since = seq - known.at
         if known.living + since + coming <= self.limit:

@@ -81,7 +81,7 @@ class SimStore:
         self._disk, self._process, self._pause, self._full = disk, process, pause, full
         self._writer, self._reader = disk.session(writing=True), disk.session(writing=False)
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
+    async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
         """See `store.base.Store`."""
         await self._takes_time()
         self._check()

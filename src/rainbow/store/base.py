@@ -330,8 +330,11 @@ class Tx(ClusterVerbs, JobVerbs, LoadingVerbs, AttemptVerbs, HistoryVerbs, Reten
 class Store(Protocol):
     """Where the truth is kept."""
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
-        """Run `work` and return its answer once it is durable. Unavailable: the outcome may be unknown, ask again."""
+    async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
+        """Run `work` and return its answer once it is durable. Unavailable: the outcome may be unknown, ask again.
+
+        `brief` promises that it takes a few milliseconds at the most, so that it may run in the caller's thread.
+        """
 
     async def read(self, work: Callable[[Tx], T]) -> T:
         """Run `work` on one consistent moment; writing verbs raise ReadOnly."""

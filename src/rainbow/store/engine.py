@@ -39,8 +39,8 @@ class Engine:
         """How many commits carried how many works."""
         return self._writer.counts
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
-        answer: T = await self._writer.write(work)
+    async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
+        answer: T = await self._writer.write(work, brief=brief)
         return answer
 
     async def read(self, work: Callable[[Tx], T]) -> T:

@@ -96,6 +96,7 @@ DIALECT = Dialect(
     name="postgresql",
     placeholder="%s",
     begin_write=("BEGIN ISOLATION LEVEL READ COMMITTED", f"SELECT pg_advisory_xact_lock({_LOCK})"),
+    begin_brief=(),
     begin_read=("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
     rows_at_once=False,  # rows are sent together as it is
     reconnects=True,

@@ -37,6 +37,7 @@ class Dialect:
     name: str
     placeholder: str
     begin_write: tuple[str, ...]
+    begin_brief: tuple[str, ...]  # waits for nobody; empty if every statement waits for an answer from elsewhere
     begin_read: tuple[str, ...]
     rows_at_once: bool  # True if one statement with many rows is cheaper than many of one
     reconnects: bool  # True if a new connection may help
@@ -72,6 +73,7 @@ class Session:
         self._counters: dict[str, int] | None = None  # as committed
         self._taken: dict[str, int] = {}  # as they will be stored at the commit
         self._saved: dict[str, int] = {}
+        self._flushed: dict[str, int] = {}
         self._kept = False  # True if this transaction holds a work that `restore` must not undo
 
     def text(self, query: str) -> str:
@@ -142,10 +144,11 @@ class Session:
             self._counters = dict(self.rows("counters"))
         return self._counters.get(counter, 0)
 
-    def begin(self) -> None:
-        """Start a transaction."""
-        self._taken, self._kept = {}, False
-        for statement in self.dialect.begin_write if self._writing else self.dialect.begin_read:
+    def begin(self, *, brief: bool = False) -> None:
+        """Start a transaction; a brief one fails at once if somebody else is writing."""
+        self._taken, self._flushed, self._kept = {}, {}, False
+        dialect = self.dialect
+        for statement in dialect.begin_brief if brief else dialect.begin_write if self._writing else dialect.begin_read:
             self._cursor.execute(statement)
 
     def save(self) -> None:
@@ -172,8 +175,10 @@ class Session:
         self._taken = self._saved
 
     def flush(self) -> None:
-        """Write the counters; the last thing before a commit."""
-        self.change_many("put_counter", list(self._taken.items()))
+        """Write the counters, if they have moved; the last thing before a commit."""
+        if self._taken != self._flushed:
+            self.change_many("put_counter", list(self._taken.items()))
+            self._flushed = dict(self._taken)
 
     def commit(self) -> None:
         """Make it durable."""

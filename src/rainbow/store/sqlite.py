@@ -125,7 +125,8 @@ def _translate(error: Exception) -> Exception:
 DIALECT = Dialect(
     name="sqlite",
     placeholder="?",
-    begin_write=("BEGIN IMMEDIATE",),
+    begin_write=(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}", "BEGIN IMMEDIATE"),
+    begin_brief=("PRAGMA busy_timeout = 0", "BEGIN IMMEDIATE"),
     begin_read=("BEGIN",),
     rows_at_once=True,  # between two steps the interpreter changes hands, which costs more than a row
     reconnects=False,

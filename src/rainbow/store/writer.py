@@ -3,6 +3,10 @@
 Each work runs in its own savepoint, but for the first, which is undone by a rollback. While
 a commit is being forced to disk, the next works gather; so the slower the disk, the more of
 them share one commit.
+
+A brief work runs in the thread that asks for it, if nobody is writing, and only its commit
+is left to the writing thread: Python's threads change hands at every statement, and where
+statements take microseconds, that costs more than they do.
 """
 
 from __future__ import annotations
@@ -42,6 +46,13 @@ class Asked:
     error: BaseException | None = None
 
 
+class _Commit:
+    """Asks the thread to commit what is open."""
+
+
+_COMMIT = _Commit()
+
+
 @dataclass(slots=True)
 class Counts:
     """What the writer has done, for benchmarks and health."""
@@ -59,7 +70,9 @@ class Writer:
     counts: Counts = field(default_factory=Counts)
     _reachable: bool = True
     _ending: bool = False  # the end was asked for; what was asked before it is still done
-    _asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
+    _asked: queue.SimpleQueue[Asked | _Commit | None] = field(default_factory=queue.SimpleQueue)
+    _turn: threading.Lock = field(default_factory=threading.Lock)  # of whoever uses the session
+    _open: list[Asked] = field(default_factory=list)  # brief works that were run and wait for their commit
     _thread: threading.Thread | None = None
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -68,14 +81,36 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="rainbow-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, work: Callable[[Tx], Any]) -> Any:
-        """Have `work` run and committed."""
+    async def write(self, work: Callable[[Tx], Any], *, brief: bool = False) -> Any:
+        """Have `work` run and committed; a brief one here and now, if that is possible."""
         if self._closing.is_set():
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
         asked = Asked(work, loop, loop.create_future())
-        self._asked.put(asked)
+        self._asked.put(_COMMIT if brief and self._run_here(asked) else asked)
         return await asked.future
+
+    def _run_here(self, asked: Asked) -> bool:
+        """Run a brief work in the transaction that is open, or in a new one; False if it is left to the thread."""
+        session = self.session
+        if not session.dialect.begin_brief or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._closing.is_set():
+                return False
+            if not self._open:
+                _begin(session, brief=True)
+            _attempt(session, asked)
+            _flush(session)
+            self._open.append(asked)
+        except Lost:  # those before it are undone with it: the thread does them again, with more patience
+            lost, self._open = self._open, []
+            for before in lost:
+                self._asked.put(before)
+            return False
+        finally:
+            self._turn.release()
+        return True
 
     def close(self) -> None:
         """Finish what was asked, end the thread and the connection. Blocks."""
@@ -90,30 +125,38 @@ class Writer:
             first = self._asked.get()
             if first is None:
                 break
-            group = [first]
-            self._commit_group(group)
+            with self._turn:
+                group, self._open = self._open, []
+                begun = len(group)
+                if isinstance(first, Asked):
+                    group.append(first)
+                if group:
+                    self._commit_group(group, begun)
             _deliver(group)
         self._refuse_rest()
         self.session.close()
 
     def _refuse_rest(self) -> None:
         """Whoever asked between the closing and its notice is told so."""
-        rest: list[Asked] = []
+        with self._turn:
+            rest, self._open = self._open, []  # undone when the session is closed
         while not self._asked.empty():
             asked = self._asked.get()
-            if asked is not None:
-                asked.error = Unavailable("the store is closed")
+            if isinstance(asked, Asked):
                 rest.append(asked)
+        for asked in rest:
+            asked.error = Unavailable("the store is closed")
         _deliver(rest)
 
-    def _commit_group(self, group: list[Asked]) -> None:
+    def _commit_group(self, group: list[Asked], begun: int) -> None:
+        """Commit them all; the first `begun` of them were run in the transaction that is open."""
         if not self._reachable:
             self._renew()
         # Once it was out of reach for long, a group tries only once, so that callers learn it soon.
         deadline = time.monotonic() + (RECONNECT_SECONDS if self._reachable else 0.0)
         while True:
             try:
-                self._transaction(group)
+                self._transaction(group, begun)
                 self._reachable = True
                 return
             except Lost as lost:
@@ -122,6 +165,7 @@ class Writer:
                     for asked in group:
                         asked.error = Unavailable(f"the database does not take this now: {lost}; try again later")
                     return
+            begun = 0
             self._renew()
 
     def _renew(self) -> None:
@@ -130,12 +174,13 @@ class Writer:
         with suppress(RainbowError):
             self.session = self.connect()
 
-    def _transaction(self, group: list[Asked]) -> None:
+    def _transaction(self, group: list[Asked], begun: int) -> None:
         """Run the group, and whoever joins while it runs."""
         session = self.session
-        _begin(session)
+        if not begun:
+            _begin(session)
         until = time.monotonic() + MAX_SECONDS
-        done = 0
+        done = begun
         while True:
             for asked in group[done:]:
                 _attempt(session, asked)
@@ -148,16 +193,12 @@ class Writer:
                 break
             if more is None:
                 self._ending = True
-            else:
+            elif isinstance(more, Asked):
                 group.append(more)
         self._commit(session, group)
 
     def _commit(self, session: Session, group: list[Asked]) -> None:
-        try:
-            session.flush()
-        except Exception as error:  # whatever a driver raises here, nothing was committed
-            _abandon(session)
-            raise Lost(str(session.dialect.translate(error))) from error
+        _flush(session)
         try:
             session.commit()
         except Exception as error:  # whatever it was, the outcome is the same for all: not known to be durable
@@ -168,11 +209,19 @@ class Writer:
         self.counts.works += len(group)
 
 
-def _begin(session: Session) -> None:
+def _begin(session: Session, *, brief: bool = False) -> None:
     try:
-        session.begin()
+        session.begin(brief=brief)
     except Exception as error:  # whatever a driver raises here, nothing has begun
         _abandon(session)  # it may be that the last transaction could not be undone, and is open still
+        raise Lost(str(session.dialect.translate(error))) from error
+
+
+def _flush(session: Session) -> None:
+    try:
+        session.flush()
+    except Exception as error:  # whatever a driver raises here, nothing was committed
+        _abandon(session)
         raise Lost(str(session.dialect.translate(error))) from error
 
 

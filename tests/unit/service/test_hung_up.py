@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.service import submitting
+from rainbow.service import intake
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
 
@@ -45,7 +45,7 @@ async def test_a_fault_of_ours_in_one_answer_leaves_nobody_waiting(
     def faulty(*_: object) -> str:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(submitting, "shape_of", faulty)  # asked for jobs that wait
+    monkeypatch.setattr(intake, "shape_of", faulty)  # asked for jobs that wait
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha", nodes=1, cores=4)
         calls = [submit(service, a_submission(cores=cores)) for cores in (1, 64, 1)]

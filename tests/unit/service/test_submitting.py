@@ -13,7 +13,6 @@ from rainbow.model.errors import Conflict, Corrupt, Invalid, RainbowError
 from rainbow.model.job import Hold, JobState, Terms
 from rainbow.service import clusters, jobs, receiving
 from rainbow.service.clock import ManualClock
-from rainbow.service.new_jobs import Receipt
 from rainbow.service.settings import Settings
 from rainbow.store.base import Dependency
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -89,18 +88,6 @@ async def test_many_submitters_at_once_each_get_their_own_answer(tmp_path: Path)
         for i, receipt in enumerate(receipts):
             view = await jobs.get(service.core, receipt.id, ADMIN)
             assert view.job.owner == f"user{i}"
-
-
-async def test_calls_that_come_one_after_the_other_share_a_write(tmp_path: Path) -> None:
-    async with a_service(tmp_path) as service:
-        await with_cluster(service, "alpha")
-        calls: list[asyncio.Task[list[Receipt]]] = []
-        writes = service.core.store.counts.works  # type: ignore[attr-defined]  # the engine counts them
-        for n in range(20):  # as they come from a connection: a turn of the event loop lies between two
-            calls.append(asyncio.create_task(submit(service, a_submission(f"user{n}"))))
-            await asyncio.sleep(0)
-        assert len({receipt.id for [receipt] in await asyncio.gather(*calls)}) == 20
-        assert service.core.store.counts.works == writes + 1  # type: ignore[attr-defined]
 
 
 async def test_one_bad_submission_does_not_spoil_its_neighbours(tmp_path: Path) -> None:

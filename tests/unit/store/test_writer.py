@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rainbow.model.errors import Unavailable
+from rainbow.model.errors import Conflict, Unavailable
 from rainbow.store.base import Tx
-from rainbow.store.sqlite import open_sqlite
+from rainbow.store.sqlite import BUSY_SECONDS, open_sqlite
+from rainbow.store.writer import Asked
 
 
 async def test_a_transaction_that_could_not_be_undone_stops_one_write_and_not_all_after_it(tmp_path: Path) -> None:
@@ -37,3 +42,92 @@ async def test_what_the_database_cannot_do_for_now_can_be_asked_for_again(tmp_pa
             await store.write(work)
     finally:
         await store.close()
+
+
+def _asked(work: Callable[[Tx], object]) -> Asked:
+    loop = asyncio.get_running_loop()
+    return Asked(work, loop, loop.create_future())
+
+
+async def test_a_brief_work_runs_where_it_is_asked_for_and_its_commit_elsewhere(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+    try:
+        assert await store.write(lambda tx: threading.get_ident(), brief=True) == threading.get_ident()
+        assert await store.write(lambda tx: threading.get_ident()) != threading.get_ident()
+    finally:
+        await store.close()
+
+
+async def test_nobody_waits_in_the_event_loop_for_a_lock_of_somebody_else(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+    other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        writing = asyncio.create_task(store.write(lambda tx: threading.get_ident(), brief=True))
+        await asyncio.sleep(0)  # it returns while the lock is held
+        assert time.monotonic() - begun < BUSY_SECONDS / 2
+        assert not writing.done()
+        other.execute("COMMIT")
+        assert await writing != threading.get_ident()
+    finally:
+        other.close()
+        await store.close()
+
+
+async def test_brief_works_whose_transaction_broke_before_its_commit_are_done_again(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+    writer, runs = store._writer, []
+
+    def breaks(tx: Tx) -> None:
+        runs.append(threading.get_ident())
+        tx.set_meta("b", "stored")
+        if len(runs) == 1:
+            tx.db.run("ROLLBACK")  # type: ignore[attr-defined]  # as SQLite does by itself when the disk is full
+
+    try:
+        first, second = _asked(lambda tx: tx.set_meta("a", "stored")), _asked(breaks)
+        assert writer._run_here(first)
+        assert not writer._run_here(second)
+        writer._asked.put(second)
+        async with asyncio.timeout(20):
+            await asyncio.gather(first.future, second.future)
+        assert await store.read(lambda tx: (tx.meta("a"), tx.meta("b"))) == ("stored", "stored")
+        assert len(runs) == 2
+    finally:
+        await store.close()
+
+
+async def test_a_brief_work_that_fails_leaves_those_before_it(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+
+    def fails(tx: Tx) -> None:
+        tx.set_meta("b", "never")
+        raise Conflict("on purpose")
+
+    try:
+        asked = [_asked(lambda tx: tx.set_meta("a", "stored")), _asked(fails), _asked(lambda tx: tx.set_meta("c", "z"))]
+        assert [store._writer._run_here(one) for one in asked] == [True, True, True]
+        await store.write(lambda tx: tx.set_meta("d", "with them"))
+        assert store.counts.commits == 1
+        with pytest.raises(Conflict):
+            await asked[1].future
+        stored = await store.read(lambda tx: [tx.meta(key) for key in "abcd"])
+        assert stored == ["stored", None, "z", "with them"]
+    finally:
+        await store.close()
+
+
+async def test_a_brief_work_that_came_too_late_for_a_commit_is_undone_and_told_so(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+    asked = [_asked(lambda tx: tx.set_meta("a", "never")) for _ in range(2)]
+    assert store._writer._run_here(asked[0])  # nobody tells the thread to commit it
+    store._writer._closing.set()
+    assert not store._writer._run_here(asked[1])
+    store._writer._asked.put(None)
+    await store.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await asked[0].future
+    again = open_sqlite(tmp_path / "x.db")
+    assert await again.read(lambda tx: tx.meta("a")) is None
+    await again.close()

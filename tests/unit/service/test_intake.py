@@ -1,0 +1,127 @@
+"""Calls share writes: how many, how long one waits for the others, and whose fault is whose answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rainbow.scheduler.decide import Question
+from rainbow.service import intake, submitting
+from rainbow.service.assembly import Service
+from rainbow.service.new_jobs import Receipt
+from rainbow.store.base import Dependency
+from tests.support.service import a_service, a_submission, submit, with_cluster
+
+LONG = 60.0
+
+
+def _works(service: Service) -> int:
+    count: int = service.core.store.counts.works  # type: ignore[attr-defined]  # the engine counts them
+    return count
+
+
+async def _one_by_one(service: Service, count: int) -> list[asyncio.Task[list[Receipt]]]:
+    """As they come from a connection: a turn of the event loop lies between two."""
+    calls: list[asyncio.Task[list[Receipt]]] = []
+    for n in range(count):
+        calls.append(asyncio.create_task(submit(service, a_submission(f"user{n}"))))
+        await asyncio.sleep(0)
+    return calls
+
+
+async def test_calls_that_come_while_a_write_is_under_way_share_the_next(tmp_path: Path) -> None:
+    free = threading.Event()
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha")
+        stuck = asyncio.create_task(service.core.store.write(lambda tx: free.wait(20)))
+        await asyncio.sleep(0)  # it asks
+        before = _works(service)
+        calls = await _one_by_one(service, 20)
+        free.set()
+        await stuck
+        assert len({receipt.id for [receipt] in await asyncio.gather(*calls)}) == 20
+        assert _works(service) == before + 3  # the stuck one, the first that came, and all the others
+
+
+async def test_a_write_waits_for_as_many_as_shared_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "PATIENCE", LONG)
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha")
+        await asyncio.gather(*[submit(service, a_submission(f"user{n}")) for n in range(5)])
+        before = _works(service)
+        calls = await _one_by_one(service, 4)
+        await asyncio.sleep(0)
+        assert not any(call.done() for call in calls)
+        async with asyncio.timeout(20):
+            await asyncio.gather(*calls, submit(service, a_submission("the fifth")))
+        assert _works(service) == before + 1
+
+
+async def test_who_is_expected_and_does_not_come_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha")
+        await asyncio.gather(*[submit(service, a_submission(f"user{n}")) for n in range(5)])
+        async with asyncio.timeout(20):
+            await asyncio.gather(*await _one_by_one(service, 3))
+        monkeypatch.setattr(intake, "PATIENCE", LONG)
+        async with asyncio.timeout(20):
+            await asyncio.gather(*await _one_by_one(service, 3))  # nobody expects five any more
+
+
+async def test_it_waits_on_while_callers_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "PATIENCE", LONG)
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha")
+        await asyncio.gather(*[submit(service, a_submission(f"user{n}")) for n in range(5)])
+        calls = await _one_by_one(service, 2)
+        service.intake._wait_on(1, 3)  # as the timer does, when there was one
+        assert service.intake._writing is None
+        service.intake._wait_on(2, 3)  # and nobody else has come since
+        async with asyncio.timeout(20):
+            await asyncio.gather(*calls)
+
+
+async def test_a_fault_of_ours_in_one_decision_is_the_answer_to_that_call_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = submitting.decide
+
+    def faulty(question: Question, *more: object) -> object:
+        if question.demand.nodes == 2:
+            raise RuntimeError("on purpose")
+        return real(question, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(submitting, "decide", faulty)
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha", nodes=8)
+        calls = [submit(service, a_submission(nodes=nodes)) for nodes in (1, 2, 3)]
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [list, RuntimeError, list]
+        assert len(service.core.fleet.member("alpha").placements) == 2
+
+
+async def test_only_a_few_plain_jobs_are_written_in_the_thread_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha", nodes=8)
+        threads: list[bool] = []
+        real = intake.insert
+
+        def noted(*args: object) -> object:
+            threads.append(threading.current_thread() is threading.main_thread())
+            return real(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(intake, "insert", noted)
+        await submit(service, a_submission())  # what its owner has is not known yet: it may have to be counted
+        [receipt] = await submit(service, a_submission())
+        await submit(service, *[a_submission() for _ in range(intake.TOGETHER + 1)])
+        await submit(service, replace(a_submission(), waits_for=(Dependency("afterok", receipt.id),)))
+        assert threads == [False, True, False, False]
