@@ -16,7 +16,7 @@ from typing import Any
 from rainbow.model.bid import Bid
 from rainbow.model.candidate import Candidate, Demand, Report
 from rainbow.model.match import Fit
-from rainbow.scheduler.decide import Question, decide
+from rainbow.scheduler.decide import Asked, Question, decide
 from rainbow.scheduler.expressions import compiled
 from rainbow.scheduler.policies import BUILT_IN
 from rainbow.scheduler.replay import replay
@@ -131,8 +131,8 @@ def main(arguments: list[str]) -> None:
         return BUILT_IN.build("constraint", options).rank(large, DEMAND, Random(0))
 
     def decision(policy: str, candidates: list[Candidate], options: dict[str, str] | None = None) -> str:
-        question = Question(candidates=candidates, demand=DEMAND, policy=policy, options=options or {}, now=NOW)
-        return decide(question).to_json()
+        asked = Asked(demand=DEMAND, policy=policy, options=options or {})
+        return decide(Question(asked=asked, candidates=candidates, now=NOW)).to_json()
 
     print("choosing: ours, the same in plain Python, and the ratio of the two")
     formula = best(lambda: run(variables), number=2_000), best(lambda: plain_expression(variables), number=2_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from rainbow.model.bid import Bid, TrackRecord
 from rainbow.model.candidate import Candidate, Demand, Limits, Placed, Report
 from rainbow.model.match import Fit
-from rainbow.scheduler.decide import Question
+from rainbow.scheduler.decide import Asked, Question
 
 NOW = 1_000_000.0
 PRIORITIES = """
@@ -55,7 +56,14 @@ def a_bid(cluster: str, start: float | None = 0.0, **values: Any) -> Bid:
 
 def a_question(*candidates: Candidate, policy: str = "first", **values: Any) -> Question:
     """A question about these candidates."""
-    return Question(candidates=candidates, **{"demand": Demand(), "now": NOW, "policy": policy, **values})
+    own = {key: values.pop(key) for key in Question._fields if key in values}
+    asked = Asked(**{"demand": Demand(), "policy": policy, **values})
+    return Question(asked=asked, candidates=candidates, **{"now": NOW, **own})
+
+
+def asked_otherwise(question: Question, **values: Any) -> Question:
+    """The same question with something else asked."""
+    return question._replace(asked=replace(question.asked, **values))
 
 
 numbers = st.one_of(st.integers(0, 50), st.floats(0, 50, allow_nan=False).map(lambda x: round(x, 2)))
@@ -118,12 +126,15 @@ def questions(draw: st.DrawFn) -> Question:
         later=draw(st.booleans()),
         otherwise=draw(st.sampled_from(["wait", "refuse"])),
     )
-    return Question(
-        candidates=fleet,
+    asked = Asked(
         demand=Demand(nodes=draw(st.integers(1, 9)), duration=draw(st.sampled_from([None, 600.0]))),
         policy=policy,
         options=BUILT_INS[policy],
         limits=limits,
+    )
+    return Question(
+        asked=asked,
+        candidates=fleet,
         misfits=draw(st.sampled_from([{}, {"tiny": (Fit.NEVER, "1 node, 2 needed")}])),
         seed=draw(st.integers(0, 2**32)),
         snapshot=draw(st.integers(0, 9)),

@@ -11,10 +11,10 @@ from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
 from rainbow.scheduler.eligible import Field, prepare
 from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
-from rainbow.scheduler.question import STALE_AFTER, Question
+from rainbow.scheduler.question import STALE_AFTER, Asked, Question
 from rainbow.scheduler.record import request_hash, write_record
 
-__all__ = ["MAX_ASKED", "STALE_AFTER", "Question", "decide", "request_hash", "wants_bids", "whom_to_ask"]
+__all__ = ["MAX_ASKED", "STALE_AFTER", "Asked", "Question", "decide", "request_hash", "wants_bids", "whom_to_ask"]
 
 MAX_ASKED = 8
 MAX_REASONS = 20
@@ -23,18 +23,16 @@ LARGEST = 1.7976931348623157e308
 
 def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
     """Rank the clusters that are eligible and choose the first; the same question gives the same decision."""
-    name, options = question.chosen_policy()
+    name, options = question.asked.chosen_policy
     policy = policies.build(name, options)
     field = prepare(question, bids=policy.wants_bids, ages=getattr(policy, "wants_ages", False))
     ranking = _rank(name, policy, field, question)
-    return write_record(question, (name, options), field, ranking, _outcome(question, field, ranking))
+    return write_record(question, field, ranking, _outcome(question, field, ranking))
 
 
 def wants_bids(question: Question, policies: PolicyTable = BUILT_IN) -> bool:
     """True if the clusters should be asked before this is decided."""
-    name, options = question.chosen_policy()
-    limits = question.limits
-    return policies.build(name, options).wants_bids or limits.deadline is not None or limits.max_cost is not None
+    return question.asked.bounded or policies.build(*question.asked.chosen_policy).wants_bids
 
 
 def whom_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_ASKED) -> list[str]:
@@ -43,8 +41,9 @@ def whom_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: i
     Clusters that have a live bid already, say why they cannot bid, or are excluded are not asked.
     """
     candidates = [c for c in question.candidates if c.bid is None and not c.no_bid]
-    open_question = replace(question, candidates=candidates, limits=replace(question.limits, later=True))
-    name, options = open_question.chosen_policy()
+    asked = replace(question.asked, limits=replace(question.asked.limits, later=True))
+    open_question = question._replace(asked=asked, candidates=candidates)
+    name, options = asked.chosen_policy
     policy = policies.build(name, options)
     field = prepare(open_question, bids=False, limited=False)
     ranking = _rank(name, policy, field, open_question)
@@ -56,7 +55,7 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
     if not field.kept:
         return Ranking([], {})
     try:
-        ranking = policy.rank(field.kept, question.demand, Random(question.seed))
+        ranking = policy.rank(field.kept, question.asked.demand, Random(question.seed))
     except RainbowError:
         raise
     except Exception as error:  # the edge to other people's code: its bugs are typed errors here
@@ -77,7 +76,7 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
 def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
     if ranking.best is not None:
         return Chosen(ranking.best)
-    limits = question.limits
+    limits = question.asked.limits
     misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
     said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items() if why}}
     reasons = [f"{name}: {why}" for name, why in said.items() if limits.allow(name)]
@@ -91,5 +90,5 @@ def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
         asked = limits.only or limits.never
         reasons.append("no cluster that its owner allows is registered" if asked else "no cluster is registered")
     ever = any(fit is not Fit.NEVER for fit in fits)
-    kind = Wait if question.limits.otherwise == "wait" else Refuse
+    kind = Wait if limits.otherwise == "wait" else Refuse
     return kind(tuple(reasons), ever)

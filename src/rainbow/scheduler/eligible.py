@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from rainbow.model.bid import Bid
 from rainbow.model.candidate import Candidate, Demand, Limits, age, is_stale
@@ -13,8 +14,7 @@ from rainbow.scheduler.question import Question
 from rainbow.scheduler.scoring import Estimate, bias, corrected, estimate
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """The clusters that take part, as policies see them, and the others with their reasons."""
 
     kept: Sequence[Candidate]
@@ -30,10 +30,11 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
     `bids`: the policy chooses by them, so a cluster without one is noted. `ages`: it looks at
     the age of reports. `limited`: apply deadline and cost, which need bids to be known.
     """
-    limits, demand = question.limits, question.demand
-    limited = limited and (limits.deadline is not None or limits.max_cost is not None)
+    asked = question.asked
+    limits, demand = asked.limits, asked.demand
+    limited = limited and asked.bounded
     given = Lineup.of(question.candidates)
-    fresh = given.oldest >= question.now - question.stale_after
+    fresh = given.oldest >= question.now - asked.stale_after
     if given.plain and fresh and not (bids or ages or limited or limits.only or limits.never):
         return Field(given, {}, {}, {}, given)
     kept: list[Candidate] = []
@@ -62,8 +63,9 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:
     """`raw` itself when nothing is to be corrected, which is the common case."""
     candidate = raw
-    if is_stale(raw.report, question.now, question.stale_after):
-        old, limit = age(raw.report.at or 0.0, question.now), question.stale_after
+    limit = question.asked.stale_after
+    if is_stale(raw.report, question.now, limit):
+        old = age(raw.report.at or 0.0, question.now)
         notes.append(f"its state is {old:.0f} s old, over {limit:.0f} s: treated as unknown")
         candidate = replace(candidate, state={})
     if raw.bid is not None:

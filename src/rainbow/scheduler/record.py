@@ -29,7 +29,7 @@ from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.scheduler.eligible import Field
 from rainbow.scheduler.policies import Ranking
-from rainbow.scheduler.question import Question
+from rainbow.scheduler.question import Asked, Question
 from rainbow.scheduler.scoring import Estimate
 
 
@@ -40,22 +40,10 @@ def request_hash(request: Request) -> str:
     return hashlib.sha256(repr(plain).encode()).hexdigest()
 
 
-def write_record(
-    question: Question, policy: tuple[str, Mapping[str, str]], field: Field, ranking: Ranking, outcome: Outcome
-) -> Decision:
+def write_record(question: Question, field: Field, ranking: Ranking, outcome: Outcome) -> Decision:
     """The whole record; see `model/decision.py` for its shape."""
     given = field.given
     fleet = _fleet_alone(given) if not question.misfits else _fleet(given, question.misfits)
-    asked = _asked(
-        question.request_hash,
-        question.demand,
-        policy[0],
-        policy[1],
-        question.policy,
-        question.options,
-        question.limits,
-        question.stale_after,
-    )
     own = {
         "snapshot": question.snapshot,
         "at": question.now,
@@ -74,7 +62,7 @@ def write_record(
         own["estimates"] = {name: _estimate(estimate) for name, estimate in field.estimates.items()}
     if field.notes:
         own["notes"] = field.notes
-    return Decision(fleet, asked, own)
+    return Decision(fleet, _asked(question.asked), own)
 
 
 def _ranking(ranking: Ranking, given: Lineup, fleet: FleetPart) -> dict[str, Any]:
@@ -92,23 +80,15 @@ def _ranking(ranking: Ranking, given: Lineup, fleet: FleetPart) -> dict[str, Any
     }
 
 
-def _ask(
-    hash: str,
-    demand: Demand,
-    policy: str,
-    options: Mapping[str, str],
-    configured: str,
-    configured_options: Mapping[str, str],
-    limits: Limits,
-    stale_after: float,
-) -> AskedPart:
+def _ask(asked: Asked) -> AskedPart:
+    policy, options = asked.chosen_policy
     said = {
         "name": policy,
         "options": dict(options),
-        "configured": configured,
-        "configured_options": dict(configured_options),
+        "configured": asked.policy,
+        "configured_options": dict(asked.options),
     }
-    parts = (_request(hash, demand), said, _limits(limits), stale_after)
+    parts = (_request(asked.request_hash, asked.demand), said, _limits(asked.limits), asked.stale_after)
     return AskedPart(dict(zip(ASKED, parts, strict=True)))
 
 

@@ -9,35 +9,40 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rainbow.graphs.backend import GraphBackend
+from rainbow.jobspecs.canonical import to_json
 from rainbow.model.bid import Bid
-from rainbow.model.candidate import Candidate, Limits
+from rainbow.model.candidate import Candidate, Demand, Limits
 from rainbow.model.job import Terms
 from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit, Matches
 from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
-from rainbow.scheduler.decide import Question
+from rainbow.scheduler.question import NO_MISFITS, Asked, Question
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
 from rainbow.service.ruling import Refused, barred
 from rainbow.service.settings import Settings
 
+NONE: Mapping[str, str] = MappingProxyType({})
+NO_BIDS: Mapping[str, Bid] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+
+class Ask(NamedTuple):
     """One question to the fleet."""
 
     request: Request
     spec: str  # its canonical JSON
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms
     owner: str = ""  # whose job it is; clusters may care
-    excluded: Mapping[str, str] = field(default_factory=dict)  # clusters that are out, with the reason
     seed: int = 0
-    bids: Mapping[str, Bid] = field(default_factory=dict)
-    silent: Mapping[str, str] = field(default_factory=dict)  # clusters asked for a bid that gave none: why
+    excluded: Mapping[str, str] = NONE  # clusters that are out, with the reason
+    bids: Mapping[str, Bid] = NO_BIDS
+    silent: Mapping[str, str] = NONE  # clusters asked for a bid that gave none: why
     show_slots: bool = False  # count how many slots would fit, for people; some policies look at it, too
 
 
@@ -57,35 +62,34 @@ def question(core: Core, ask: Ask) -> Question:
         refused = {name: why for name, why in refused.items() if name not in hidden}
     out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
     matches = _matches(fleet.graphs, fleet, ask.request, out)
-    policy, options = policy_of(settings, ask.terms)
-    count = ask.show_slots or core.policies.wants_slots(policy, options)
-    ever, asked = matches.ever, matches.names
+    asked = _asked(ask.request, ask.terms, settings)
+    count = ask.show_slots or core.policies.wants_slots(asked.policy, asked.options)
+    ever, names = matches.ever, matches.names
     if count or ask.bids or ask.silent:
         candidates = Lineup([_candidate(name, matches, fleet, ask) for name in ever])
     else:
         candidates = fleet.lineup(matches)
-    misfits: dict[str, tuple[Fit, str]] = {**refused}
-    if closed:
-        misfits.update((name, (Fit.UNKNOWN, why)) for name, why in closed.items())
-    if len(ever) < len(asked):
+    misfits = NO_MISFITS
+    if refused or closed or len(ever) < len(names):
+        misfits = {**refused, **{name: (Fit.UNKNOWN, why) for name, why in closed.items()}}
         fitting = set(ever)
-        misfits.update((name, (matches.fit(name), "")) for name in asked if name not in fitting)
-    return Question(
-        candidates=candidates,
-        demand=fleet.demand_of(ask.request),
+        misfits.update((name, (matches.fit(name), "")) for name in names if name not in fitting)
+    return Question(asked, candidates, misfits, ask.seed, fleet.version, now)
+
+
+def _ask(request: Request, terms: Terms, settings: Settings) -> Asked:
+    policy, options = policy_of(settings, terms)
+    return Asked(
+        demand=Demand.of(request),
         policy=policy,
         options=options,
-        limits=limits_of(ask.terms),
-        misfits=misfits,
-        request_hash=hash_of(ask.spec),
-        seed=ask.seed,
-        snapshot=fleet.version,
-        now=now,
+        limits=_limits(terms),
+        request_hash=hashlib.sha256(to_json(request).encode()).hexdigest(),
         stale_after=settings.stale_after,
     )
 
 
-hash_of = Remembered(lambda spec: hashlib.sha256(spec.encode()).hexdigest())
+_asked = Remembered(_ask)
 
 
 def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
@@ -158,6 +162,3 @@ def _limits(terms: Terms) -> Limits:
         later=terms.later,
         otherwise="refuse" if terms.fail_fast else "wait",
     )
-
-
-limits_of = Remembered(_limits)

@@ -94,9 +94,7 @@ def _undecided(core: Core, submission: Submission, now: float) -> Draft:
 
 def ask_of(submission: Submission, seed: int) -> Ask:
     """The question that a submission puts to the fleet."""
-    return Ask(
-        request=submission.request, spec=submission.spec, terms=submission.terms, owner=submission.owner, seed=seed
-    )
+    return Ask(submission.request, submission.spec, submission.terms, submission.owner, seed)
 
 
 def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:

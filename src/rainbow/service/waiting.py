@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.bid import Bid
@@ -149,7 +149,7 @@ class Decider:
             return asked
         names = whom_to_ask(asked, core.policies, core.settings.bidders)
         answers = await core.bidding.ask(ask.spec, names, core.presence.listening(core.clock.now()))
-        with_answers = replace(ask, bids=answers.bids, silent=answers.silent)
+        with_answers = ask._replace(bids=answers.bids, silent=answers.silent)
         return question(core, with_answers)
 
     async def _excluded(self, job: Job) -> Mapping[str, str]:

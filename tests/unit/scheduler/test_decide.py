@@ -11,7 +11,7 @@ from rainbow.model.decision import Chosen, Decision, Refuse, Row, Wait
 from rainbow.model.errors import Invalid
 from rainbow.model.match import Fit
 from rainbow.scheduler.decide import decide, wants_bids, whom_to_ask
-from tests.support.choosing import NOW, a_bid, a_cluster, a_question
+from tests.support.choosing import NOW, a_bid, a_cluster, a_question, asked_otherwise
 
 
 def rows(decision: Decision) -> dict[str, Row]:
@@ -154,15 +154,15 @@ def test_a_deadline_counts_the_p90_and_the_run_time() -> None:
     assert decision.ranked == ("soon",)
     assert rows(decision)["unsure"].reason == "would end 400 s after the deadline"
     assert rows(decision)["slow"].reason == "would end 500 s after the deadline"
-    unsaid = decide(replace(question, demand=Demand(), limits=Limits(deadline=NOW + 400)))
+    unsaid = decide(asked_otherwise(question, demand=Demand(), limits=Limits(deadline=NOW + 400)))
     assert rows(unsaid)["unsure"].reason == "would start 100 s after the deadline"
 
 
 def test_a_preference_takes_the_place_of_the_policy() -> None:
     fleet = [a_cluster("a", bid=a_bid("a", 10.0, cost=9.0)), a_cluster("b", bid=a_bid("b", 90.0, cost=1.0))]
     question = a_question(*fleet, policy="least", options={"key": "x"})
-    assert decide(replace(question, limits=Limits(prefer="start"))).winner == "a"
-    decision = decide(replace(question, limits=Limits(prefer="cost")))
+    assert decide(asked_otherwise(question, limits=Limits(prefer="start"))).winner == "a"
+    decision = decide(asked_otherwise(question, limits=Limits(prefer="cost")))
     assert (decision.winner, decision.policy) == ("b", "cost")
 
 

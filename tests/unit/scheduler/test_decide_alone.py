@@ -92,7 +92,7 @@ def test_no_decision_changes_another(one: Question, other: Question) -> None:
 @given(questions())
 @settings(max_examples=80, deadline=None)
 def test_the_winner_never_breaks_a_limit(question: Question) -> None:
-    decision, limits = decide(question), question.limits
+    decision, limits = decide(question), question.asked.limits
     for name in decision.ranked:
         row = rows(decision)[name]
         assert not limits.only or name in limits.only
