@@ -222,8 +222,7 @@ class Decision:
         return cls(fleet, AskedPart(asked), own)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A decision as it is kept: what was asked with its own part, and the part that it shares with others."""
 
     own: str

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from random import Random
 
 from rainbow.model.decision import Chosen, Decision, Outcome, Refuse, Wait
 from rainbow.model.errors import RainbowError
 from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
+from rainbow.scheduler.draws import Draws
 from rainbow.scheduler.eligible import Field, prepare
 from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
 from rainbow.scheduler.question import STALE_AFTER, Asked, Question
@@ -55,7 +56,7 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
     if not field.kept:
         return Ranking([], {})
     try:
-        ranking = policy.rank(field.kept, question.asked.demand, Random(question.seed))
+        ranking = policy.rank(field.kept, question.asked.demand, _draws(question.seed))
     except RainbowError:
         raise
     except Exception as error:  # the edge to other people's code: its bugs are typed errors here
@@ -71,6 +72,23 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
                 f"policy {name!r} gave {entry.name} the score {entry.score}, which is not a finite number"
             )
     return ranking
+
+
+class _OfThread(threading.local):
+    """One for each thread: making one costs more than the numbers of a decision."""
+
+    def __init__(self) -> None:
+        self.draws = Draws()
+
+
+_mine = _OfThread()
+
+
+def _draws(seed: int) -> Draws:
+    """The random numbers of one decision."""
+    draws = _mine.draws
+    draws.seed(seed)
+    return draws
 
 
 def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:

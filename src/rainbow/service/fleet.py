@@ -57,7 +57,7 @@ class Fleet:
 
     def __init__(self, graphs: GraphBackend) -> None:
         self.graphs = graphs
-        self.demand_of = Remembered(Demand.of)
+        self._size_of = Remembered(_size)
         self.version = 0  # grows with every change; decisions name it
         self.rules: dict[str, ClusterRules] = {}  # of clusters that have some; most fleets have none
         self._members: dict[str, Member] = {}
@@ -223,9 +223,9 @@ class Fleet:
         if fence not in member.owners:
             member.owners[fence] = owner
             member.held[owner] += 1
-        demand, since = self.demand_of(request), member.placed_since
-        member.counted[fence] = Placed(1, demand.nodes, demand.cores)
-        member.placed_since = Placed(since.jobs + 1, since.nodes + demand.nodes, since.cores + demand.cores)
+        size, since = self._size_of(request), member.placed_since
+        member.counted[fence] = size
+        member.placed_since = Placed(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
         self._load_changed(member)
 
     def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool]]) -> None:
@@ -237,18 +237,13 @@ class Fleet:
         if member is None or member.broken:
             return
         jobs, nodes, cores = member.placed_since
-        sizes: dict[int, Placed] = {}
         for fence, request, owner, reported in attempts:
             self._hold_next(member, fence, request)
             member.placements[fence] = request
             member.owners[fence] = owner
             if reported:
                 continue
-            size = sizes.get(id(request))
-            if size is None:
-                demand = self.demand_of(request)
-                size = sizes[id(request)] = Placed(1, demand.nodes, demand.cores)
-            member.counted[fence] = size
+            size = member.counted[fence] = self._size_of(request)
             jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
         member.placed_since = Placed(jobs, nodes, cores)
         member.held = Counter(member.owners.values())
@@ -348,6 +343,12 @@ class Fleet:
             self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items() if v in known})
         if cluster.used:
             self.graphs.use(cluster.name, {v: units for v, units in cluster.used.items() if v in known})
+
+
+def _size(request: Request) -> Placed:
+    """What one job of a request is, among those placed since a report."""
+    demand = Demand.of(request)
+    return Placed(1, demand.nodes, demand.cores)
 
 
 def without_unknown(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:

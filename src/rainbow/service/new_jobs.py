@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rainbow.model.errors import Conflict, Invalid, NotFound, RainbowError
 from rainbow.model.job import Hold, Job, JobState
@@ -19,8 +19,7 @@ from rainbow.service.quota import Quota
 from rainbow.store.base import Draft, Tx
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What a submitter is told; the job is stored."""
 
     id: int

@@ -18,8 +18,10 @@ class Dependency:
     job: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+PLAIN = Terms()
+
+
+class Draft(NamedTuple):
     """A job on its way into the store, with its first attempt and decision when it was bound at once.
 
     `state` is QUEUED, HELD, BOUND or INFEASIBLE. BOUND needs `cluster` and `token`.
@@ -29,7 +31,7 @@ class Draft:
     name: str
     spec: str
     source: str = ""
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms = PLAIN
     state: JobState = JobState.QUEUED
     hold: Hold | None = None
     reason: str = ""
