@@ -234,7 +234,11 @@ class Connection:
         except TimeoutError:
             ready = False
         if not ready:
-            how = "with TLS; RAINBOW_CA names its authority" if address.tls else "in plain text; https:// asks with TLS"
+            how = (
+                "with TLS; RAINBOW_CA names its authority, and http:// asks in plain text"
+                if address.tls
+                else "in plain text; https:// asks with TLS"
+            )
             raise _NotConnected(
                 f"no Rainbow server answers at {address} (asked {how}); start one with `rainbow server`, "
                 "or give --server or RAINBOW_SERVER"

@@ -102,6 +102,13 @@ async def test_nobody_there_is_said_with_what_to_do():
             await client.job(1)
 
 
+async def test_a_plain_server_asked_with_tls_is_told_from_one_that_is_away(server):
+    settings = Settings(servers=addresses(f"https://{server.address}"))
+    async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client:
+        with pytest.raises(Unavailable, match=r"asked with TLS.* http:// asks in plain text"):
+            await client.job(1)
+
+
 async def test_every_server_is_tried_before_the_first_pause_and_pauses_grow():
     pauses = []
 
