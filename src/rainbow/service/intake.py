@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rainbow.model.errors import Invalid, RainbowError
+from rainbow.model.errors import Invalid, RainbowError, Unavailable
 from rainbow.model.job import Hold, JobState
 from rainbow.service.auditing import Actor, acting
 from rainbow.service.core import Core
@@ -23,11 +23,12 @@ from rainbow.service.hub import EVENTS, cluster_bell
 from rainbow.service.lifecycle import keep_unsettled
 from rainbow.service.new_jobs import Call, Outcome, Receipt, insert
 from rainbow.service.shelf import shape_of
-from rainbow.service.submitting import AT_ONCE, Submission, drafts_of, undo
+from rainbow.service.submitting import AT_ONCE, Spell, Submission, drafts_of, undo
 from rainbow.store.base import Draft, Tx
 
 MAX_BATCH = 10_000
 TOGETHER = 64  # jobs that share one write: more would wait longer for each other than a write takes
+SHORT = 500_000  # characters of texts that are written within a few milliseconds
 GATHERED = 32  # calls after which a write waits for no more: the next come in while it is under way
 PATIENCE = 0.00025  # seconds that a write waits for each caller it expects
 PAUSES = 4  # how often it waits so long, if somebody came the last time
@@ -113,9 +114,10 @@ class Intake:
 async def _store(core: Core, waiting: list[_Waiting]) -> None:
     """Decide them all, write them at once, and answer each."""
     calls: list[tuple[_Waiting, Call]] = []
+    spell = Spell(core.clock)
     for one in waiting:
         try:
-            calls.append((one, Call(one.by, await drafts_of(core, one.submissions))))
+            calls.append((one, Call(one.by, await drafts_of(core, one.submissions, spell))))
         except Exception as error:  # even a fault of ours is an answer to this call alone
             _fail(one, error)
     if not calls:
@@ -133,10 +135,10 @@ async def _store(core: Core, waiting: list[_Waiting]) -> None:
     except Exception as error:  # whatever the store raises, every submitter in this write gets an answer
         for call in drafted:
             undo(core, call.drafts)
-        if len(calls) > 1 and isinstance(error, RainbowError):
+        if len(calls) > 1 and isinstance(error, RainbowError) and not isinstance(error, Unavailable):
             for one, _ in calls:  # one of them spoiled it for all: each on its own
                 await _store(core, [one])
-        else:
+        else:  # when the store was out of reach, it may be that they are stored: only who asks again knows what to do
             for one, _ in calls:
                 _fail(one, error)
         return
@@ -147,13 +149,18 @@ async def _store(core: Core, waiting: list[_Waiting]) -> None:
 
 
 def _brief(core: Core, calls: list[Call]) -> bool:
-    """True if they are stored with a few statements: no long batch, nothing to look up or to count."""
+    """True if they are stored with a few short statements: no long batch or text, nothing to look up or to count."""
     drafts = [draft for call in calls for draft in call.drafts]
     return (
         len(drafts) <= TOGETHER
+        and sum(map(_length, drafts)) <= SHORT
         and not any(draft.waits_for for draft in drafts)
         and all(core.quota.at_ease(owner, len(drafts)) for owner in {draft.owner for draft in drafts})
     )
+
+
+def _length(draft: Draft) -> int:
+    return len(draft.spec) + len(draft.source) + (len(draft.decision.own) if draft.decision is not None else 0)
 
 
 def _answer(core: Core, one: _Waiting, drafts: list[Draft], outcome: Outcome) -> None:

@@ -15,12 +15,14 @@ from rainbow.model.errors import Invalid
 from rainbow.model.job import MAX_NAME, Hold, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
+from rainbow.service.clock import Clock
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, pinned, question
 from rainbow.store.base import Dependency, Draft
 
 AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
 BETWEEN = 16  # decisions of a batch before other calls have a turn
+LONG = 0.01  # seconds of decisions in a row after which they have one, too
 UNDECIDED = "waits for its decision"
 
 
@@ -44,7 +46,24 @@ class Submission:
             raise Invalid(f"a client token has at most {MAX_NAME} characters")
 
 
-async def drafts_of(core: Core, submissions: Sequence[Submission]) -> list[Draft]:
+class Spell:
+    """How long decisions have been made in a row: some policies take long for each."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun = clock.now()
+
+    def is_long(self) -> bool:
+        """True if somebody else should have a turn."""
+        return self._clock.now() - self._begun >= LONG
+
+    async def rest(self) -> None:
+        """Let others have theirs."""
+        await asyncio.sleep(0)
+        self._begun = self._clock.now()
+
+
+async def drafts_of(core: Core, submissions: Sequence[Submission], spell: Spell) -> list[Draft]:
     """Decide one after the other, and let other calls go on in between; a long batch is not decided here."""
     if len(submissions) > AT_ONCE:
         return [_undecided(core, submission, core.clock.now()) for submission in submissions]
@@ -52,8 +71,8 @@ async def drafts_of(core: Core, submissions: Sequence[Submission]) -> list[Draft
     try:
         for submission in submissions:
             made.append(_draft(core, submission))
-            if len(made) % BETWEEN == 0:
-                await asyncio.sleep(0)
+            if len(made) % BETWEEN == 0 or spell.is_long():
+                await spell.rest()
     except BaseException:  # also when the caller goes away in between
         undo(core, made)
         raise

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rainbow.model.errors import Unavailable
 from rainbow.scheduler.decide import Question
 from rainbow.service import intake, submitting
 from rainbow.service.assembly import Service
+from rainbow.service.clock import ManualClock
 from rainbow.service.new_jobs import Receipt
-from rainbow.store.base import Dependency
+from rainbow.store.base import Dependency, JobFilter
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
 LONG = 60.0
@@ -124,4 +127,53 @@ async def test_only_a_few_plain_jobs_are_written_in_the_thread_of_the_event_loop
         [receipt] = await submit(service, a_submission())
         await submit(service, *[a_submission() for _ in range(intake.TOGETHER + 1)])
         await submit(service, replace(a_submission(), waits_for=(Dependency("afterok", receipt.id),)))
-        assert threads == [False, True, False, False]
+        await submit(service, replace(a_submission(), source="x" * intake.SHORT))
+        assert threads == [False, True, False, False, False]
+
+
+async def test_long_decisions_of_several_calls_leave_others_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, order = ManualClock(), []
+    real = submitting.decide
+
+    def slow(*args: object) -> object:
+        clock.advance(2 * submitting.LONG)
+        order.append("decided")
+        return real(*args)  # type: ignore[arg-type]
+
+    async def others() -> None:
+        while True:
+            order.append("others")
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(submitting, "decide", slow)
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "alpha", nodes=8)
+        going_on = asyncio.create_task(others())
+        await asyncio.gather(*[submit(service, a_submission()) for _ in range(4)])
+        going_on.cancel()
+        decided = [i for i, what in enumerate(order) if what == "decided"]
+        assert len(decided) == 4
+        assert all(later - sooner > 1 for sooner, later in itertools.pairwise(decided))
+
+
+async def test_calls_of_which_nobody_knows_whether_they_are_stored_are_not_stored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha", nodes=8)
+        session = service.core.store._writer.session  # type: ignore[attr-defined]  # the engine has one
+        real = session.commit
+
+        def durable_but_unheard() -> None:
+            real()
+            monkeypatch.undo()
+            raise ConnectionError("on purpose")
+
+        monkeypatch.setattr(session, "commit", durable_but_unheard)
+        calls = [submit(service, a_submission(f"user{n}")) for n in range(3)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [Unavailable] * 3
+        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
+        assert sorted(job.owner for job in stored) == ["user0", "user1", "user2"]
