@@ -75,6 +75,7 @@ class Session:
         self._saved: dict[str, int] = {}
         self._flushed: dict[str, int] = {}
         self._kept = False  # True if this transaction holds a work that `restore` must not undo
+        self._brief = False  # True if it waits for nobody
 
     def text(self, query: str) -> str:
         """The SQL of a named query, to build a longer one from."""
@@ -146,7 +147,7 @@ class Session:
 
     def begin(self, *, brief: bool = False) -> None:
         """Start a transaction; a brief one fails at once if somebody else is writing."""
-        self._taken, self._flushed, self._kept = {}, {}, False
+        self._taken, self._flushed, self._kept, self._brief = {}, {}, False, brief
         dialect = self.dialect
         for statement in dialect.begin_brief if brief else dialect.begin_write if self._writing else dialect.begin_read:
             self._cursor.execute(statement)
@@ -167,7 +168,7 @@ class Session:
         """Undo everything since `save`."""
         if not self._kept:
             self.rollback()
-            self.begin()
+            self.begin(brief=self._brief)
             return
         self.known.clear()
         self._cursor.execute("ROLLBACK TO SAVEPOINT work")

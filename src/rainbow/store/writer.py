@@ -70,6 +70,7 @@ class Writer:
     counts: Counts = field(default_factory=Counts)
     _reachable: bool = True
     _ending: bool = False  # the end was asked for; what was asked before it is still done
+    _over: bool = False  # the thread looks at nothing more
     _asked: queue.SimpleQueue[Asked | _Commit | None] = field(default_factory=queue.SimpleQueue)
     _turn: threading.Lock = field(default_factory=threading.Lock)  # of whoever uses the session
     _open: list[Asked] = field(default_factory=list)  # brief works that were run and wait for their commit
@@ -88,6 +89,8 @@ class Writer:
         loop = asyncio.get_running_loop()
         asked = Asked(work, loop, loop.create_future())
         self._asked.put(_COMMIT if brief and self._run_here(asked) else asked)
+        if self._over:  # it was closed a moment ago, and nobody looks at what is asked any more
+            self._refuse_rest()
         return await asked.future
 
     def _run_here(self, asked: Asked) -> bool:
@@ -103,14 +106,22 @@ class Writer:
             _attempt(session, asked)
             _flush(session)
             self._open.append(asked)
-        except Lost:  # those before it are undone with it: the thread does them again, with more patience
-            lost, self._open = self._open, []
-            for before in lost:
-                self._asked.put(before)
+        except Lost:
+            self._do_again()
             return False
+        except BaseException:  # the thread was interrupted: half a work is not committed with those before it
+            _abandon(session)
+            self._do_again()
+            raise
         finally:
             self._turn.release()
         return True
+
+    def _do_again(self) -> None:
+        """What was open is undone: the thread does it again, with more patience."""
+        lost, self._open = self._open, []
+        for asked in lost:
+            self._asked.put(asked)
 
     def close(self) -> None:
         """Finish what was asked, end the thread and the connection. Blocks."""
@@ -133,6 +144,7 @@ class Writer:
                 if group:
                     self._commit_group(group, begun)
             _deliver(group)
+        self._over = True
         self._refuse_rest()
         self.session.close()
 
@@ -140,10 +152,11 @@ class Writer:
         """Whoever asked between the closing and its notice is told so."""
         with self._turn:
             rest, self._open = self._open, []  # undone when the session is closed
-        while not self._asked.empty():
-            asked = self._asked.get()
-            if isinstance(asked, Asked):
-                rest.append(asked)
+        with suppress(queue.Empty):
+            while True:
+                asked = self._asked.get_nowait()
+                if isinstance(asked, Asked):
+                    rest.append(asked)
         for asked in rest:
             asked.error = Unavailable("the store is closed")
         _deliver(rest)

@@ -14,7 +14,7 @@ import pytest
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.store.base import Tx
 from rainbow.store.sqlite import BUSY_SECONDS, open_sqlite
-from rainbow.store.writer import Asked
+from rainbow.store.writer import Asked, Writer
 
 
 async def test_a_transaction_that_could_not_be_undone_stops_one_write_and_not_all_after_it(tmp_path: Path) -> None:
@@ -131,3 +131,69 @@ async def test_a_brief_work_that_came_too_late_for_a_commit_is_undone_and_told_s
     again = open_sqlite(tmp_path / "x.db")
     assert await again.read(lambda tx: tx.meta("a")) is None
     await again.close()
+
+
+async def test_half_a_brief_work_is_not_committed_with_those_before_it(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+
+    def interrupted(tx: Tx) -> None:
+        tx.set_meta("b", "never")
+        raise KeyboardInterrupt
+
+    try:
+        first = _asked(lambda tx: tx.set_meta("a", "stored"))
+        assert store._writer._run_here(first)
+        with pytest.raises(KeyboardInterrupt):
+            store._writer._run_here(_asked(interrupted))
+        async with asyncio.timeout(20):
+            await first.future
+        await store.write(lambda tx: tx.set_meta("c", "stored"), brief=True)
+        assert await store.read(lambda tx: [tx.meta(key) for key in "abc"]) == ["stored", None, "stored"]
+    finally:
+        await store.close()
+
+
+async def test_nobody_waits_in_the_event_loop_for_a_lock_when_a_brief_work_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+    other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    session, threads = store._writer.session, []
+    real = session.rollback
+
+    def rollback() -> None:
+        monkeypatch.undo()
+        real()
+        other.execute("BEGIN IMMEDIATE")  # somebody is quicker
+
+    def fails(tx: Tx) -> None:
+        threads.append(threading.get_ident())
+        raise Conflict("on purpose")
+
+    monkeypatch.setattr(session, "rollback", rollback)
+    try:
+        begun = time.monotonic()
+        writing = asyncio.create_task(store.write(fails, brief=True))
+        await asyncio.sleep(0)  # it returns while the lock is held
+        assert time.monotonic() - begun < BUSY_SECONDS / 2
+        other.execute("COMMIT")
+        with pytest.raises(Conflict):
+            await writing
+        assert [thread == threading.get_ident() for thread in threads] == [True, False]
+    finally:
+        other.close()
+        await store.close()
+
+
+async def test_who_asks_while_the_store_is_closed_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_sqlite(tmp_path / "x.db")
+
+    def too_late(writer: Writer, _: Asked) -> bool:
+        writer.close()  # as another thread does, after it was looked whether it is open
+        return False
+
+    monkeypatch.setattr(Writer, "_run_here", too_late)
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="closed"):
+            await store.write(lambda tx: tx.set_meta("a", "never"), brief=True)
+    await store.close()
