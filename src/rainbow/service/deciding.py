@@ -79,16 +79,22 @@ def question(core: Core, ask: Ask) -> Question:
 
 def _ask(request: Request, terms: Terms, settings: Settings) -> Asked:
     policy, options = policy_of(settings, terms)
+    demand, digest = _of_request(request)
     return Asked(
-        demand=Demand.of(request),
+        demand=demand,
         policy=policy,
         options=options,
         limits=_limits(terms),
-        request_hash=hashlib.sha256(to_json(request).encode()).hexdigest(),
+        request_hash=digest,
         stale_after=settings.stale_after,
     )
 
 
+def _read(request: Request) -> tuple[Demand, str]:
+    return Demand.of(request), hashlib.sha256(to_json(request).encode()).hexdigest()
+
+
+_of_request = Remembered(_read)  # jobs of one request often have terms of their own: their labels, say
 _asked = Remembered(_ask)
 
 
