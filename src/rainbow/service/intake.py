@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rainbow.model.errors import Invalid, RainbowError, Unavailable
+from rainbow.model.errors import Invalid, NotFound, RainbowError, Unavailable
 from rainbow.model.job import Hold, JobState
 from rainbow.service.auditing import Actor, acting
 from rainbow.service.core import Core
@@ -111,8 +111,8 @@ class Intake:
         return taken
 
 
-async def _store(core: Core, waiting: list[_Waiting]) -> None:
-    """Decide them all, write them at once, and answer each."""
+async def _store(core: Core, waiting: list[_Waiting], *, again: bool = True) -> None:
+    """Decide them all, write them at once, and answer each; `again`: what can be mended is tried once more."""
     calls: list[tuple[_Waiting, Call]] = []
     spell = Spell(core.clock)
     for one in waiting:
@@ -135,10 +135,10 @@ async def _store(core: Core, waiting: list[_Waiting]) -> None:
     except Exception as error:  # whatever the store raises, every submitter in this write gets an answer
         for call in drafted:
             undo(core, call.drafts)
-        if len(calls) > 1 and isinstance(error, RainbowError) and not isinstance(error, Unavailable):
-            for one, _ in calls:  # one of them spoiled it for all: each on its own
-                await _store(core, [one])
-        else:  # when the store was out of reach, it may be that they are stored: only who asks again knows what to do
+        if again and (isinstance(error, NotFound) or (len(calls) > 1 and _of_one(error))):
+            for one, _ in calls:  # each on its own, and where the cluster that was chosen has just left, once more
+                await _store(core, [one], again=len(calls) > 1)
+        else:
             for one, _ in calls:
                 _fail(one, error)
         return
@@ -146,6 +146,14 @@ async def _store(core: Core, waiting: list[_Waiting]) -> None:
         _answer(core, one, call.drafts, outcome)
     core.carry_out(effects)
     core.hub.ring(EVENTS)
+
+
+def _of_one(error: Exception) -> bool:
+    """True if one call spoils it for all.
+
+    When the store was out of reach, they may all be stored: only who asks again knows what to do.
+    """
+    return isinstance(error, RainbowError) and not isinstance(error, Unavailable)
 
 
 def _brief(core: Core, calls: list[Call]) -> bool:

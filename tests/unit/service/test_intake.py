@@ -12,7 +12,7 @@ import pytest
 
 from rainbow.model.errors import Unavailable
 from rainbow.scheduler.decide import Question
-from rainbow.service import intake, submitting
+from rainbow.service import intake, leaving, submitting
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.new_jobs import Receipt
@@ -177,3 +177,23 @@ async def test_calls_of_which_nobody_knows_whether_they_are_stored_are_not_store
         assert [type(answer) for answer in answers] == [Unavailable] * 3
         stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
         assert sorted(job.owner for job in stored) == ["user0", "user1", "user2"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_what_was_given_to_a_cluster_that_is_just_leaving_goes_to_another(tmp_path: Path, count: int) -> None:
+    free = threading.Event()
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "alpha", nodes=8)
+        await with_cluster(service, "beta", nodes=8)
+        stuck = asyncio.create_task(service.core.store.write(lambda tx: free.wait(20)))
+        await asyncio.sleep(0)  # it asks
+        leaves = asyncio.create_task(leaving.delete(service.core, "alpha"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it waits to be written
+        calls = await _one_by_one(service, count)
+        assert service.core.fleet.get("alpha") is not None
+        free.set()
+        receipts = await asyncio.gather(*calls)
+        assert [receipt.cluster for [receipt] in receipts] == ["beta"] * count
+        assert len(service.core.fleet.member("beta").placements) == count
+        await asyncio.gather(stuck, leaves)
