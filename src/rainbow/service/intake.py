@@ -180,15 +180,23 @@ def _answer(core: Core, one: _Waiting, drafts: list[Draft], outcome: Outcome) ->
     for draft, receipt in zip(drafts, outcome, strict=True):
         if receipt.again:
             undo(core, [draft])
-        elif draft.state is JobState.QUEUED:
+        state = receipt.state if receipt.again else draft.state
+        if state is JobState.QUEUED:
             queued.append(receipt.id)
-        elif draft.state is JobState.BOUND:
-            core.hub.ring(cluster_bell(draft.cluster))
-        elif draft.hold is Hold.NOTHING_FITS:
+        elif state is JobState.BOUND:
+            core.hub.ring(cluster_bell(receipt.cluster))
+        elif _waits_for_room(core, draft, receipt):
             core.shelf.put(receipt.id, draft.terms.priority, shape_of(core.fleet, draft.owner, draft.spec, draft.terms))
     core.shelf.add_queued(queued)
     if not one.answer.done():
         one.answer.set_result(outcome)
+
+
+def _waits_for_room(core: Core, draft: Draft, receipt: Receipt) -> bool:
+    """True if the job belongs on the shelf and is not there."""
+    if receipt.again:  # it is not there if nobody heard of the commit that stored it
+        return receipt.state is JobState.HELD and core.shelf.pile_of(receipt.id) is None
+    return draft.hold is Hold.NOTHING_FITS
 
 
 def _fail(one: _Waiting, error: BaseException) -> None:

@@ -27,6 +27,19 @@ def _works(service: Service) -> int:
     return count
 
 
+def _commit_unheard(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next commit is durable, and nobody is told so."""
+    session = service.core.store._writer.session  # type: ignore[attr-defined]  # the engine has one
+    real = session.commit
+
+    def unheard() -> None:
+        real()
+        monkeypatch.undo()
+        raise ConnectionError("on purpose")
+
+    monkeypatch.setattr(session, "commit", unheard)
+
+
 async def _one_by_one(service: Service, count: int) -> list[asyncio.Task[list[Receipt]]]:
     """As they come from a connection: a turn of the event loop lies between two."""
     calls: list[asyncio.Task[list[Receipt]]] = []
@@ -163,15 +176,7 @@ async def test_calls_of_which_nobody_knows_whether_they_are_stored_are_not_store
 ) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha", nodes=8)
-        session = service.core.store._writer.session  # type: ignore[attr-defined]  # the engine has one
-        real = session.commit
-
-        def durable_but_unheard() -> None:
-            real()
-            monkeypatch.undo()
-            raise ConnectionError("on purpose")
-
-        monkeypatch.setattr(session, "commit", durable_but_unheard)
+        _commit_unheard(service, monkeypatch)
         calls = [submit(service, a_submission(f"user{n}")) for n in range(3)]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(answer) for answer in answers] == [Unavailable] * 3
@@ -197,3 +202,20 @@ async def test_what_was_given_to_a_cluster_that_is_just_leaving_goes_to_another(
         assert [receipt.cluster for [receipt] in receipts] == ["beta"] * count
         assert len(service.core.fleet.member("beta").placements) == count
         await asyncio.gather(stuck, leaves)
+
+
+@pytest.mark.parametrize("count", [1, intake.TOGETHER + 1])
+async def test_jobs_that_were_stored_unheard_are_decided_when_they_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    async with a_service(tmp_path) as service:
+        _commit_unheard(service, monkeypatch)
+        jobs = [a_submission(token=f"token{n}") for n in range(count)]
+        with pytest.raises(Unavailable):
+            await submit(service, *jobs)
+        receipts = await submit(service, *jobs)
+        assert all(receipt.again for receipt in receipts)
+        await with_cluster(service, "alpha", nodes=100)
+        await service.decider.settle()
+        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=100))
+        assert [job.cluster for job in stored] == ["alpha"] * count
