@@ -23,6 +23,9 @@ from tests.support.calls import Calls, bearer
 from tests.support.service import a_graph, a_request
 
 CHANNELS = 20
+ALONE = (
+    ("grpc.use_local_subchannel_pool", 1),
+)  # each channel a connection of its own; one carries 1,000 calls at most
 PER_SECOND = 20.0
 WATCHED = 10.0  # seconds in which idle agents are watched
 SPEC = to_json(a_request())
@@ -66,13 +69,17 @@ async def measure(server: Process, secrets: dict[str, str], count: int) -> None:
     """Let all agents wait, watch them, then submit jobs to single ones."""
     arrived: dict[int, float] = {}
     async with AsyncExitStack() as stack:
-        channels = [await stack.enter_async_context(aio.insecure_channel(server.address)) for _ in range(CHANNELS)]
+        opened = [aio.insecure_channel(server.address, options=ALONE) for _ in range(CHANNELS)]
+        channels = [await stack.enter_async_context(channel) for channel in opened]
         stubs = [agents_pb2_grpc.AgentsStub(channel) for channel in channels]
         agents = [Agent(name, secret, stubs[i % CHANNELS], arrived) for i, (name, secret) in enumerate(secrets.items())]
         before = server.memory()
         running = [asyncio.create_task(agent.run()) for agent in agents]
         try:
-            await asyncio.gather(*(agent.waits.wait() for agent in agents))
+            waiting = asyncio.gather(*(agent.waits.wait() for agent in agents))
+            done, _ = await asyncio.wait([waiting, *running], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # of an agent that failed: agents do not end otherwise
             await asyncio.sleep(2.0)
             cpu = server.cpu()
             await asyncio.sleep(WATCHED)
