@@ -44,6 +44,8 @@ def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw:
 
         id = await only_one(client, job)
         printer, empty = Printer(raw=raw), True
+        if follow and form not in MACHINE:
+            await _say_if_held(client, id)
         async for chunk in client.logs(id, follow=follow, stream=stream or "", tail=tail):
             empty = False
             if form in MACHINE:
@@ -56,6 +58,16 @@ def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw:
             await _say_why(client, id)
 
     link.ask(asking)
+
+
+async def _say_if_held(client: AsyncClient, id: int) -> None:
+    """Whoever follows a job that is held may wait for long, and wants to know what for."""
+    from rainbow.cli.render_jobs import info
+    from rainbow.cli.report import say
+
+    job = (await client.job(id)).as_dict()
+    if job["state"] == "held":
+        say(f"job {id} is held ({info(job)}); its output comes when it runs")
 
 
 async def _say_why(client: AsyncClient, id: int) -> None:

@@ -13,9 +13,9 @@ from rainbow.scheduler.draws import Draws
 from rainbow.scheduler.eligible import Field, prepare
 from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
 from rainbow.scheduler.question import STALE_AFTER, Asked, Question
-from rainbow.scheduler.record import request_hash, write_record
+from rainbow.scheduler.record import write_record
 
-__all__ = ["MAX_ASKED", "STALE_AFTER", "Asked", "Question", "decide", "request_hash", "wants_bids", "whom_to_ask"]
+__all__ = ["MAX_ASKED", "STALE_AFTER", "Asked", "Question", "decide", "wants_bids", "whom_to_ask"]
 
 MAX_ASKED = 8
 MAX_REASONS = 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -26,18 +25,10 @@ from rainbow.model.decision import (
 from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit
 from rainbow.model.remembered import Remembered
-from rainbow.model.request import Request
 from rainbow.scheduler.eligible import Field
 from rainbow.scheduler.policies import Ranking
 from rainbow.scheduler.question import Asked, Question
 from rainbow.scheduler.scoring import Estimate
-
-
-def request_hash(request: Request) -> str:
-    """The same for requests that ask for the same, whatever the order of their maps."""
-    maps = (request.parameters, request.options, request.environment)
-    plain = (request.resources_only(), request.duration, request.tasks, [sorted(m.items()) for m in maps])
-    return hashlib.sha256(repr(plain).encode()).hexdigest()
 
 
 def write_record(question: Question, field: Field, ranking: Ranking, outcome: Outcome) -> Decision:

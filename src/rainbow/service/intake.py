@@ -195,7 +195,7 @@ def _answer(core: Core, one: _Waiting, drafts: list[Draft], outcome: Outcome) ->
 def _waits_for_room(core: Core, draft: Draft, receipt: Receipt) -> bool:
     """True if the job belongs on the shelf and is not there."""
     if receipt.again:  # it is not there if nobody heard of the commit that stored it
-        return receipt.state is JobState.HELD and core.shelf.pile_of(receipt.id) is None
+        return receipt.hold is Hold.NOTHING_FITS and core.shelf.pile_of(receipt.id) is None
     return draft.hold is Hold.NOTHING_FITS
 
 

@@ -27,6 +27,7 @@ class Receipt(NamedTuple):
     cluster: str
     reason: str
     again: bool = False  # the same client token had made it before
+    hold: Hold | None = None  # of one that was made before
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def _again(tx: Tx, draft: Draft, known: dict[_Key, Job]) -> bool:
 def _receipt(tx: Tx, fx: Effects, draft: Draft, known: dict[_Key, Job], ids: Iterator[int]) -> Receipt:
     job = known.get((draft.owner, draft.client_token)) if known and draft.client_token else None
     if job is not None:
-        return Receipt(job.id, job.state, job.cluster, job.reason, again=True)
+        return Receipt(job.id, job.state, job.cluster, job.reason, again=True, hold=job.hold)
     if draft.waits_for:
         return _depending(tx, fx, next(ids), draft.submitted_at)
     return Receipt(next(ids), draft.state, draft.cluster, draft.reason)

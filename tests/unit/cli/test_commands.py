@@ -109,10 +109,22 @@ def test_logs_that_are_empty_say_why(server, rainbow):
 
 def test_logs_take_a_name_and_a_number_of_lines(server, rainbow):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job(9)])
+    server.answers["Jobs/Get"] = job(9)
     server.answers["Jobs/Logs"] = [out(b"x\n")]
     assert rainbow("logs", "train", "-f", "--tail", "2", "--stderr").code == 0
     sent = server.only("Jobs/Logs").request
     assert (sent.id, sent.follow, sent.tail, sent.stream) == (9, True, 2, "stderr")
+
+
+def test_whoever_follows_a_held_job_is_told_what_it_waits_for(server, rainbow):
+    server.answers["Jobs/Logs"] = [out(b"x\n")]
+    server.answers["Jobs/Get"] = job(5, "held", reason="no cluster is registered")
+    done = rainbow("logs", "-f", "5")
+    assert done.err == "rainbow: job 5 is held (no cluster is registered); its output comes when it runs\n"
+    assert done.out == "x\n"
+    assert rainbow("logs", "-f", "5", "-o", "json").err == ""
+    server.answers["Jobs/Get"] = job(5, "bound", cluster="perl")
+    assert rainbow("logs", "-f", "5").err == ""
 
 
 def test_run_gives_the_jobs_output_and_exit_code_and_nothing_else(server, rainbow):

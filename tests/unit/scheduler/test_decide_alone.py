@@ -15,7 +15,7 @@ from rainbow.model.candidate import Candidate, Demand
 from rainbow.model.decision import Decision, Row, Stored
 from rainbow.model.match import Fit
 from rainbow.model.request import Count, Group, Level, Request
-from rainbow.scheduler.decide import Question, decide, request_hash
+from rainbow.scheduler.decide import Question, decide
 from rainbow.scheduler.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranked, Ranking
 from tests.support.choosing import NOW, a_cluster, a_question, questions
 
@@ -113,13 +113,6 @@ def test_a_demand_counts_nodes_and_cores_of_all_groups() -> None:
     )
     demand = Demand.of(request)
     assert (demand.nodes, demand.cores, demand.duration) == (3, 29, 60.0)
-
-
-def test_the_hash_of_a_request_forgets_the_order_of_its_maps_and_nothing_else() -> None:
-    groups = (Group(levels=(Level(type="node"),)),)
-    one = Request(groups=groups, parameters={"a": 1, "b": 2})
-    assert request_hash(one) == request_hash(Request(groups=groups, parameters={"b": 2, "a": 1}))
-    assert request_hash(one) != request_hash(Request(groups=groups, parameters={"a": 1, "b": 3}))
 
 
 def test_the_record_is_one_json_document_with_its_schema() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rainbow.model.errors import Unavailable
+from rainbow.model.job import Terms
 from rainbow.scheduler.decide import Question
 from rainbow.service import intake, leaving, submitting
 from rainbow.service.assembly import Service
@@ -219,3 +220,12 @@ async def test_jobs_that_were_stored_unheard_are_decided_when_they_are_asked_for
         await service.decider.settle()
         stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=100))
         assert [job.cluster for job in stored] == ["alpha"] * count
+
+
+async def test_a_job_that_its_owner_holds_does_not_wait_for_room_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        held = a_submission(token="token", terms=Terms(hold=True))
+        await submit(service, held)
+        [receipt] = await submit(service, held)
+        assert receipt.again
+        assert service.core.shelf.pile_of(receipt.id) is None
