@@ -18,6 +18,9 @@ from rainbow.model.request import Request
 from rainbow.service.fleet import Fleet
 from rainbow.store.records import WaitingJob
 
+FIRST_PAUSE = 1.0  # seconds until a job over which deciding failed is tried again; each time twice as many
+DOUBLINGS = 9  # at most so often
+
 
 @dataclass(slots=True)
 class Pile:
@@ -38,6 +41,8 @@ class Shelf:
         self.queued: deque[int] = deque()  # to be decided at once
         self._where: dict[int, str] = {}
         self._came: dict[int, int] = {}  # how often its pile had been tried when a job came
+        self._faults: dict[int, int] = {}  # how often deciding failed, of jobs that are tried again later
+        self._later: list[tuple[float, int]] = []  # a heap of those: (when, job id)
         self._stirred = asyncio.Event()
 
     def __len__(self) -> int:
@@ -48,6 +53,7 @@ class Shelf:
         pile = self.piles.setdefault(shape, Pile())
         self._where[job] = shape
         self._came[job] = pile.tries
+        self._faults.pop(job, None)
         heapq.heappush(pile.heap, (-priority, job))
 
     def put_all(self, fleet: Fleet, waiting: Iterable[WaitingJob]) -> None:
@@ -85,6 +91,23 @@ class Shelf:
         for job in jobs:
             self._where.pop(job, None)
             self._came.pop(job, None)
+            self._faults.pop(job, None)
+
+    def put_off(self, job: int, now: float) -> float:
+        """Deciding failed over a job, and may again: it is tried after a while; after how many seconds."""
+        faults = self._faults.get(job, 0)
+        pause = FIRST_PAUSE * (1 << min(faults, DOUBLINGS))
+        self.remove([job])
+        self._faults[job] = faults + 1
+        heapq.heappush(self._later, (now + pause, job))
+        return pause
+
+    def wake(self, now: float) -> None:
+        """Let those be tried again whose pause is over."""
+        due = []
+        while self._later and self._later[0][0] <= now:
+            due.append(heapq.heappop(self._later)[1])
+        self.add_queued(job for job in due if job in self._faults)
 
     def tries(self, job: int) -> tuple[int, float | None]:
         """How often the pile of a job was tried since it came, and when last."""

@@ -48,6 +48,7 @@ class Timers:
     async def tick(self) -> None:
         """Everything that is due now."""
         now = self.core.clock.now()
+        self.core.shelf.wake(now)
         await self._lapse(now)
         await self._due(now)
         await self.core.settle_waiters()

@@ -16,6 +16,7 @@ from rainbow.model.bid import Bid
 from rainbow.model.decision import Chosen, Decision, Refuse, Stored
 from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
+from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
 from rainbow.service import lifecycle
 from rainbow.service.batches import TOGETHER, decide_together
@@ -47,6 +48,9 @@ class Decider:
                 await self.settle()
             except Unavailable as error:
                 log.warning("waiting jobs could not be decided: %s", error)
+                await self._try_again()
+            except Exception:  # a fault of ours; without the next pass nothing would be decided until a restart
+                log.exception("waiting jobs could not be decided")
                 await self._try_again()
 
     async def settle(self) -> None:
@@ -82,18 +86,19 @@ class Decider:
             await self._try_again()
             self.core.shelf.add_queued(failed)
 
-    async def _try(self, id: int) -> None:
-        """Decide one job; one that cannot be decided at all is left alone."""
+    async def _try(self, id: int, needs_now: Request | None = None) -> None:
+        """Decide one job; one over which that fails is tried again later, each time after a longer pause."""
         try:
-            await self.decide(id)
+            if needs_now is None or self.core.fleet.graphs.match(needs_now).now:
+                await self.decide(id)
         except Unavailable:
             raise
         except RainbowError as error:
-            log.warning("job %d could not be decided: %s", id, error)
-            self.core.shelf.remove([id])
-        except Exception:  # a fault of ours, which stops no other job; this one is tried again after a restart
-            log.exception("job %d could not be decided", id)
-            self.core.shelf.remove([id])
+            pause = self.core.shelf.put_off(id, self.core.clock.now())
+            log.warning("job %d could not be decided, and is tried again in %.0f s: %s", id, pause, error)
+        except Exception:  # a fault of ours, which stops no other job
+            pause = self.core.shelf.put_off(id, self.core.clock.now())
+            log.exception("job %d could not be decided, and is tried again in %.0f s", id, pause)
 
     async def _try_again(self) -> None:
         """The store did not take a decision: not at once again, and no job is forgotten."""
@@ -110,9 +115,7 @@ class Decider:
             pile.tried_at = self.core.fleet.version
             pile.tries += 1
             pile.tried_time = self.core.clock.now()
-            if pile.needs_now is not None and not self.core.fleet.graphs.match(pile.needs_now).now:
-                return
-            await self._try(id)
+            await self._try(id, pile.needs_now)
 
     async def decide(self, id: int) -> bool:
         """Decide one job and store the outcome; True if it left the shelf."""
@@ -132,6 +135,8 @@ class Decider:
         try:
             asked = await self.asked(ask)
             decision = decide(asked, self.core.policies)
+        except Unavailable:  # graphs that cannot be asked now say nothing against the job
+            raise
         except RainbowError as error:
             reason = str(error)
             await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, reason))
@@ -197,7 +202,7 @@ class Decider:
             if isinstance(error, Conflict):
                 return False
             raise
-        if not gone and job.state is JobState.QUEUED:
+        if not gone and self.core.shelf.pile_of(job.id) is None:
             without = ",".join(sorted(ask.excluded))
             shape = shape_of(self.core.fleet, job.owner, job.spec, job.terms)
             self.core.shelf.put(job.id, job.terms.priority, shape + without)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,8 @@ from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.model.job import Delivery, Hold, JobState, Terms
+from rainbow.model.match import Matches
+from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question
 from rainbow.service import batches, jobs, registering, timers, waiting
 from rainbow.service.assembly import Service
@@ -136,6 +138,119 @@ async def test_a_fault_of_ours_over_one_job_stops_neither_the_others_nor_the_dec
         await service.decider.settle()
         assert [await state(service, job.id) for job in made] == [JobState.BOUND, JobState.QUEUED, JobState.BOUND]
         assert len(service.core.fleet.member("east").placements) == 2  # nothing was set aside twice
+
+
+class Troubled:
+    """`question` that fails for one owner's jobs while told to, and counts."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error: Exception | None = error
+        self.asked = 0
+
+    def __call__(self, core: Core, ask: Ask) -> Question:
+        if ask.owner == "bob":
+            self.asked += 1
+            if self.error is not None:
+                raise self.error
+        return question(core, ask)
+
+
+async def _passes(service: Service, clock: ManualClock, seconds: int) -> None:
+    for _ in range(seconds):
+        clock.advance(1.0)
+        await service.timers.tick()
+        await service.decider.settle()
+
+
+async def test_a_job_over_which_deciding_failed_is_tried_again_with_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission("bob", terms=Terms(hold=True)))
+        monkeypatch.setattr(waiting, "question", faulty)
+        monkeypatch.setattr(batches, "question", faulty)
+        await jobs.release(service.core, job.id, ADMIN)
+        await service.decider.settle()
+        await _passes(service, clock, 128)
+        assert 7 <= faulty.asked / 2 <= 9  # after 1, 2, 4, 8 ... seconds, each time together with others and alone
+        faulty.error = None
+        await _passes(service, clock, 128)
+        assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_a_job_that_waits_for_room_waits_on_after_deciding_failed_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
+    async with a_service(tmp_path, clock=clock) as service:
+        [job] = await submit(service, a_submission("bob"))
+        monkeypatch.setattr(waiting, "question", faulty)
+        await service.decider.settle()
+        faulty.error = None
+        await _passes(service, clock, 4)
+        assert await state(service, job.id) is JobState.HELD
+        await with_cluster(service, "east")
+        await service.decider.settle()
+        assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_a_cancelled_job_over_which_deciding_failed_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
+    async with a_service(tmp_path, clock=clock) as service:
+        [job] = await submit(service, a_submission("bob"))
+        monkeypatch.setattr(waiting, "question", faulty)
+        await service.decider.settle()
+        await jobs.cancel(service.core, [job.id], None, ADMIN, "")
+        service.core.shelf.wake(clock.now() + 1_000.0)
+        assert not service.core.shelf.queued
+
+
+async def test_graphs_that_cannot_be_asked_now_make_no_job_infeasible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "AGAIN_AFTER", 0.0)
+    away = Troubled(Unavailable("the graph database cannot be asked"))
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission("bob", terms=Terms(hold=True)))
+        for room in (waiting, batches):
+            monkeypatch.setattr(room, "question", away)
+        await jobs.release(service.core, job.id, ADMIN)
+        await service.decider.settle()
+        assert await state(service, job.id) is JobState.QUEUED
+        away.error = None
+        await service.decider.settle()
+        assert await state(service, job.id) is JobState.BOUND
+
+
+async def test_a_fault_of_ours_in_the_matching_of_one_pile_does_not_end_the_decider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east", nodes=1, cores=1)
+        [first] = await submit(service, a_submission(cores=1))
+        [second] = await submit(service, a_submission(cores=1))
+        await service.decider.settle()  # the pile knows now what it needs
+        graphs = service.core.fleet.graphs
+        real, failed = graphs.match, []
+
+        def match(request: Request, among: Sequence[str] | None = None) -> Matches:
+            if not failed:
+                failed.append(request)
+                raise RuntimeError("on purpose")
+            return real(request, among)
+
+        monkeypatch.setattr(type(graphs), "match", staticmethod(match))
+        await jobs.cancel(service.core, [first.id], None, ADMIN, "")
+        await service.decider.settle()
+        assert failed
+        await _passes(service, clock, 2)
+        assert await state(service, second.id) is JobState.BOUND
 
 
 async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
