@@ -84,7 +84,8 @@ async def _chosen(
 
 def sentence(rows: list[dict[str, Any]], *, dry_run: bool) -> str:
     """`cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched)`."""
-    count = len(rows) if dry_run else sum(row["state"] in ("cancelled", "cancelling") for row in rows)
+    fresh = [row for row in rows if row["state"] in ("cancelled", "cancelling") and not row.get("unchanged")]
+    count = len(rows) if dry_run else len(fresh)
     plural = "" if count == 1 else "s"
     if dry_run or not rows:
         return f"{'would cancel' if dry_run else 'cancelled'} {count} job{plural}"
@@ -97,6 +98,10 @@ def _fate(row: dict[str, Any]) -> str:
     where = f" on {row['cluster']}" if row.get("cluster") else ""
     native = f"native {row['native_id']}, " if row.get("native_id") else ""
     match row["state"]:
+        case "cancelled" if row.get("unchanged"):
+            return f"{row['id']}{where}: had been cancelled before"
+        case "cancelling" if row.get("unchanged"):
+            return f"{row['id']}{where}: {native}was ending before"
         case "cancelled" if not where:
             return f"{row['id']}: never dispatched"
         case "cancelled":

@@ -79,13 +79,17 @@ class JobVerbs:
         return tuple(found[:limit])
 
     async def cancel(self, ids: Sequence[int], *, reason: str = "", dry_run: bool = False) -> tuple[JobView, ...]:
-        """Ask for the end of jobs; each is answered as it is now, which may still be `cancelling`."""
+        """Ask for the end of jobs; each is answered as it is now, which may still be `cancelling`.
+
+        Those that had ended before, or were being cancelled, are marked as `unchanged`.
+        """
         found: list[JobView] = []
         for at in range(0, len(ids), CANCELLED_AT_ONCE) or (0,):
             piece = ids[at : at + CANCELLED_AT_ONCE]
             request = jobs.CancelRequest(ids=piece, reason=reason, dry_run=dry_run)
             answer = await self.connection.call(rpcs.CANCEL, request)
-            found += [wire.job(one) for one in answer.jobs]
+            unchanged = set(answer.unchanged)
+            found += [replace(wire.job(one), unchanged=one.id in unchanged or None) for one in answer.jobs]
         return tuple(found)
 
     async def cancel_all(

@@ -71,6 +71,7 @@ class JobView(View):
     terms: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""
     source: str = ""
+    unchanged: bool | None = None  # of a cancel: it had ended, or was being cancelled, before
 
     @property
     def ended(self) -> bool:

@@ -83,7 +83,8 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         found = await jobs.cancel(
             self._core, wire.checked_ids(request.ids), which, caller(), request.reason, dry_run=request.dry_run
         )
-        return pb.CancelResponse(jobs=[wire.job_out(view) for view in found])
+        unchanged = [view.job.id for view in found if view.unchanged]
+        return pb.CancelResponse(jobs=[wire.job_out(view) for view in found], unchanged=unchanged)
 
     async def Release(self, request: pb.ReleaseRequest, context: Any) -> pb.Job:
         return wire.job_out(await jobs.release(self._core, request.id, caller()))

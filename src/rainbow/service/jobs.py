@@ -26,10 +26,11 @@ class JobView:
 
     job: Job
     attempt: Attempt | None = None
+    unchanged: bool = False  # a cancel found it ended, or being cancelled
 
 
-def _view(tx: Tx, job: Job) -> JobView:
-    return JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None)
+def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobView:
+    return JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None, unchanged)
 
 
 def visible(tx: Tx, id: int, who: Reach) -> Job:
@@ -118,7 +119,9 @@ async def cancel(
         jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
         if jobs and not dry_run:
             actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
-            jobs = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
+            with lifecycle.together(tx, fx, now):
+                after = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
+            return [_view(tx, new, unchanged=new is old) for old, new in zip(jobs, after, strict=True)]
         return [_view(tx, job) for job in jobs]
 
     return await core.write(work)

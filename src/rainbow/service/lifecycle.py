@@ -8,6 +8,8 @@ rest of the system (whose agent to wake, what becomes free) is written into `Eff
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
@@ -277,6 +279,17 @@ def settle_ended(tx: Tx, fx: Effects, now: float) -> None:
             if waiter is not None and waiter.state is JobState.HELD and waiter.hold is Hold.DEPENDENCY:
                 settle_dependent(tx, fx, waiter, now)
     fx.settling = False
+
+
+@contextmanager
+def together(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
+    """Jobs that were read together end together: whoever waited for one of them is settled after the last.
+
+    A job may be among them that waits for another of them. It ends by its own cause, and as it was read.
+    """
+    fx.settling = True
+    yield
+    settle_ended(tx, fx, now)
 
 
 def keep_unsettled(tx: Tx, fx: Effects) -> None:

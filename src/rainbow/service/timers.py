@@ -82,12 +82,13 @@ class Timers:
             return
 
         def work(tx: Tx, fx: Effects) -> None:
-            for job in tx.due_jobs(now, AT_ONCE):
-                deadline = job.terms.deadline
-                if deadline is not None and deadline <= now:
-                    lifecycle.cancel(tx, fx, job, lifecycle.DEADLINE_PASSED, now, expired=True)
-                elif job.state is JobState.HELD and job.hold is Hold.TIME:
-                    lifecycle.release(tx, fx, job, "its start time has come", now)
+            with lifecycle.together(tx, fx, now):
+                for job in tx.due_jobs(now, AT_ONCE):
+                    deadline = job.terms.deadline
+                    if deadline is not None and deadline <= now:
+                        lifecycle.cancel(tx, fx, job, lifecycle.DEADLINE_PASSED, now, expired=True)
+                    elif job.state is JobState.HELD and job.hold is Hold.TIME:
+                        lifecycle.release(tx, fx, job, "its start time has come", now)
 
         await self.core.write(work)
 

@@ -297,6 +297,10 @@ def test_cancelling_is_told_job_by_job():
     assert sentence(rows, dry_run=False) == (
         "cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched; 122 on eks: had succeeded before)"
     )
+    assert sentence([row | {"unchanged": True} for row in rows], dry_run=False) == (
+        "cancelled 0 jobs (120 on perl: native 88123, was ending before; 121: had been cancelled before; "
+        "122 on eks: had succeeded before)"
+    )
     assert sentence(rows[:1], dry_run=True) == "would cancel 1 job"
     assert sentence([], dry_run=False) == "cancelled 0 jobs"
     assert sentence([{"id": i, "state": "cancelled"} for i in range(12)], dry_run=False).endswith("; and 2 more)")

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rainbow.model.credential import Kind, Principal
 from rainbow.model.job import JobState, Terms
 from rainbow.service import jobs
+from rainbow.service.clock import ManualClock
 from rainbow.service.effects import WAITERS
 from rainbow.service.submitting import Submission
 from rainbow.store.base import Dependency, JobFilter, Tx
-from tests.support.service import a_service, a_submission, submit, with_cluster
+from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 ANA = Principal(name="ana", kind=Kind.USER, scopes=frozenset({"job:cancel:own", "job:read:own"}))
 LONG = 2 * WAITERS + 300
 
 
 def waiting(kind: str, *ids: int) -> Submission:
-    from dataclasses import replace
-
     return replace(a_submission("ana"), waits_for=tuple(Dependency(kind, id) for id in ids))
 
 
@@ -70,3 +70,18 @@ async def test_a_job_that_waits_for_two_is_settled_when_both_have_ended(tmp_path
         assert (await jobs.get(service.core, job.id, ANA)).job.state is JobState.HELD
         await jobs.cancel(service.core, [two[1].id], None, ANA, "")
         assert (await jobs.get(service.core, job.id, ANA)).job.state is JobState.QUEUED
+
+
+async def test_jobs_whose_deadline_passes_together_end_though_one_waits_for_another(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        terms = Terms(deadline=clock.now() + 10.0)
+        [first] = await submit(service, a_submission(terms=terms))
+        [second] = await submit(
+            service, replace(a_submission(terms=terms), waits_for=(Dependency("afterok", first.id),))
+        )
+        [later] = await submit(service, a_submission(terms=Terms(start_after=clock.now() + 10.0)))
+        clock.advance(11.0)
+        await service.timers.tick()
+        ended = [(await jobs.get(service.core, job.id, ADMIN)).job.state for job in (first, second, later)]
+        assert ended == [JobState.EXPIRED, JobState.EXPIRED, JobState.QUEUED]

@@ -288,10 +288,12 @@ class CancelRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., filter: _Optional[_Union[JobFilter, _Mapping]] = ..., reason: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class CancelResponse(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "unchanged")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[Job]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+    unchanged: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., unchanged: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__ = ("id",)
