@@ -20,6 +20,7 @@ from rainbow.service.new_jobs import Receipt
 from rainbow.service.settings import Settings
 from rainbow.service.submitting import Submission
 from rainbow.store.opening import open_store
+from tests.support.database import NAME, put_empty_database
 
 ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
 
@@ -34,7 +35,8 @@ async def a_service(
     folder: Path, *, settings: Settings | None = None, clock: ManualClock | None = None, seed: int = 1
 ) -> AsyncIterator[Service]:
     """A service whose tasks are not started: tests call `decider.settle()` and `timers.tick()` themselves."""
-    store = await open_store(f"sqlite:///{folder / 'rainbow.db'}")
+    await put_empty_database(folder)
+    store = await open_store(f"sqlite:///{folder / NAME}")
     chosen = settings or Settings(policy="first")
     service = await assemble(store, chosen, clock or ManualClock(), Ids(Random(seed)), "a registration secret")
     try:

@@ -21,6 +21,7 @@ from rainbow.server.options import ServerOptions
 from rainbow.service.access import store_rights
 from rainbow.store.base import Tx
 from tests.support.calls import bearer, upload
+from tests.support.database import put_empty_database
 from tests.support.service import a_graph, a_request
 
 SECRET = "a-registration-secret-of-this-test"
@@ -83,6 +84,7 @@ async def a_world(folder: Path, **changes: Any) -> AsyncIterator[World]:
     options = ServerOptions(
         listen="127.0.0.1:0", data_dir=folder, registration_secret=SECRET, policy="first", **changes
     )
+    await put_empty_database(folder)
     running = await Running.start(options)
     try:
         async with aio.insecure_channel(running.address) as channel:

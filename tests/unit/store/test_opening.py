@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rainbow.model.errors import Corrupt, Invalid, Unavailable
-from rainbow.store import open_store
+from rainbow.store import open_store, sqlite
 from rainbow.store.base import JobFilter
 
 
@@ -88,9 +89,12 @@ async def test_a_full_disk_is_told_and_everything_before_it_stays(tmp_path: Path
     await store.close()
 
 
-async def test_a_file_that_somebody_else_locks_for_writing_is_unavailable_not_broken(tmp_path: Path) -> None:
+async def test_a_file_that_somebody_else_locks_for_writing_is_unavailable_not_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = replace(sqlite.DIALECT, begin_write=("PRAGMA busy_timeout = 1", "BEGIN IMMEDIATE"))
+    monkeypatch.setattr(sqlite, "DIALECT", impatient)
     store = await open_store(f"sqlite:///{tmp_path / 'x.db'}")
-    store._writer.session._cursor.connection.execute("PRAGMA busy_timeout = 1")  # type: ignore[attr-defined]
     other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
