@@ -14,6 +14,11 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """`-m over_seeds` chooses the properties that try more cases in `make test` than in `make check`."""
+    config.addinivalue_line("markers", "over_seeds: tries as many generated cases as RAINBOW_CASES says")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
     """In CI a skip is a failure, unless its reason says that the part it needs cannot be installed."""

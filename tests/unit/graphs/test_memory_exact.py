@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rainbow.graphs import memory, memory_suffix
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.graph import Mark
 from rainbow.model.match import Fit
 from tests.support import fleets, oracle
-
-CASES = int(os.environ.get("RAINBOW_CASES", "500"))
+from tests.support.cases import over_seeds
 
 
 def expected_fit(graph, request, subsystems, marks, used):
@@ -55,22 +51,19 @@ def check(seed):
     assert fresh.match(request).fit("c") is found
 
 
-@settings(max_examples=CASES, deadline=None, derandomize=CASES < 1000, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(500)
 def test_now_later_and_never_are_what_trying_everything_says(seed):
     check(seed)
 
 
-@settings(max_examples=CASES // 4, deadline=None, derandomize=CASES < 1000, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(125)
 def test_suffix_counts_give_the_same_answers_as_rows(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_suffix, "WORTH_IT", 0)
         check(seed)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(25)
 def test_a_fleet_in_motion_answers_as_one_built_anew(seed):
     rng = Random(seed)
     graphs = {name: fleets.random_graph(rng) for name in "abcd"}
@@ -137,16 +130,14 @@ def used_now(backend, cluster):
     return {ids[i]: units for i, units in state.taken.items()}
 
 
-@settings(max_examples=CASES // 3, deadline=None, derandomize=CASES < 1000, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(166)
 def test_after_places_and_releases_kept_answers_are_those_of_a_fleet_that_reports_the_same_use(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "MOST_UNINDEXED", seed % 8)  # now and then the index learns of changes unasked
         check_places(seed, fleets.random_request)
 
 
-@settings(max_examples=CASES // 5, deadline=None, derandomize=CASES < 1000, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(100)
 def test_answers_that_count_slots_are_kept_only_while_they_are_true(seed):
     check_places(seed, slots_somewhere)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from rainbow.graphs.memory import MemoryBackend
 from tests.support import fleets
+from tests.support.cases import over_seeds
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(60)
 def test_clusters_that_are_alike_are_explained_as_each_one_alone(seed):
     rng = Random(seed)
     graphs = [fleets.random_graph(rng) for _ in range(2)]
@@ -30,8 +27,7 @@ def test_clusters_that_are_alike_are_explained_as_each_one_alone(seed):
     assert together == alone
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(100)
 def test_slots_read_from_the_tables_are_those_that_the_matcher_counts(seed):
     rng = Random(seed)
     graph = fleets.random_graph(rng)

@@ -6,8 +6,6 @@ import json
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.changes import Change
@@ -15,6 +13,7 @@ from rainbow.model.graph import Mark
 from rainbow.model.match import Explanation, Fit
 from rainbow.model.request import Equals, Requirement, Within
 from tests.support import fleets, oracle
+from tests.support.cases import over_seeds
 from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, requires, slots
 
 
@@ -29,8 +28,7 @@ def explained(graph, request, subsystems=(), marks=None, used=None) -> Explanati
     return found
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(150)
 def test_every_change_that_is_offered_makes_the_request_fit(seed):
     rng = Random(seed)
     graph = fleets.random_graph(rng)

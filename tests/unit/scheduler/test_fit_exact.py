@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rainbow.scheduler.fit import Fitter
 from rainbow.scheduler.fold import Fold
@@ -14,8 +10,7 @@ from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shapes
 from rainbow.scheduler.fold_structure import Structure
 from tests.support import fleets, oracle
-
-CASES = int(os.environ.get("RAINBOW_CASES", "600"))
+from tests.support.cases import over_seeds
 
 
 def folded(graph, subsystems):
@@ -24,8 +19,7 @@ def folded(graph, subsystems):
     return facts, Fold(Structure(graph, shapes), subsystems, facts, shapes)
 
 
-@settings(max_examples=CASES, deadline=None, derandomize=CASES < 1000)
-@given(st.integers(0, 2**40))
+@over_seeds(600)
 def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
     rng = Random(seed)
     graph = fleets.random_graph(rng)
@@ -41,8 +35,7 @@ def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
         assert found == expected
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.integers(0, 2**40))
+@over_seeds(100)
 def test_a_search_that_runs_out_of_steps_says_so_and_is_never_wrong(seed):
     rng = Random(seed)
     graph = fleets.random_graph(rng)

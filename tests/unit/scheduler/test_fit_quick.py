@@ -5,8 +5,6 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.graph import Graph, Mark, Vertex
@@ -17,6 +15,7 @@ from rainbow.scheduler.fit_place import Placement, place
 from rainbow.scheduler.fit_plan import Planner
 from rainbow.scheduler.fit_quick import Quick, read_quick
 from tests.support import fleets
+from tests.support.cases import over_seeds
 
 
 def the_quick_form(backend: MemoryBackend, request: Request) -> Quick | Anywhere | None:
@@ -84,8 +83,7 @@ def a_request(rng: Random) -> Request:
     return fleets.a_request(level)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**40))
+@over_seeds(500)
 def test_the_quick_way_takes_what_the_general_way_takes(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit_hints, "MOST_RETURNED", seed % 5)
