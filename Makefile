@@ -14,11 +14,7 @@ demo: setup
 	@$(BIN)/rainbow demo
 
 check: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -q -n 2 tests/unit
+	tools/check
 
 test: setup
 	tools/run-tests
