@@ -56,7 +56,7 @@ def mutant(weather: Weather = STORM) -> Callable[[Callable[[Patch], None]], Call
 
 @mutant()
 def acknowledges_before_the_commit(patch: Patch) -> None:
-    async def write(self: SimStore, work: Callable[..., Any]) -> Any:
+    async def write(self: SimStore, work: Callable[..., Any], *, brief: bool = False) -> Any:
         async def later() -> None:
             await asyncio.sleep(0.5)
             self._check()
@@ -254,12 +254,12 @@ def never_lets_a_lease_lapse(patch: Patch) -> None:
 
 @mutant()
 def counts_its_own_downtime(patch: Patch) -> None:
-    async def tick(self: Timers) -> None:
+    async def lapse(self: Timers, now: float) -> None:
         self.core.started_at = 0.0
-        await original(self)
+        await original(self, now)
 
-    original = Timers.tick
-    patch.setattr(Timers, "tick", tick)
+    original = Timers._lapse
+    patch.setattr(Timers, "_lapse", lapse)
 
 
 # --- R9: cancelling ---

@@ -65,6 +65,10 @@ class Unavailable(RainbowError):
     """Not reachable or not ready now; the same call may succeed later."""
 
 
+class Unconfirmed(Unavailable):
+    """It may be stored or not: the answer of the store was lost."""
+
+
 class Corrupt(RainbowError):
     """What was stored does not hash to what was written; it is refused, never used."""
 

@@ -9,15 +9,11 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
-from rainbow.graphs.packed import unpack, unpack_subsystem
 from rainbow.graphs.registry import open_backend
 from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
-from rainbow.model.errors import RainbowError
-from rainbow.model.job import Hold
 from rainbow.model.request import Request
 from rainbow.scheduler.policies import installed
 from rainbow.service.access import REGISTRATION_META, Recogniser
@@ -26,19 +22,18 @@ from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
 from rainbow.service.ids import Ids
 from rainbow.service.intake import Intake
+from rainbow.service.loading import load_cluster, load_jobs
 from rainbow.service.presence import Presence
-from rainbow.service.registering import DOMINANT
 from rainbow.service.retention import Retention
 from rainbow.service.ruling import refresh
 from rainbow.service.settings import Settings
 from rainbow.service.syncing import Agents
 from rainbow.service.timers import Timers
 from rainbow.service.waiting import Decider
-from rainbow.store.base import Store, Tx, WaitingJob
+from rainbow.store.base import Store, Tx
 from rainbow.store.records import Placement
 
 log = logging.getLogger(__name__)
-PAGE = 200_000
 
 
 @dataclass(slots=True)
@@ -85,7 +80,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     with _no_collections():
         await _load_fleet(core)
         await refresh(core)
-        await _load_jobs(core)
+        await load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
     return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core, Retention(core)))
@@ -104,18 +99,10 @@ def _no_collections() -> Iterator[None]:
 
 
 async def _load_fleet(core: Core) -> None:
-    """Every stored cluster; one whose graph is damaged is listed as such and does not stop the others."""
+    """Every stored cluster, with what is placed on it."""
     for cluster in await core.store.read(lambda tx: tx.clusters()):
-        try:
-            graphs = await core.store.read(partial(_graphs, cluster.id))
-            graph = unpack(graphs[DOMINANT])
-            subsystems = [unpack_subsystem(data) for name, data in graphs.items() if name != DOMINANT]
-            core.fleet.add(cluster, graph, subsystems)
-        except (RainbowError, KeyError) as error:  # whatever is wrong with one, the others are served
-            log.error("cluster %s: its stored graph cannot be used: %s", cluster.name, error)
-            core.fleet.add_broken(cluster, str(error) or "it is missing")
-            continue
-        await _load_placements(core, cluster)
+        if await load_cluster(core, cluster):
+            await _load_placements(core, cluster)
 
 
 async def _load_placements(core: Core, cluster: Cluster) -> None:
@@ -136,19 +123,6 @@ def _placed(
             yield token, core.request_of(spec), owner, created_at <= reported
 
 
-async def _load_jobs(core: Core) -> None:
-    """Jobs that wait for a decision."""
-    after = 0
-    while page := await core.store.read(partial(_queued, after)):
-        core.shelf.add_queued(page)
-        after = page[-1]
-    after = 0
-    while waiting := await core.store.read(partial(_waiting, after)):
-        core.shelf.put_all(core.fleet, waiting)
-        after = waiting[-1].job
-    core.shelf.changed()
-
-
 async def _shorten_leases(core: Core) -> None:
     """If the clock was set back since the last event, leases would last that much longer: they begin anew instead."""
     now = core.clock.now()
@@ -164,18 +138,6 @@ async def _shorten_leases(core: Core) -> None:
                     tx.update_attempt(attempt, attempt.state, now, lease_until=until)
 
     await core.store.write(work)
-
-
-def _graphs(cluster_id: int, tx: Tx) -> dict[str, bytes]:
-    return tx.graphs(cluster_id)
-
-
-def _queued(after: int, tx: Tx) -> list[int]:
-    return tx.queued_ids(PAGE, after)
-
-
-def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
-    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)
 
 
 async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rainbow.jobspecs.canonical import from_json
+from rainbow.model.errors import Unconfirmed
 from rainbow.model.request import Request
 from rainbow.scheduler.policies import BUILT_IN, PolicyTable
 from rainbow.service.access import Recogniser
@@ -53,6 +54,8 @@ class Core:
     started_at: float = 0.0
     arriving: int = 0  # jobs of long batches that are being read and stored
     unsettled: bool = True  # some jobs may wait for others that have ended: after a start it is not known
+    in_doubt: bool = False  # a write may be stored of which this process knows nothing: see `doubts`
+    unheard: list[Effects] = field(default_factory=list)  # what would follow from such writes
     quota: Quota = field(init=False)
     bidding: Bidding = field(init=False)
     _requests: dict[str, Request] = field(default_factory=dict)
@@ -74,15 +77,30 @@ class Core:
             raise
 
     async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
-        def once(tx: Tx) -> tuple[T, Effects]:
+        effects = Effects()
+
+        def once(tx: Tx) -> T:
+            nonlocal effects
             effects = Effects()
             answer = work(tx, effects)
             keep_unsettled(tx, effects)
-            return answer, effects
+            return answer
 
-        answer, effects = await self.store.write(once)
+        try:
+            answer = await self.commit(once)
+        except Unconfirmed:
+            self.unheard.append(effects)
+            raise
         self.carry_out(effects)
         return answer
+
+    async def commit(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
+        """The store's `write`, for those who bring the memory up to it themselves; doubts are noted."""
+        try:
+            return await self.store.write(work, brief=brief)
+        except Unconfirmed:
+            self.in_doubt = True
+            raise
 
     async def settle_waiters(self) -> None:
         """Go on with jobs that wait for others which have ended, some in each write, until none is left."""

@@ -131,7 +131,7 @@ async def _store(core: Core, waiting: list[_Waiting], *, again: bool = True) -> 
         return outcomes, effects
 
     try:
-        outcomes, effects = await core.store.write(work, brief=_brief(core, drafted))
+        outcomes, effects = await core.commit(work, brief=_brief(core, drafted))
     except Exception as error:  # whatever the store raises, every submitter in this write gets an answer
         for call in drafted:
             undo(core, call.drafts)

@@ -56,7 +56,7 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Reg
         return cluster
 
     async def take_in() -> None:
-        cluster = await core.store.write(work)
+        cluster = await core.commit(work)
         core.fleet.add(cluster, graph, ())
         core.shelf.changed()
 
@@ -86,7 +86,7 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
             by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
             return tx.update_cluster(id, marks=without_unknown(cluster.marks, ids), used={})
 
-        cluster = await core.store.write(work)
+        cluster = await core.commit(work)
         core.fleet.add(cluster, graph, subsystems)
         core.shelf.changed()
 
@@ -118,7 +118,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
             tx.put_graph(id, subsystem, packed, now)
             by.note(tx, "cluster.put-subsystem", name, now, subsystem)
 
-        await core.store.write(work)
+        await core.commit(work)
         core.fleet.put_subsystem(name, made)
         core.shelf.changed()
         return len(made.vertices)
@@ -166,7 +166,7 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
         by.note(tx, "cluster.delete-subsystem", name, now, subsystem)
 
     async def take_out() -> None:
-        await core.store.write(work)
+        await core.commit(work)
         core.fleet.drop_subsystem(name, subsystem)
         core.shelf.changed()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Cluster, Standing
-from rainbow.model.errors import RainbowError
+from rainbow.model.errors import RainbowError, Unavailable
 from rainbow.model.job import Hold, JobState
-from rainbow.service import leaving, lifecycle
+from rainbow.service import doubts, leaving, lifecycle
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.retention import Retention
@@ -26,7 +27,7 @@ SILENT = "its agent is silent"
 
 @dataclass(slots=True)
 class Timers:
-    """One pass a second; each pass is small, and an error in one does not end the next."""
+    """One pass a second; each is a few small steps, and an error in one keeps neither the others nor the next pass."""
 
     core: Core
     retention: Retention
@@ -38,29 +39,53 @@ class Timers:
         """Pass after pass."""
         while True:
             await asyncio.sleep(EVERY)
-            try:
-                await self.tick()
-            except RainbowError as error:
-                log.warning("timers: %s", error)
-            except Exception:  # a fault of ours in one pass; without the next, no lease would ever lapse
-                log.exception("timers: a pass failed")
+            for step in self._steps():
+                try:
+                    await step(self.core.clock.now())
+                except Unavailable as error:
+                    log.warning("timers: %s", error)
+                    break  # the others would hear the same
+                except RainbowError as error:
+                    log.warning("timers: %s", error)
+                except Exception:  # a fault of ours in one step; without the next pass, no lease would ever lapse
+                    log.exception("timers: a step failed")
 
     async def tick(self) -> None:
         """Everything that is due now."""
-        now = self.core.clock.now()
+        for step in self._steps():
+            await step(self.core.clock.now())
+
+    def _steps(self) -> tuple[Callable[[float], Awaitable[object]], ...]:
+        return (
+            self._stir,
+            self._doubts,
+            self._lapse,
+            self._due,
+            self._waiters,
+            self._silent,
+            self._lost,
+            self._leaving,
+            self.retention.step,
+        )
+
+    async def _stir(self, now: float) -> None:
+        """Jobs that could not be decided, or that nothing fitted, are tried again after a while."""
         self.core.shelf.wake(now)
-        await self._lapse(now)
-        await self._due(now)
-        await self.core.settle_waiters()
-        await self._silent(now)
-        await self._lost(now)
-        for name in self.core.fleet.names():
-            if self.core.fleet.member(name).cluster.standing is Standing.LEAVING:
-                await leaving.finish(self.core, name)
-        await self.retention.step(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
             self.core.shelf.retry_all()
+
+    async def _doubts(self, now: float) -> None:
+        await doubts.dispel(self.core)
+
+    async def _waiters(self, now: float) -> None:
+        await self.core.settle_waiters()
+
+    async def _leaving(self, now: float) -> None:
+        for name in self.core.fleet.names():
+            member = self.core.fleet.get(name)
+            if member is not None and member.cluster.standing is Standing.LEAVING:
+                await leaving.finish(self.core, name)
 
     async def _lapse(self, now: float) -> None:
         """Leases that nobody accepted in time: the job is decided again."""

@@ -331,7 +331,7 @@ class Store(Protocol):
     """Where the truth is kept."""
 
     async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
-        """Run `work` and return its answer once it is durable. Unavailable: the outcome may be unknown, ask again.
+        """Run `work` and return its answer once it is durable. Unavailable: it is not; Unconfirmed: it may be.
 
         `brief` promises that it takes a few milliseconds at the most, so that it may run in the caller's thread.
         """

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.model.errors import RainbowError, Unavailable
+from rainbow.model.errors import RainbowError, Unavailable, Unconfirmed
 from rainbow.store.base import Tx
 from rainbow.store.session import Session
 from rainbow.store.tx import SqlTx
@@ -258,9 +258,12 @@ def _attempt(session: Session, asked: Asked) -> None:
 
 def _fail_all(group: list[Asked], error: Exception, session: Session) -> None:
     cause = session.dialect.translate(error)
+    # A database in this process that says no has stored nothing that the process will see, until a crash at least.
+    local = isinstance(cause, RainbowError) and not session.dialect.reconnects
+    kind = Unavailable if local else Unconfirmed
     for asked in group:
         if asked.error is None:
-            asked.error = Unavailable(f"it is not known whether this was stored ({cause}); ask again")
+            asked.error = kind(f"it is not known whether this was stored ({cause}); ask again")
 
 
 def _abandon(session: Session) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -90,10 +91,10 @@ class Refusing:
     def __init__(self, store: Store) -> None:
         self.store, self.full = store, False
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
+    async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
         if self.full:
             raise Unavailable("the disk is full")
-        return await self.store.write(work)
+        return await self.store.write(work, brief=brief)
 
     async def read(self, work: Callable[[Tx], T]) -> T:
         return await self.store.read(work)
@@ -269,6 +270,28 @@ async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
         async with asyncio.timeout(20):
             for _ in range(3):
                 await passes.get()
+        running.cancel()
+
+
+async def test_a_fault_of_ours_in_one_step_of_the_timers_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = asyncio.Event()
+
+    async def faulty(self: Timers, now: float) -> None:
+        raise RuntimeError("on purpose")
+
+    async def reached(now: float) -> int:
+        last.set()
+        return 0
+
+    monkeypatch.setattr(timers, "EVERY", 0.0)
+    async with a_service(tmp_path) as service:
+        monkeypatch.setattr(Timers, "_due", faulty)
+        monkeypatch.setattr(service.timers, "retention", SimpleNamespace(step=reached))
+        running = asyncio.create_task(service.timers.run())
+        async with asyncio.timeout(20):
+            await last.wait()
         running.cancel()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.errors import Unavailable
+from rainbow.model.errors import Unavailable, Unconfirmed
 from rainbow.model.job import Terms
 from rainbow.scheduler.decide import Question
 from rainbow.service import intake, leaving, submitting
@@ -180,7 +180,7 @@ async def test_calls_of_which_nobody_knows_whether_they_are_stored_are_not_store
         _commit_unheard(service, monkeypatch)
         calls = [submit(service, a_submission(f"user{n}")) for n in range(3)]
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(answer) for answer in answers] == [Unavailable] * 3
+        assert [type(answer) for answer in answers] == [Unconfirmed] * 3
         stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
         assert sorted(job.owner for job in stored) == ["user0", "user1", "user2"]
 
