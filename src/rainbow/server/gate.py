@@ -10,34 +10,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from grpc import aio
 
 from rainbow.model.credential import Kind, Principal
-from rainbow.model.errors import Denied, Invalid, RainbowError, Unauthenticated
+from rainbow.model.errors import Denied, RainbowError, Unauthenticated
 from rainbow.server.callers import Callers, address_of
 from rainbow.server.connections import Connections, network_of
-from rainbow.server.deadlines import Deadlines
 from rainbow.server.doorway import Doorway, Turns
 from rainbow.server.limits import Limits, Traffic
+from rainbow.server.methods import Method
 from rainbow.server.open_calls import Keeper, OpenCall, OpenCalls
-from rainbow.server.policy import (
-    BULKY,
-    POLICY,
-    RENEWALS,
-    SINGLE,
-    SUBMISSIONS,
-    UPLOADS,
-    Anyone,
-    InMessage,
-    Nobody,
-    Row,
-    Scoped,
-)
+from rainbow.server.policy import Anyone
 from rainbow.server.status import status_of
+from rainbow.server.under_way import UnderWay
 from rainbow.service.auditing import ANONYMOUS, Refusal, Refusals, act_as, acting
 from rainbow.service.core import Core
 
@@ -49,9 +37,6 @@ else:
     Handler = grpc.RpcMethodHandler
 
 log = logging.getLogger(__name__)
-_UNREADABLE = object()
-LARGE = 4 * 1024 * 1024  # bytes of an ordinary message
-LARGEST = 64 * 1024 * 1024  # of one that carries a graph, a batch, or an agent's output
 UPLOADS_AT_A_TIME, UPLOADS_EACH = 64, 16  # in all and of one principal: a graph is held until all of it is there
 _CUT = "the credential of this call was revoked or opens less than before; connect again"
 
@@ -59,29 +44,6 @@ _CUT = "the credential of this call was revoked or opens less than before; conne
 def caller() -> Principal:
     """Who is calling."""
     return acting().principal
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One RPC and how the gate treats it."""
-
-    path: str
-    row: Row
-    submission: bool
-    stays: bool  # open until there is news
-    bulky: bool  # takes longer, for what it carries
-
-    @staticmethod
-    def of(path: str, *, streaming: bool) -> Method:
-        """The treatment of a method by its path."""
-        stays = streaming or path in RENEWALS
-        return Method(path, POLICY.get(path, Nobody()), path in SUBMISSIONS, stays, path in UPLOADS)
-
-    def object(self, message: Any) -> str:
-        """The name that the call is about, if it is about one."""
-        if isinstance(self.row, Scoped | InMessage) and message not in (None, _UNREADABLE):
-            return self.row.named(message)
-        return ""
 
 
 class Gate(GenericHandler):
@@ -99,8 +61,7 @@ class Gate(GenericHandler):
         self.connections: Connections | None = None  # known when the port is open
         self._uploads = Turns(UPLOADS_AT_A_TIME, UPLOADS_EACH, self.traffic.limits.upload_deadline)
         self._doorway = Doorway(self._callers, self.traffic, self._turned_away)
-        own = self.traffic.limits
-        self._deadlines = {False: Deadlines(own.deadline), True: Deadlines(own.upload_deadline)}  # by `Method.bulky`
+        self._under_way = UnderWay(self.traffic, core.clock)
         self._behind: list[Any] = []  # the services
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []
@@ -140,9 +101,10 @@ class Gate(GenericHandler):
         return chosen
 
     def _wrap(self, handler: Any, path: str) -> Handler:
-        method = Method.of(path, streaming=handler.request_streaming or handler.response_streaming)
+        method = Method.of(path, takes_stream=handler.request_streaming, gives_stream=handler.response_streaming)
+        reader = method.reader(handler.request_deserializer)
         if isinstance(method.row, Anyone):
-            return self._open_to_all(handler)
+            return self._open_to_all(handler, method, reader)
         if handler.request_streaming and handler.response_streaming:
             make, behaviour = grpc.stream_stream_rpc_method_handler, self._streams(handler.stream_stream, method, True)
         elif handler.request_streaming:
@@ -151,8 +113,7 @@ class Gate(GenericHandler):
             make, behaviour = grpc.unary_stream_rpc_method_handler, self._streams(handler.unary_stream, method, False)
         else:
             make, behaviour = grpc.unary_unary_rpc_method_handler, self._answers(handler.unary_unary, method, False)
-        largest = LARGEST if path in BULKY or handler.request_streaming else LARGE
-        return make(behaviour, _reader(handler.request_deserializer, largest), handler.response_serializer)
+        return make(behaviour, reader, handler.response_serializer)
 
     def _answers(self, inner: Any, method: Method, incoming: bool) -> Any:
         """Around a method with one answer."""
@@ -165,7 +126,7 @@ class Gate(GenericHandler):
                         return await self._within(inner(self._checked(request, method, context), context), context)
                 principal = await self._admit(method, request, context)
                 if not method.stays:
-                    return await self._bounded(inner, method, request, context)
+                    return await self._under_way.answer(inner, method, request, context)
                 with self._open.holding(principal, self._again(method, request, context)) as call:
                     return await inner(request, context)
             except RainbowError as error:
@@ -180,19 +141,20 @@ class Gate(GenericHandler):
 
         return answer
 
-    def _open_to_all(self, handler: Any) -> Handler:
+    def _open_to_all(self, handler: Any, method: Method, reader: Callable[[bytes], Any]) -> Handler:
         """Health as it is: nothing stands before it but a message that can be read and, if it stays open, a count."""
 
         async def answer(request: Any, context: Any) -> Any:
-            if request is _UNREADABLE:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be read")
+            try:
+                method.check(request)
+            except RainbowError as error:
+                await context.abort(*status_of(error))
             return await handler.unary_unary(request, context)
 
         async def answers(request: Any, context: Any) -> Any:
-            if request is _UNREADABLE:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be read")
             key = f"health {network_of(address_of(context.peer()))}"
             try:
+                method.check(request)
                 self.traffic.follow(key)
             except RainbowError as error:
                 await context.abort(*status_of(error))
@@ -201,41 +163,9 @@ class Gate(GenericHandler):
             finally:
                 self.traffic.unfollow(key)
 
-        reader = _reader(handler.request_deserializer, LARGE)
-        if handler.response_streaming:
+        if method.stays:
             return grpc.unary_stream_rpc_method_handler(answers, reader, handler.response_serializer)
         return grpc.unary_unary_rpc_method_handler(answer, reader, handler.response_serializer)
-
-    async def _bounded(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
-        """One answer within its deadline, counted while it is under way."""
-        call, deadlines = asyncio.current_task(), self._deadlines[method.bulky]
-        assert call is not None
-        self.traffic.begin()
-        deadlines.begin(call)
-        try:
-            if method.submission:
-                return await self._submission(inner, method, request, context)
-            return await inner(request, context)
-        except asyncio.CancelledError:
-            if deadlines.end(call):  # it was somebody else who cancelled it
-                raise
-            call.uncancel()
-            message = f"no answer within {deadlines.seconds:g} seconds"
-            return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
-        finally:
-            deadlines.end(call)
-            self.traffic.end()
-
-    async def _submission(self, inner: Any, method: Method, request: Any, context: Any) -> Any:
-        """New work: let in if it can be done while its caller still waits."""
-        ahead = self.traffic.submit(context.time_remaining())
-        began, told = self._clock.now(), False
-        try:
-            answer = await inner(request, context)
-            told = method.path in SINGLE
-        finally:
-            self.traffic.submitted(ahead, self._clock.now() - began, told=told)
-        return answer
 
     def _streams(self, inner: Any, method: Method, incoming: bool) -> Any:
         """Around a method with many answers."""
@@ -307,14 +237,12 @@ class Gate(GenericHandler):
             if first:
                 await self._admit(method, message, context)
                 first = False
-            elif message is _UNREADABLE:
-                raise Invalid("a message of the stream cannot be read")
+            method.check(message)
             yield message
 
     async def _admit(self, method: Method, message: Any, context: Any) -> Principal:
         """Name the caller for this call, or refuse it."""
-        if message is _UNREADABLE:
-            raise Invalid(f"the message cannot be read: it is no message of this call, or has over {LARGE} bytes")
+        method.check(message)
         peer = context.peer()
         address = address_of(peer)
         principal = self._callers.admit_known(method.row, message, context, address)
@@ -340,7 +268,7 @@ class Gate(GenericHandler):
             await self._abort(method, None, context, Unauthenticated(_CUT))
 
     async def _turned_away(self, path: str, context: Any, error: RainbowError) -> NoReturn:
-        await self._abort(Method.of(path, streaming=False), None, context, error)
+        await self._abort(Method.of(path), None, context, error)
 
     async def _abort(self, method: Method, message: Any, context: Any, error: RainbowError) -> NoReturn:
         if isinstance(error, Unauthenticated | Denied):
@@ -356,30 +284,8 @@ class Gate(GenericHandler):
         who, named = actor.principal, method.object(message)
         if self._fleet.get(named) is None:
             named = ""  # whatever it is, perhaps a secret in the wrong place, it stays out of the log
-        self._refusals.add(
-            Refusal(
-                actor.address,
-                who.name,
-                who.credential,
-                method.path,
-                named,
-                type(error).__name__.lower(),
-            )
-        )
-
-
-def _reader(read: Callable[[bytes], Any], largest: int) -> Callable[[bytes], Any]:
-    """Reads a message; what is none, or too large for its call, becomes a refusal instead of a fault."""
-
-    def reading(data: bytes) -> Any:
-        if len(data) > largest:
-            return _UNREADABLE
-        try:
-            return read(data)
-        except Exception:  # whatever protobuf raises on bytes that are no message
-            return _UNREADABLE
-
-    return reading
+        why = type(error).__name__.lower()
+        self._refusals.add(Refusal(actor.address, who.name, who.credential, method.path, named, why))
 
 
 async def _fault(context: Any) -> NoReturn:

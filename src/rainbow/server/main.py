@@ -35,6 +35,7 @@ from rainbow.server.handlers_clusters import ClustersHandler
 from rainbow.server.handlers_jobs import JobsHandler
 from rainbow.server.handlers_prototype import GraphHandler, SchedulerHandler
 from rainbow.server.limits import Limits
+from rainbow.server.methods import LARGEST
 from rainbow.server.oidc import Oidc
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow.server.tls import Certificates
@@ -47,7 +48,6 @@ from rainbow.service.settings import Settings
 from rainbow.store.opening import open_store
 
 log = logging.getLogger("rainbow.server")
-MAX_MESSAGE = 64 * 1024 * 1024  # the prototype sends a graph in one message
 DRAIN = 5.0  # seconds for calls under way at a SIGTERM
 SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
 YOUNG = 10_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
@@ -91,7 +91,7 @@ async def _serve(options: ServerOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     running = await Running.start(options)
-    gc.freeze()  # the fleet stays: collections need not walk it again and again
+    gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
     log.info("listening on %s", running.address)
     await stop.wait()
     log.info("stopping: calls under way may finish")
@@ -120,7 +120,6 @@ class Running:
             write_secret(path, admin)
             log.info("first start: the administrator's token is in %s", path)
         service = await assemble(store, _settings(options), clock, ids, secret)
-        gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:
@@ -164,8 +163,8 @@ def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, A
     core = service.core
     server = aio.server(
         options=(
-            ("grpc.max_receive_message_length", MAX_MESSAGE),
-            ("grpc.max_send_message_length", MAX_MESSAGE),
+            ("grpc.max_receive_message_length", LARGEST),
+            ("grpc.max_send_message_length", LARGEST),
             ("grpc.so_reuseport", 0),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", 60_000),  # a client that vanished without a word is let go

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
 import grpc
 
 from rainbow.model import errors
-
-log = logging.getLogger(__name__)
 
 STATUSES: dict[type[errors.RainbowError], grpc.StatusCode] = {
     errors.TooLarge: grpc.StatusCode.INVALID_ARGUMENT,

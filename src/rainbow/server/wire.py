@@ -25,7 +25,7 @@ from rainbow.store.base import Dependency, JobFilter
 
 KEPT = 2_048  # specs, and terms
 MAX_KEPT_TERMS = 1_024  # bytes
-MAX_SPEC = 64 * 1024
+MAX_SPEC = 64 * 1024  # characters
 MAX_IDS = 30_000  # SQLite binds 32766 values
 MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of jobs; clients commonly take 4 MiB
 _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
@@ -46,7 +46,7 @@ class Reader:
         if not text:
             raise Invalid("there is nothing to run: give a command, a jobspec or a script")
         if len(text) > MAX_SPEC:
-            raise Invalid(f"a jobspec has at most {MAX_SPEC} bytes; this one has {len(text)}")
+            raise Invalid(f"a jobspec has at most {MAX_SPEC} characters; this one has {len(text)}")
         key = (bool(canonical), spec.dialect, text)
         found = self._specs.get(key)
         if found is None:
