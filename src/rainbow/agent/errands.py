@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from rainbow.agent.values import BidAnswer, Chunk, Offer, Result, Unknown
 from rainbow.jobspecs.canonical import from_json
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Denied, Invalid, RainbowError, Unsupported
+from rainbow.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
 BID_DEADLINE = 2.0
@@ -46,9 +46,11 @@ class Errands:
                     log.warning("%s: cannot be looked up: %s", ref.tag, problem)
                     return e.LookedUp(ref, Unknown(str(problem)))
             case e.ReadOutput(ref, stream, offset, limit):
-                data = b""
-                with contextlib.suppress(RainbowError, OSError):
+                try:
                     data = await self.backend.output(ref.tag, stream, offset, limit)
+                except Exception as problem:  # a driver may fail in any way; what cannot be read now is not gone
+                    log.warning("%s: its %s cannot be read: %s", ref.tag, stream, problem)
+                    return e.OutputUnread(ref, stream)
                 return e.OutputRead(Chunk(ref, stream, offset, data))
             case e.AskBid(request):
                 return e.BidReady(request.id, await self._bid(request))
@@ -56,15 +58,22 @@ class Errands:
     async def _refusal(self, offer: Offer) -> str | None:
         try:
             request = from_json(offer.spec)
+        except RainbowError as problem:
+            reason: str | None = f"the agent cannot read the request: {problem}"
+        else:
             reason = self.rules.refuses(offer, request)
             if reason is None and self.signatures is not None:
                 reason = self.signatures.refuses(offer)
-            reason = reason or await self.backend.check(request)
-        except RainbowError as problem:
-            reason = f"the agent cannot read the request: {problem}"
+            reason = reason or await self._check(request)
         if reason is not None:
             log.info("%s: handed back: %s", offer.ref.tag, reason)
         return reason
+
+    async def _check(self, request: Request) -> str | None:
+        try:
+            return await self.backend.check(request)
+        except Exception as problem:  # a driver may fail in any way; another cluster can take the job meanwhile
+            return f"the manager cannot be asked whether it could run: {problem}"
 
     async def _submit(self, offer: Offer) -> e.Event:
         ref = offer.ref
@@ -95,5 +104,6 @@ class Errands:
                 return await self.backend.bid(from_json(request.spec))
         except TimeoutError:
             return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
-        except RainbowError as problem:
+        except Exception as problem:  # a driver may fail in any way; without an answer nobody would know of it
+            log.warning("a bid cannot be made: %s", problem)
             return BidAnswer(yes=False, reason=str(problem), valid_for=5.0)

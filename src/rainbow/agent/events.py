@@ -176,9 +176,17 @@ class GraphReplaced:
 
 @dataclass(frozen=True, slots=True)
 class OutputRead:
-    """Bytes of a job's output, from the offset that was asked for."""
+    """Bytes of a job's output, from the offset that was asked for; none: there are no more."""
 
     chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class OutputUnread:
+    """A piece of output cannot be read now."""
+
+    ref: Ref
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +220,7 @@ Event: TypeAlias = (
     | BackendUpdated
     | GraphReplaced
     | OutputRead
+    | OutputUnread
     | BidReady
     | Tick
     | StopAsked
@@ -266,7 +275,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class ReadOutput:
-    """Read a piece of output; answer with `OutputRead`."""
+    """Read a piece of output; answer with `OutputRead` or `OutputUnread`."""
 
     ref: Ref
     stream: str

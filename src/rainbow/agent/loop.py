@@ -230,8 +230,8 @@ class Agent:
                 if self.parts.rediscovery is not None:
                     self.parts.rediscovery.hint(facts.shape)
                 self._events.put_nowait(e.BackendUpdated(updates, facts))
-            except (RainbowError, OSError) as problem:
-                log.warning("the manager cannot be asked: %s", problem)
+            except Exception as problem:  # a driver may fail in any way; what runs here is still looked after
+                log.warning("the manager cannot be asked: %s", problem, exc_info=_unforeseen(problem))
             await self.backend.changed()
 
     def _reshape(self, graph: Graph) -> None:
@@ -246,5 +246,10 @@ class Agent:
         """For what is asked again anyway, or does not matter."""
         try:
             await work
-        except (RainbowError, OSError) as problem:
-            log.warning("%s: %s", trouble, problem)
+        except Exception as problem:  # a driver may fail in any way
+            log.warning("%s: %s", trouble, problem, exc_info=_unforeseen(problem))
+
+
+def _unforeseen(problem: Exception) -> bool:
+    """True for a mistake in a driver, which its author wants to see whole."""
+    return not isinstance(problem, RainbowError | OSError)

@@ -17,7 +17,7 @@ from typing import Any
 
 from rainbow.agent import events as e
 from rainbow.agent import manager
-from rainbow.agent.mailbox import facts_due, send_what_is_due, take_answer
+from rainbow.agent.mailbox import ASK_AGAIN, facts_due, send_what_is_due, take_answer
 from rainbow.agent.records import offer_record
 from rainbow.agent.state import NEVER, Draft, State
 from rainbow.agent.values import (
@@ -45,7 +45,8 @@ def due(state: State, now: float) -> float | None:
     """When the next `Tick` is needed at the latest; None if only an event can lead on."""
     times = [held.act_at for held in state.held.values() if held.act_at is not None]
     times += [at for at in state.expected.values() if at is not None]
-    later = [
+    later = list(state.unread.values())
+    later += [
         held.ended_clock + grace
         for held in state.held.values()
         if held.phase is Phase.FINISHED
@@ -152,6 +153,13 @@ def _output(d: Draft, event: e.OutputRead) -> None:
         d.held[chunk.ref] = replace(held, sizes=(sizes[0], sizes[1]))
 
 
+def _unread(d: Draft, event: e.OutputUnread) -> None:
+    key = (event.ref, event.stream)
+    d.reading.discard(key)
+    if event.ref in d.held:
+        d.unread[key] = d.now + ASK_AGAIN
+
+
 def _bid(d: Draft, event: e.BidReady) -> None:
     d.bidding.discard(event.id)
     d.bids += ((event.id, event.answer),)
@@ -194,7 +202,9 @@ def _read_output(d: Draft) -> None:
             if len(d.reading) + len(d.chunks) >= d.limits.chunks:
                 return
             key = (ref, stream)
-            if held.sizes[i] > held.sent[i] and key not in d.chunks and key not in d.reading:
+            waits = key in d.chunks or key in d.reading or d.now < d.unread.get(key, NEVER)
+            if held.sizes[i] > held.sent[i] and not waits:
+                d.unread.pop(key, None)
                 d.reading.add(key)
                 d.do(e.ReadOutput(ref, stream, held.sent[i], d.limits.chunk))
 
@@ -224,6 +234,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     e.BackendUpdated: manager.updated,
     e.GraphReplaced: _graph_replaced,
     e.OutputRead: _output,
+    e.OutputUnread: _unread,
     e.BidReady: _bid,
     e.Tick: _tick,
     e.StopAsked: _stop,

@@ -59,6 +59,7 @@ class State:
     bids: tuple[tuple[str, BidAnswer], ...] = ()
     chunks: Mapping[tuple[Ref, str], Chunk] = field(default_factory=dict)
     reading: frozenset[tuple[Ref, str]] = frozenset()
+    unread: Mapping[tuple[Ref, str], float] = field(default_factory=dict)  # failed to be read: when to try again
     facts: Facts | None = None
     facts_told: Facts | None = None
     facts_at: float = NEVER  # when facts were last sent
@@ -96,6 +97,7 @@ class Draft:
         self.bids = state.bids
         self.chunks = dict(state.chunks)
         self.reading = set(state.reading)
+        self.unread = dict(state.unread)
         self.facts, self.facts_told, self.facts_at = state.facts, state.facts_told, state.facts_at
         self.stopping, self.resynced, self.hasty = state.stopping, state.resynced, state.hasty
         self.seq, self.flight, self.flight_at, self.resend_at = (
@@ -126,6 +128,7 @@ class Draft:
             bids=self.bids,
             chunks=self.chunks,
             reading=frozenset(self.reading),
+            unread=self.unread,
             facts=self.facts,
             facts_told=self.facts_told,
             facts_at=self.facts_at,
@@ -185,6 +188,7 @@ class Draft:
         for stream in STREAMS:
             self.chunks.pop((ref, stream), None)
             self.reading.discard((ref, stream))
+            self.unread.pop((ref, stream), None)
         self.remember(ref, past, "forget")
         self.do(Forget(ref))
 

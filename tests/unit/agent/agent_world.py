@@ -200,6 +200,9 @@ class World:
                 if ref.tag in self.manager.running():
                     self.manager.end(ref.tag, AttemptState.CANCELLED)
             case e.ReadOutput(ref, stream, offset, limit):
+                if not self.calm and self.choose(4) == 0:
+                    self.event(e.OutputUnread(ref, stream))
+                    return
                 size = self.manager.jobs[ref.tag].sizes[0] if ref.tag in self.manager.jobs else 0
                 self.event(e.OutputRead(Chunk(ref, stream, offset, OUTPUT[offset : min(size, offset + limit)])))
             case e.Forget(ref):

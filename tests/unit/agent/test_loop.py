@@ -12,6 +12,7 @@ import pytest
 
 from rainbow.agent import events as e
 from rainbow.agent.backends import BackendSettings, load_backend
+from rainbow.agent.backends.local import LocalBackend
 from rainbow.agent.journal import Journal
 from rainbow.agent.link import Identity, Link
 from rainbow.agent.loop import Agent, Parts
@@ -125,6 +126,25 @@ async def test_an_unreachable_server_is_tried_again_and_nothing_is_lost(site: Si
     site.desk.broken = 2
     await site.run()
     assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
+
+
+@pytest.mark.parametrize("verb", ["poll", "facts", "forget"])
+async def test_a_mistake_in_a_driver_is_logged_whole_and_the_agent_goes_on(
+    site: Site, verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    works, faults = getattr(LocalBackend, verb), [KeyError("JobState")]
+
+    async def fails_once(self: LocalBackend, *args: str) -> object:
+        if faults:
+            raise faults.pop()
+        return await works(self, *args)
+
+    monkeypatch.setattr(LocalBackend, verb, fails_once)
+    site.desk.offers = [an_offer(1, "echo", "hi")]
+    await site.run()
+    assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
+    [said] = [record for record in caplog.records if "JobState" in record.message]
+    assert said.exc_info is not None
 
 
 async def test_the_end_of_a_job_is_told_with_its_reason_if_there_is_one(site: Site, caplog: pytest.LogCaptureFixture):

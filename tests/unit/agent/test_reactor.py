@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from rainbow.agent import events as e
+from rainbow.agent.mailbox import ASK_AGAIN
 from rainbow.agent.reactor import due, react
 from rainbow.agent.state import Limits, State
 from rainbow.agent.values import Absent, BidAnswer, Found, Held, Offer, Past, Phase, Ref, Result, Unknown, Update
@@ -168,6 +169,23 @@ def test_output_goes_out_with_or_before_the_end():
     (read,) = story.all(e.ReadOutput)
     story.tell(e.OutputRead(e.Chunk(REF, "stdout", read.offset, b"hello")))
     assert [report.state for report in story.message().reports] == ["succeeded"]
+    assert [chunk.data for chunk in story.message().output] == [b"hello"]
+
+
+def test_output_that_cannot_be_read_is_asked_for_again_and_not_taken_for_gone():
+    story = Story().running()
+    update = Update(tag=REF.tag, phase=Phase.ENDED, sizes=(5, 0), result=Result(state=AttemptState.SUCCEEDED))
+    story.tell(e.BackendUpdated((update,)))
+    story.tell(e.Stored(REF, "end"))
+    story.tell(e.OutputUnread(REF, "stdout"))
+    story.tell(e.Tick(), after=ASK_AGAIN / 2)
+    assert len(story.all(e.ReadOutput)) == 1, "not at once"
+    assert due(story.state, story.now) <= story.now + ASK_AGAIN / 2
+    story.tell(e.Tick(), after=ASK_AGAIN / 2)
+    assert len(story.all(e.ReadOutput)) == 2
+    story.answer(acked=(REF,))
+    assert REF in story.state.held, "its end is told, its output is not"
+    story.tell(e.OutputRead(e.Chunk(REF, "stdout", 0, b"hello")))
     assert [chunk.data for chunk in story.message().output] == [b"hello"]
 
 
