@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -171,3 +172,10 @@ def running(server: FakeServer) -> Iterator[FakeServer]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
+
+
+def closed_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

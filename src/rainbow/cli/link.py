@@ -48,9 +48,14 @@ class Link:
         chosen = settings or self.settings()
 
         async def asking() -> R:
+            from rainbow.cli.report import say
+            from rainbow.cli.times import short
             from rainbow.client import AsyncClient
 
             async with AsyncClient(settings=chosen) as client:
+                client.connection.on_absence = lambda seconds: say(
+                    f"the server is away; it is tried again for {short(seconds)} (^C leaves; a job goes on without you)"
+                )
                 return await question(client)
 
         return run(asking())

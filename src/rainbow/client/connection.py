@@ -75,10 +75,25 @@ class Connection:
         self.sleep = sleep
         self._channels: dict[Address, grpc.aio.Channel] = {}
         self._at = 0  # which of the servers is used now
+        self._reached = False  # has any of them ever been there?
+        self._at_first = self.patience.unreachable
+        self._told = False  # that they are away
+        self.on_absence: Callable[[float], None] = lambda seconds: None  # told for how long they are tried again
 
     def stay(self) -> None:
         """From here on wait for a server that is away as long as a stream would: there is something to come back to."""
         self.patience = replace(self.patience, unreachable=self.patience.stream, answer=self.patience.stream)
+
+    def bears(self, absence: float, seconds: float) -> bool:
+        """True if an absence of the servers is borne: for `seconds`, but less while none was ever there to come back.
+
+        One that takes longer than a restart is told, once: silence for minutes would look like a job that is slow.
+        """
+        longest = seconds if self._reached else min(seconds, self._at_first)
+        if not self._told and self._at_first < absence < longest:
+            self._told = True
+            self.on_absence(longest)
+        return absence < longest
 
     async def close(self) -> None:
         """Close every channel; calls under way are cancelled."""
@@ -209,7 +224,8 @@ class Connection:
             pause = 0.0 if round_trips < 0 else self.patience.backoff.delay(round_trips, self.rng)
             if isinstance(failure, Exhausted):
                 pause = max(pause, failure.retry_after * (1 + self.rng.random() / 2))
-            if round_trips >= 0 and loop.time() - began + pause >= min(self.patience.unreachable, seconds):
+            away = loop.time() - began + pause
+            if round_trips >= 0 and not self.bears(away, min(self.patience.unreachable, seconds)):
                 raise failure
             await self.sleep(pause)
 
@@ -243,6 +259,7 @@ class Connection:
                 f"no Rainbow server answers at {address} (asked {how}); start one with `rainbow server`, "
                 "or give --server or RAINBOW_SERVER"
             )
+        self._reached, self._told = True, False
         return channel
 
 

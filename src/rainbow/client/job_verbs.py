@@ -196,7 +196,7 @@ class JobVerbs:
             )
             return self.connection.stream(rpcs.LOGS, request)
 
-        async for message in self._resumed(open_stream):
+        async for message in self._resumed(open_stream, followed=follow):
             offset, data = message.offset, message.data
             known = at.get(message.stream, 0)
             if offset < known:
@@ -205,8 +205,13 @@ class JobVerbs:
                 at[message.stream] = offset + len(data)
                 yield Chunk(message.stream, offset, data)
 
-    async def _resumed(self, open_stream: Callable[[], AsyncIterator[Item]]) -> AsyncIterator[Item]:
-        """The items of a stream that is opened again after each cut, until the patience for silence is over."""
+    async def _resumed(
+        self, open_stream: Callable[[], AsyncIterator[Item]], *, followed: bool = True
+    ) -> AsyncIterator[Item]:
+        """The items of a stream that is opened again after each cut, until the patience for silence is over.
+
+        What is not `followed` is wanted at once: a server that is away is not waited for as long.
+        """
         loop, patience = asyncio.get_running_loop(), self.connection.patience
         heard, tries = loop.time(), 0
         while True:
@@ -219,7 +224,8 @@ class JobVerbs:
                 if tries == 0:
                     heard = loop.time()
                 pause = patience.backoff.delay(tries, self.connection.rng)
-                if loop.time() - heard + pause > patience.stream:
+                longest = patience.stream if followed else patience.unreachable
+                if not self.connection.bears(loop.time() - heard + pause, longest):
                     raise
                 tries += 1
                 await self.connection.sleep(pause)

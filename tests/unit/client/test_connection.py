@@ -1,7 +1,6 @@
 """Which failures are tried again, where, and what they become."""
 
 import random
-import socket
 
 import grpc
 import pytest
@@ -16,7 +15,17 @@ from rainbow.client.settings import Settings, addresses
 from rainbow.client.submission import Submission
 from rainbow.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
 from rainbow.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
-from tests.support.fake_server import QUICK, STREAMED_DOWN, STREAMED_UP, TABLE, FakeServer, Refusal, Script, running
+from tests.support.fake_server import (
+    QUICK,
+    STREAMED_DOWN,
+    STREAMED_UP,
+    TABLE,
+    FakeServer,
+    Refusal,
+    Script,
+    closed_port,
+    running,
+)
 
 DOWN = Refusal(grpc.StatusCode.UNAVAILABLE, "going down")
 
@@ -192,9 +201,3 @@ def test_the_configs_secret_goes_to_its_own_cluster_only():
 def test_a_credential_with_a_line_end_is_refused_before_it_is_sent():
     with pytest.raises(Invalid, match="line end"):
         Connection(Settings(token="abc\n")).metadata(Purpose.USER)
-
-
-def closed_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

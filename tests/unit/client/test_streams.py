@@ -1,5 +1,6 @@
 """A stream that is cut goes on where it was: nothing twice, nothing missing."""
 
+import asyncio
 import threading
 
 import grpc
@@ -7,10 +8,11 @@ import pytest
 
 from rainbow.client.aio import AsyncClient
 from rainbow.client.connection import Backoff, Patience
+from rainbow.client.settings import Settings, addresses
 from rainbow.client.views import Chunk
 from rainbow.model.errors import NotFound, Unavailable
 from rainbow.pb.v2 import jobs_pb2
-from tests.support.fake_server import QUICK, Begun, Refusal, Script
+from tests.support.fake_server import QUICK, Begun, Refusal, Script, closed_port
 
 CUT = Refusal(grpc.StatusCode.UNAVAILABLE, "cut")
 
@@ -120,3 +122,37 @@ async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, s
             await client.job(5)
         client.connection.stay()
         assert (await client.job(5)).id == 5
+
+
+@pytest.mark.parametrize("ask", ["wait", "logs", "watch"])
+async def test_nobody_waits_long_for_a_server_that_was_never_there(ask):
+    nobody = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
+    impatient = Patience(unreachable=0.0, stream=600.0)
+    async with AsyncClient(settings=nobody, patience=impatient) as client, asyncio.timeout(30):
+        client.connection.stay()
+        with pytest.raises(Unavailable, match="no Rainbow server answers"):
+            if ask == "wait":
+                await client.wait(5)
+            async for _ in client.watch() if ask == "watch" else client.logs(5, follow=True):
+                pass
+
+
+async def test_output_that_is_not_followed_is_not_waited_for(server, settings):
+    server.answers["Jobs/Get"] = jobs_pb2.Job(id=5)
+    server.answers["Jobs/Logs"] = [CUT]
+    async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client, asyncio.timeout(30):
+        await client.job(5)
+        with pytest.raises(Unavailable):
+            async for _ in client.logs(5):
+                pass
+
+
+async def test_an_absence_is_told_once_to_whoever_stays(server, settings):
+    server.answers["Jobs/Watch"] = Script([event(3), CUT], [CUT], [CUT], [event(4)])
+    told = []
+    patience = Patience(unreachable=0.0, stream=600.0, backoff=Backoff(first=0.001, cap=0.002))
+    async with AsyncClient(settings=settings, patience=patience) as client:
+        client.connection.on_absence = told.append
+        assert [one.seq async for one in client.watch()] == [3, 4]
+    assert told
+    assert set(told) == {600.0}
