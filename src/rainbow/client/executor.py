@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rainbow.client.aio import Result
 from rainbow.client.settings import Settings
 from rainbow.client.sync import Client
+
+CANCELLED = "its future was cancelled"
 
 
 class Executor(concurrent.futures.Executor):
@@ -30,7 +32,8 @@ class Executor(concurrent.futures.Executor):
         """`defaults` are given to every submit: nodes, tasks, cores, gpus, duration, terms ..."""
         self._client = Client(server, token=token, settings=settings)
         self._defaults = defaults
-        self._pending: set[concurrent.futures.Future[Result]] = set()
+        self._pending: dict[concurrent.futures.Future[Result], int] = {}  # with the ids of their jobs
+        self._cancelling: set[concurrent.futures.Future[Any]] = set()  # calls under way that end jobs
         self._closed = False
 
     def submit(  # type: ignore[override]  # commands instead of functions is the point of this class
@@ -43,8 +46,8 @@ class Executor(concurrent.futures.Executor):
             raise TypeError('this executor runs commands: submit(["prog", "argument"]), not functions')
         handle = self._client.submit(argv, **(self._defaults | asked))
         future = asyncio.run_coroutine_threadsafe(handle.asynchronous.result(), self._client.loop)
-        self._pending.add(future)
-        future.add_done_callback(self._forget(handle.id))
+        self._pending[future] = handle.id
+        future.add_done_callback(self._forget)
         return future
 
     def map(  # type: ignore[override]  # commands instead of functions
@@ -55,21 +58,25 @@ class Executor(concurrent.futures.Executor):
         return [future.result(timeout) for future in futures]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work; wait for what is under way, or cancel it."""
+        """Take no more work; wait for what is under way, or cancel it: that is asked for when this returns."""
         self._closed = True
-        pending = list(self._pending)
-        if cancel_futures:
-            for future in pending:
-                future.cancel()
-        if wait:
-            concurrent.futures.wait(pending)
-            self._client.close()
+        try:
+            if cancel_futures:
+                pending, self._pending = self._pending, {}  # their jobs are cancelled here, all in one call
+                ids = [id for future, id in pending.items() if future.cancel()]
+                if ids:
+                    self._client.cancel(ids, reason=CANCELLED)
+            if wait:
+                concurrent.futures.wait(list(self._pending))
+        finally:
+            concurrent.futures.wait(list(self._cancelling))
+            if wait:
+                self._client.close()
 
-    def _forget(self, id: int) -> Callable[[concurrent.futures.Future[Result]], None]:
-        def done(future: concurrent.futures.Future[Result]) -> None:
-            self._pending.discard(future)
-            if future.cancelled():
-                cancelling = self._client.asynchronous.cancel([id], reason="its future was cancelled")
-                asyncio.run_coroutine_threadsafe(cancelling, self._client.loop)
-
-        return done
+    def _forget(self, future: concurrent.futures.Future[Result]) -> None:
+        id = self._pending.pop(future, None)
+        if id is not None and future.cancelled():
+            call = self._client.asynchronous.cancel([id], reason=CANCELLED)
+            cancelling = asyncio.run_coroutine_threadsafe(call, self._client.loop)
+            self._cancelling.add(cancelling)
+            cancelling.add_done_callback(self._cancelling.discard)

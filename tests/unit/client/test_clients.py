@@ -16,7 +16,7 @@ from rainbow.client.submission import Submission
 from rainbow.model.errors import Invalid
 from rainbow.model.job import Terms
 from rainbow.pb.v2 import clusters_pb2, jobs_pb2
-from tests.support.fake_server import QUICK
+from tests.support.fake_server import QUICK, Script
 
 
 def ends(server, state="succeeded", code=0, out=b"hi\n"):
@@ -171,6 +171,32 @@ def test_a_cancelled_future_cancels_its_job(server, settings):
     assert cancelled.wait(5)
     pool.shutdown()
     assert list(server.calls("Jobs/Cancel")[0].request.ids) == [5]
+
+
+def _never_ending(server):
+    server.answers["Jobs/Submit"] = Script(*(jobs_pb2.SubmitResponse(id=id) for id in range(1, 51)))
+    server.answers["Jobs/Watch"] = []
+    server.answers["Jobs/List"] = lambda request: jobs_pb2.ListJobsResponse(
+        jobs=[jobs_pb2.Job(id=id, state="bound") for id in request.filter.ids]
+    )
+    server.answers["Jobs/Cancel"] = jobs_pb2.CancelResponse()
+
+
+def test_a_shutdown_that_cancels_has_cancelled_every_job_when_it_returns(server, settings):
+    _never_ending(server)
+    pool = Executor(settings=settings)
+    futures = [pool.submit(["sleep", "60"]) for _ in range(50)]
+    pool.shutdown(cancel_futures=True)
+    assert all(future.cancelled() for future in futures)
+    assert sorted(server.only("Jobs/Cancel").request.ids) == list(range(1, 51))
+
+
+def test_jobs_of_futures_that_were_cancelled_just_before_the_end_are_cancelled(server, settings):
+    _never_ending(server)
+    with Executor(settings=settings) as pool:
+        for _ in range(50):
+            pool.submit(["sleep", "60"]).cancel()
+    assert sorted(call.request.ids[0] for call in server.calls("Jobs/Cancel")) == list(range(1, 51))
 
 
 async def test_a_submit_without_a_command_says_what_it_takes():
