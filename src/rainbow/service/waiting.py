@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,7 +30,8 @@ from rainbow.service.shelf import shape_of
 from rainbow.store.base import Tx
 
 log = logging.getLogger(__name__)
-RETURNED_COUNTS = 60.0  # seconds for which a cluster that handed a job back is not asked again for it
+RETURNED_COUNTS = 60.0  # seconds for which a cluster that handed a job back is not asked again for it; then twice ...
+DOUBLINGS = 6  # ... as long, so often at most: one that never takes it is not asked for ever
 BIDS_AT_ONCE = 64
 AGAIN_AFTER = 1.0  # seconds
 
@@ -163,12 +165,16 @@ class Decider:
             return {}
         attempts = await self.core.store.read(lambda tx: tx.attempts(job.id))
         now = self.core.clock.now()
-        return {
-            a.cluster: f"handed it back: {a.reason}" if a.reason else "handed it back"
-            for a in attempts
-            if (_refused(a) or a.failure in BLAMES_CLUSTER)
-            and now - RETURNED_COUNTS < (a.ended_at or 0) <= now  # a clock that was set back excludes nobody for long
-        }
+        times: Counter[str] = Counter()
+        excluded = {}
+        for a in attempts:
+            if not (_refused(a) or a.failure in BLAMES_CLUSTER):
+                continue
+            counts = RETURNED_COUNTS * 2.0 ** min(times[a.cluster], DOUBLINGS)
+            times[a.cluster] += 1
+            if now - counts < (a.ended_at or 0) <= now:  # a clock that was set back excludes nobody for long
+                excluded[a.cluster] = f"handed it back: {a.reason}" if a.reason else "handed it back"
+        return excluded
 
     async def _store(self, job: Job, ask: Ask, decision: Decision) -> bool:
         """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
