@@ -20,7 +20,7 @@ class Standing(enum.StrEnum):
 
     ACTIVE = "active"
     DRAINING = "draining"  # no new work; what runs, runs to its end
-    DEGRADED = "degraded"  # its breaker tripped: three failures in a row; one canary at a time
+    DEGRADED = "degraded"  # its breaker tripped: too many failures in a row; one canary at a time
     UNREACHABLE = "unreachable"  # its agent is silent
     LEAVING = "leaving"  # no new work; removed when what runs has ended
     REMOVED = "removed"
