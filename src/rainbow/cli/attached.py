@@ -18,6 +18,7 @@ from rainbow.cli.report import say
 from rainbow.cli.terminal import one_line
 from rainbow.cli.times import stopwatch
 from rainbow.client import JobFilter
+from rainbow.model.errors import RainbowError
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
@@ -90,7 +91,11 @@ class Attached:
             at[chunk.stream] = chunk.offset + len(chunk.data)
 
     async def _status(self) -> None:
-        """Draw the status line each second until the job runs."""
+        """Draw the status line each second until the job runs; an error is told by what follows the job itself."""
+        with contextlib.suppress(RainbowError):
+            await self._draw_until_it_runs()
+
+    async def _draw_until_it_runs(self) -> None:
         loop = asyncio.get_running_loop()
         job = (await self._client.job(self._id)).as_dict()
         events = self._client.watch(JobFilter(ids=(self._id,)), after=0)
@@ -107,6 +112,13 @@ class Attached:
         finally:
             following.cancel()
             self._erase()
+
+    async def _cancel(self) -> None:
+        try:
+            await self._client.cancel([self._id], reason="interrupted by its owner")
+        except RainbowError as error:
+            self._erase()
+            say(f"job {self._id} is not cancelled: {error}")
 
     def _draw(self, line: str) -> None:
         sys.stderr.write(f"\r{line}\x1b[K")
@@ -137,7 +149,7 @@ class Attached:
                 say(f"^C again within 2 s cancels job {self._id}; ^Z detaches and lets it go on")
             case Act.CANCEL:
                 say(f"cancelling job {self._id}; ^C again leaves without waiting for it")
-                task = asyncio.ensure_future(self._client.cancel([self._id], reason="interrupted by its owner"))
+                task = asyncio.create_task(self._cancel())
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
             case Act.DETACH:

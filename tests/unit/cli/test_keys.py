@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 
+import grpc
 import pytest
 
 from rainbow.pb.v2 import jobs_pb2
+from tests.support.fake_server import Refusal
 
 PROGRAM = [sys.executable, "-c", "from rainbow.cli.main import main; main()"]
 
@@ -67,6 +69,17 @@ def test_two_interrupts_cancel_the_job_and_end_with_130(server, attached):
     attached.until("cancelling job 5")
     assert attached.ends() == 130
     assert list(server.only("Jobs/Cancel").request.ids) == [5]
+
+
+def test_a_cancel_that_is_refused_is_told(server, attached):
+    server.answers["Jobs/Cancel"] = Refusal(grpc.StatusCode.PERMISSION_DENIED, "it is not yours to cancel", "Denied")
+    attached.process.send_signal(signal.SIGINT)
+    attached.until("^C again within 2 s cancels job 5")
+    attached.process.send_signal(signal.SIGINT)
+    attached.until("job 5 is not cancelled: it is not yours to cancel")
+    attached.process.send_signal(signal.SIGINT)
+    assert attached.ends() == 130
+    assert "Traceback" not in attached.seen
 
 
 def test_an_interrupt_and_a_stop_detach_and_leave_the_job_alone(server, attached):
