@@ -66,17 +66,18 @@ async def _chosen(
     client: AsyncClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]
 ) -> list[int]:
     from rainbow.cli import render_jobs
-    from rainbow.cli.ids import ACTIVE, MAX_RANGE, resolve
+    from rainbow.cli.ids import resolve
     from rainbow.cli.jobs import letters_of
     from rainbow.client import JobFilter
+    from rainbow.client.job_verbs import LIVING, MOST
 
     if ids and not clusters:
         return await resolve(client, ids)
-    chosen = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=ACTIVE)
+    chosen = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=LIVING)
     letters = letters_of(wanted) if wanted else None
     return [
         job.id
-        for job in await client.jobs(chosen, limit=MAX_RANGE)
+        for job in await client.jobs(chosen, limit=MOST)
         if (letters is None or render_jobs.letter(job.as_dict()) in letters)
         and (not clusters or job.cluster in clusters)
     ]

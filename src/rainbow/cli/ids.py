@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rainbow.client import AsyncClient
 
 MAX_RANGE = 10_000
-ACTIVE = ("held", "queued", "bound", "cancelling")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
@@ -93,6 +92,7 @@ async def only_one(client: AsyncClient, word: str) -> int:
 
 async def _ids(client: AsyncClient, chosen: Selector, word: str) -> Sequence[int]:
     from rainbow.client import JobFilter
+    from rainbow.client.job_verbs import LIVING, MOST
 
     match chosen:
         case Ids(first, last) if first == last:
@@ -103,9 +103,9 @@ async def _ids(client: AsyncClient, chosen: Selector, word: str) -> Sequence[int
         case Last():
             ids = [job.id for job in await client.jobs(limit=1)]
         case All():
-            return [job.id for job in await client.jobs(JobFilter(states=ACTIVE), limit=MAX_RANGE)]
+            return [job.id for job in await client.jobs(JobFilter(states=LIVING), limit=MOST)]
         case Named(name):
-            found = await client.jobs(JobFilter(name=name), limit=MAX_RANGE)
+            found = await client.jobs(JobFilter(name=name), limit=MOST)
             ids = [job.id for job in found if not job.ended] or [job.id for job in found[:1]]
         case Native(cluster, native):
             found = await client.jobs(JobFilter(cluster=cluster), limit=MAX_RANGE)

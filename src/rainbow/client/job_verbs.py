@@ -14,13 +14,14 @@ from rainbow.client.submission import Submission
 from rainbow.client.views import Chunk, EventView, ExplanationView, JobView, PlanView, Submitted
 from rainbow.client.wire import JobFilter
 from rainbow.model.errors import Invalid, NotFound, Unavailable
+from rainbow.model.job import JobState
 from rainbow.pb.v2 import jobs_pb2 as jobs
 
 Item = TypeVar("Item")
 PAGE = 1_000
 CANCELLED_AT_ONCE = 5_000  # jobs of one call; the server holds nobody up with more
-MOST = 1_000_000
-LIVING = ("held", "queued", "bound", "cancelling")
+MOST = 1_000_000  # jobs that a word such as `all` may mean
+LIVING = tuple(state.value for state in JobState if not state.terminal)
 CANCELLED = ("pending", "running", "active")
 
 
@@ -98,7 +99,9 @@ class JobVerbs:
         """Cancel all jobs that are pending, running or active (not ended), of those that `chosen` leaves."""
         if which not in CANCELLED:
             raise Invalid(f"{which!r} is none of {', '.join(CANCELLED)}")
-        living = await self.jobs(replace(chosen or JobFilter(), states=LIVING), limit=MOST)
+        chosen = chosen or JobFilter()
+        states = [state for state in LIVING if not chosen.states or state in chosen.states]
+        living = await self.jobs(replace(chosen, states=states), limit=MOST) if states else ()
         ids = [job.id for job in living if which in ("active", _stage(job))]
         answers: list[JobView] = []
         for start in range(0, len(ids), PAGE):

@@ -3,6 +3,7 @@
 import json
 
 import grpc
+import pytest
 
 from rainbow.pb.v2 import clusters_pb2, jobs_pb2
 from tests.support.fake_server import Refusal, Script
@@ -188,6 +189,23 @@ def test_cancel_by_filter_without_doing_it(server, rainbow):
     assert rainbow("cancel", "--filter", "pending", "-n").out == "would cancel 1 job\n"
     sent = server.only("Jobs/Cancel").request
     assert (list(sent.ids), sent.dry_run) == ([6], True)
+
+
+@pytest.mark.parametrize("which", [("all",), ("--filter", "pending"), ("train",)])
+def test_cancelling_all_means_all_however_many_they_are(server, rainbow, which):
+    many = 10_500
+
+    def page(request):
+        newest = (request.before or many + 1) - 1
+        ids = range(newest, max(0, newest - request.limit), -1)
+        found = [jobs_pb2.Job(id=id, state="queued") for id in ids]
+        return jobs_pb2.ListJobsResponse(jobs=found, next=ids[-1] if ids[-1] > 1 else 0)
+
+    server.answers["Jobs/List"] = page
+    server.answers["Jobs/Cancel"] = jobs_pb2.CancelResponse()
+    rainbow("cancel", *which)
+    cancelled = {id for call in server.calls("Jobs/Cancel") for id in call.request.ids}
+    assert cancelled == set(range(1, many + 1))
 
 
 def test_cancel_needs_to_know_what(server, rainbow):

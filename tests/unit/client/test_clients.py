@@ -239,6 +239,9 @@ async def test_all_pending_or_running_jobs_are_cancelled_by_the_words_of_the_com
             assert [job.id for job in answers] == ids
         with pytest.raises(Invalid, match="pending, running, active"):
             await client.cancel_all("failed")
+        await client.cancel_all("active", JobFilter(states=("queued", "failed")), reason="enough")
+        assert list(server.calls("Jobs/List")[-1].request.filter.states) == ["queued"], "no more than was asked for"
+        assert await client.cancel_all("active", JobFilter(states=("failed",))) == ()
     asked = server.calls("Jobs/List")[0].request.filter
     assert dict(asked.labels) == {"team": "x"}
     assert set(asked.states) == {"held", "queued", "bound", "cancelling"}
