@@ -61,7 +61,11 @@ class Attached:
         if not working.done():
             working.cancel()
             return Exit.INTERRUPTED if self._interrupts.cancelling else Exit.OK
-        return self._ended(working.result())
+        try:
+            return self._ended(working.result())
+        except BrokenPipeError:
+            say(f"nobody reads its output any more; job {self._id} goes on: rainbow cancel {self._id} ends it")
+            raise
 
     def _ended(self, job: JobView) -> int:
         by_itself = job.exit_code is not None and 0 <= job.exit_code < 128

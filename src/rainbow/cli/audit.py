@@ -23,6 +23,7 @@ Examples:
 LISTING = Listing(
     schema="rainbow.audit/1",
     key="lines",
+    keys=("seq", "at", "actor", "credential", "address", "verb", "object", "outcome", "detail", "digest"),
     name="seq",
     columns=(
         Column("SEQ", lambda row: str(row["seq"]), right=True),

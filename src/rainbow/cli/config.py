@@ -41,6 +41,7 @@ Example:
 LISTING = Listing(
     schema="rainbow.settings/1",
     key="settings",
+    keys=("name", "value", "origin"),
     columns=(
         Column("SETTING", lambda row: row["name"]),
         Column("VALUE", lambda row: row["value"]),

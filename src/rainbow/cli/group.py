@@ -22,6 +22,7 @@ Examples:
 LISTING = Listing(
     schema="rainbow.groups/1",
     key="groups",
+    keys=("name", "clusters", "rights", "users"),
     columns=(
         Column("NAME", lambda row: row["name"]),
         Column("CLUSTERS", lambda row: ",".join(row.get("clusters", ()))),

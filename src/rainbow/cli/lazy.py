@@ -20,8 +20,19 @@ class Lazy:
     help: str
 
 
+class ReaderGone(Exception):
+    """Whoever read the output has closed the pipe; a type of its own, since click makes an exit code 1 of the error."""
+
+
 class Commands(click.Group):
     """A group that answers a missing name with its help, and a wrong one with the names there are."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without a command, show the help as text; an option that stands before the command belongs after it."""

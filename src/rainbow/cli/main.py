@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from rainbow import __version__
-from rainbow.cli.lazy import Lazy, LazyGroup
+from rainbow.cli.lazy import Lazy, LazyGroup, ReaderGone
 
 SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
     "Jobs": {
@@ -70,6 +71,9 @@ Nothing is printed in colour.
 """
 
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
 @click.group(cls=LazyGroup, sections=SECTIONS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="rainbow %(version)s")
 def cli() -> None:
@@ -84,11 +88,13 @@ def main() -> None:
 def run(args: Sequence[str]) -> int:
     """Run one command line; the exit code."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own words are for programmers; ours say what to do
+    _open_closed_streams()
     try:
+        _need_text(args)
         result = cli.main(list(args), prog_name="rainbow", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as in `rainbow jobs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, ReaderGone):  # the reader has seen enough, as in `rainbow jobs | head`
+        _drop_output()
         return 141
     except (KeyboardInterrupt, click.Abort):
         return 130
@@ -97,6 +103,26 @@ def run(args: Sequence[str]) -> int:
     except Exception as error:  # the outermost edge: ours become a sentence, others stay a traceback
         return _own_error(error, args)
     return result if isinstance(result, int) else 0
+
+
+def _open_closed_streams() -> None:
+    """What was closed (`>&-`) leads nowhere; else the narrative for a closed stderr would go to stdout."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - it stays open as long as the process
+
+
+def _drop_output() -> None:
+    """What is still in the buffer cannot be written, also not at the very end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _need_text(args: Sequence[str]) -> None:
+    from rainbow.model.errors import Invalid
+
+    for word in args:
+        if not word.isascii() and word.encode(errors="ignore") != os.fsencode(word):
+            raise Invalid(f"{os.fsencode(word)!r} is not text in UTF-8, as names, files and commands have to be")
 
 
 def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
@@ -120,6 +146,11 @@ def _own_error(error: Exception, args: Sequence[str]) -> int:
         )
         missing = f"this command needs {error.name}, which is not installed; run: pip install 'rainbow-sched[{extra}]'"
         return say_error(Unsupported(missing), args)
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _NO_ROOM):
+        what = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "the output"
+        if error.filename is None:
+            _drop_output()
+        return say_error(RainbowError(f"cannot use {what}: {error.strerror}"), args)
     if not isinstance(error, RainbowError):
         raise error
     return say_error(error, args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,11 +33,12 @@ def text(key: str) -> Callable[[Mapping[str, Any]], str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """How one kind of thing is listed. `fields` are what '{...}' formats may name, beside the row's own keys."""
+    """How one kind of thing is listed. '{...}' formats may name `fields` and `keys`, all that a row may have."""
 
     schema: str  # rainbow.jobs/1
     key: str  # jobs
     columns: tuple[Column, ...]
+    keys: tuple[str, ...]  # a format shows one that a row lacks as nothing
     name: str = "name"  # the key that -o name prints
     fields: Mapping[str, Callable[[Mapping[str, Any]], object]] = field(default_factory=dict)
     empty: str = ""  # what a table says when there is nothing
@@ -55,6 +56,8 @@ def listing_text(listing: Listing, rows: Sequence[Mapping[str, Any]], form: str)
         return "".join(json_text(row) for row in rows)
     if form in ("json", "yaml"):
         return document_text({"schema": listing.schema, listing.key: list(rows)}, form)
+    if not rows:
+        _need_names(form, listing)
     return "".join(f"{_formatted(form, listing, row)}\n" for row in rows)
 
 
@@ -95,14 +98,34 @@ class _Fields(string.Formatter):
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         if field_name not in kwargs:
-            known = ", ".join(sorted(kwargs))
-            raise Invalid(f"a format cannot name {field_name!r}; it knows {known}")
+            raise _unknown(field_name, kwargs)
         return kwargs[field_name], field_name
 
 
 def _formatted(form: str, listing: Listing, row: Mapping[str, Any]) -> str:
-    values = {name: value(row) for name, value in listing.fields.items()} | dict(row)
+    values = dict.fromkeys(listing.keys, "") | {name: value(row) for name, value in listing.fields.items()} | dict(row)
     try:
         return clean(_Fields().vformat(form, (), values))
-    except (ValueError, IndexError, KeyError) as error:
-        raise Invalid(f"{form!r} is not a format: {error}; write for example '{{id}} {{state}}'") from None
+    except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:  # the last two: absurd widths
+        raise _no_format(form, error) from None
+
+
+def _need_names(form: str, listing: Listing) -> None:
+    """A format is as right or wrong without rows as with them: a script learns of it today, not with the first row."""
+    known = {*listing.keys, *listing.fields}
+    try:
+        named = [name for _, name, _, _ in string.Formatter().parse(form) if name is not None]
+    except ValueError as error:
+        raise _no_format(form, error) from None
+    for name in named:
+        if name not in known:
+            raise _unknown(name, known)
+
+
+def _unknown(name: str, known: Iterable[str]) -> Invalid:
+    return Invalid(f"a format cannot name {name!r}; it knows {', '.join(sorted(known))}")
+
+
+def _no_format(form: str, error: Exception) -> Invalid:
+    said = str(error) or "it asks for too much"
+    return Invalid(f"{form!r} is not a format: {said}; write for example '{{id}} {{state}}'")

@@ -21,6 +21,7 @@ Examples:
 LISTING = Listing(
     schema="rainbow.plugins/1",
     key="plugins",
+    keys=("kind", "name", "origin", "error"),
     columns=(
         Column("KIND", lambda row: row["kind"]),
         Column("NAME", lambda row: row["name"]),

@@ -30,6 +30,7 @@ def _command(row: Any) -> str:
 LISTING = Listing(
     schema="rainbow.received/1",
     key="jobs",
+    keys=("job", "n", "token", "name", "owner", "spec", "terms", "lease", "priority", "array_index"),
     name="job",
     columns=(
         Column("JOBID", lambda row: str(row["job"]), right=True),

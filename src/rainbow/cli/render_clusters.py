@@ -42,6 +42,10 @@ def listing(now: float) -> Listing:
     return Listing(
         schema="rainbow.clusters/1",
         key="clusters",
+        keys=(
+            *("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals"),
+            *("subsystems", "queued", "running", "record", "reason", "rules", "tree"),
+        ),
         columns=(
             Column("NAME", text("name")),
             Column("MANAGER", text("manager")),
@@ -57,7 +61,6 @@ def listing(now: float) -> Listing:
             Column("REASON", text("reason"), wide=True),
         ),
         fields={
-            "manager": text("manager"),
             "nodes": lambda row: free_of(row, "node"),
             "seen": lambda row: seen(row, now),
         },

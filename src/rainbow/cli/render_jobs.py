@@ -127,6 +127,11 @@ def listing(now: float) -> Listing:
     return Listing(
         schema="rainbow.jobs/1",
         key="jobs",
+        keys=(
+            *("id", "name", "owner", "state", "cluster", "nodes", "attempt", "attempt_state"),
+            *("native_id", "exit_code", "failure", "reason", "hold", "submitted_at", "started_at"),
+            *("ended_at", "evaluations", "evaluated_at", "terms", "spec", "source", "unchanged"),
+        ),
         name="id",
         columns=(
             Column("JOBID", text("id"), right=True),
@@ -143,12 +148,10 @@ def listing(now: float) -> Listing:
             Column("INFO", info),
         ),
         fields={
-            **{key: text(key) for key in ("cluster", "name", "reason", "native_id", "started_at", "ended_at")},
             "user": short_user,
             "st": letter,
             "status": lambda job: job.get("state", "").upper(),
             "returncode": lambda job: job.get("exit_code", ""),
-            "exit_code": lambda job: job.get("exit_code", ""),
             "time": lambda job: short(elapsed(job, now)),
             "info": info,
         },

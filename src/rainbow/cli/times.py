@@ -57,14 +57,17 @@ def moment(text: str, now: float) -> float:
     try:
         if ":" in word and word[0] not in "+-":  # a time of day that is none, not a duration
             raise Invalid(word)
-        seconds = parse_duration(word.lstrip("+-")) or 0.0
+        seconds = parse_duration(word.lstrip("+-"))
+        if seconds is None and not re.search("[0-9]", word):  # `infinity` is a duration, but leads to no moment
+            raise Invalid(word)
     except Invalid:
         raise Invalid(f"{text!r} is not a time; write for example +2h, -1d, 09:30 or 2026-11-16T09:00") from None
-    return now - seconds if word.startswith("-") else now + seconds
+    return now + (seconds or 0.0) * (-1 if word.startswith("-") else 1)
 
 
 def _next(found: re.Match[str], now: float) -> float:
-    today = datetime.datetime.fromtimestamp(now).astimezone()
+    # Without a zone, which would be today's offset: the clock may be changed before tomorrow.
+    today = datetime.datetime.fromtimestamp(now).astimezone().replace(tzinfo=None)
     at = today.replace(hour=int(found[1]), minute=int(found[2]), second=int(found[3] or 0), microsecond=0)
     if at.timestamp() <= now:
         at += datetime.timedelta(days=1)
@@ -73,7 +76,6 @@ def _next(found: re.Match[str], now: float) -> float:
 
 def _iso(word: str) -> float:
     try:
-        at = datetime.datetime.fromisoformat(word)
-    except ValueError as error:
+        return datetime.datetime.fromisoformat(word).timestamp()
+    except (ValueError, OverflowError) as error:
         raise Invalid(f"{word!r} is not a time: {error}") from None
-    return (at if at.tzinfo else at.astimezone()).timestamp()

@@ -30,6 +30,7 @@ Examples:
 LISTING = Listing(
     schema="rainbow.tokens/1",
     key="tokens",
+    keys=("id", "kind", "owner", "scopes", "created_at", "expires_at", "revoked_at", "used_at", "uses_left", "note"),
     name="id",
     columns=(
         Column("ID", lambda row: row["id"]),

@@ -24,6 +24,7 @@ Examples:
 LISTING = Listing(
     schema="rainbow.users/1",
     key="users",
+    keys=("name", "groups", "rights", "disabled", "created_at"),
     columns=(
         Column("NAME", lambda row: row["name"]),
         Column("STATE", lambda row: "disabled" if row.get("disabled") else "active"),

@@ -1,5 +1,6 @@
 """Listings in every form, frozen."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,13 +8,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow.cli import audit, group, receive, render_clusters, render_jobs, token, user
 from rainbow.cli.output import Column, Listing, document_text, listing_text, table
 from rainbow.cli.terminal import width
+from rainbow.client import access_verbs, views
 from rainbow.model.errors import Invalid
 
 LISTING = Listing(
     schema="rainbow.things/1",
     key="things",
+    keys=("id", "name", "late"),
     columns=(
         Column("ID", lambda row: str(row["id"]), right=True),
         Column("NAME", lambda row: row.get("name", "")),
@@ -38,6 +42,7 @@ ROWS = [{"id": 7, "name": "a"}, {"id": 118, "name": "ü\x1b[31m"}]
             '[{"id": 7, "name": "a"}, {"id": 118, "name": "\\u00fc\\u001b[31m"}]}\n',
         ),
         ("{id:>5}|{shout}", "    7|A\n  118|Ü\n"),
+        ("{id} {late}.", "7 .\n118 .\n"),
     ],
 )
 def test_each_form_is_what_it_was(form, text):
@@ -53,9 +58,32 @@ def test_an_empty_json_listing_is_still_a_document():
 
 
 @pytest.mark.parametrize("form", ["{nope}", "{id.__class__}", "{id[0]}", "{", "{}", "{0}"])
-def test_a_format_names_plain_fields_only(form):
+@pytest.mark.parametrize("rows", [ROWS, []], ids=["rows", "none"])
+def test_a_format_names_plain_fields_only_also_when_there_is_nothing_to_show(form, rows):
     with pytest.raises(Invalid):
+        listing_text(LISTING, rows, form)
+
+
+@pytest.mark.parametrize("form", ["{id:99999999999999999999}", "{id:%%%}", "{name:9999999999999}"])
+def test_a_format_that_cannot_be_followed_is_refused(form):
+    with pytest.raises(Invalid, match="is not a format"):
         listing_text(LISTING, ROWS, form)
+
+
+@pytest.mark.parametrize(
+    ("listing", "view"),
+    [
+        (render_jobs.listing(0.0), views.JobView),
+        (render_clusters.listing(0.0), views.ClusterView),
+        (receive.LISTING, views.OfferView),
+        (user.LISTING, access_verbs.UserView),
+        (group.LISTING, access_verbs.GroupView),
+        (token.LISTING, access_verbs.TokenView),
+        (audit.LISTING, access_verbs.AuditView),
+    ],
+)
+def test_a_listing_knows_every_key_that_its_rows_may_have(listing, view):
+    assert set(listing.keys) == {one.name for one in dataclasses.fields(view)}
 
 
 def test_machine_output_is_pure_ascii_so_that_it_cannot_harm_a_terminal():

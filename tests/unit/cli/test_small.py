@@ -1,6 +1,7 @@
 """Times, ids, software, keys and exit codes: the small pure parts."""
 
 import datetime
+import time
 from itertools import product
 
 import pytest
@@ -67,10 +68,28 @@ def test_moments_are_read_as_people_write_them(text, at):
     assert moment(text, NOW) == at
 
 
-@pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "25:00"])
+@pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "25:00", "0001-01-01", "+inf", "unlimited"])
 def test_what_is_no_moment_says_what_one_is(text):
     with pytest.raises(Invalid, match="is not a time"):
         moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "at"),
+    [
+        ("2027-03-13T12:00-05:00", "09:00", "2027-03-14T09:00-04:00"),  # the clock is put forward in the night between
+        ("2027-11-06T12:00-04:00", "09:00", "2027-11-07T09:00-05:00"),
+        ("2027-03-13T12:00-05:00", "2027-03-14T02:30", "2027-03-14T03:30-04:00"),  # which no clock shows: never earlier
+        ("2027-03-13T12:00-05:00", "2027-11-07T01:30", "2027-11-07T01:30-04:00"),  # which clocks show twice: the first
+    ],
+)
+def test_a_time_of_day_is_what_the_clock_will_show_then(now, text, at, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    assert (
+        moment(text, datetime.datetime.fromisoformat(now).timestamp())
+        == datetime.datetime.fromisoformat(at).timestamp()
+    )
 
 
 @pytest.mark.parametrize(
