@@ -53,8 +53,9 @@ class Link:
             from rainbow.client import AsyncClient
 
             async with AsyncClient(settings=chosen) as client:
+                where = ", ".join(map(str, chosen.servers))
                 client.connection.on_absence = lambda seconds: say(
-                    f"the server is away; it is tried again for {short(seconds)} (^C leaves; a job goes on without you)"
+                    f"no server answers at {where}; it is tried again for {short(seconds)}"
                 )
                 return await question(client)
 

@@ -51,6 +51,7 @@ class Patience:
     connect: float = 5.0
     unreachable: float = 3.0
     stream: float = 600.0  # a followed job outlives a server's restart
+    first: float = 30.0  # of those, for a server that was never reached: it may be restarted just now, or be none
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -76,7 +77,7 @@ class Connection:
         self._channels: dict[Address, grpc.aio.Channel] = {}
         self._at = 0  # which of the servers is used now
         self._reached = False  # has any of them ever been there?
-        self._at_first = self.patience.unreachable
+        self._soon = self.patience.unreachable  # an absence that is shorter is not worth a word
         self._told = False  # that they are away
         self.on_absence: Callable[[float], None] = lambda seconds: None  # told for how long they are tried again
 
@@ -89,8 +90,8 @@ class Connection:
 
         One that takes longer than a restart is told, once: silence for minutes would look like a job that is slow.
         """
-        longest = seconds if self._reached else min(seconds, self._at_first)
-        if not self._told and self._at_first < absence < longest:
+        longest = seconds if self._reached else min(seconds, max(self.patience.first, self._soon))
+        if not self._told and self._soon < absence < longest:
             self._told = True
             self.on_absence(longest)
         return absence < longest

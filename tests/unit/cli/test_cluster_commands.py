@@ -221,7 +221,8 @@ def test_nobody_there_is_6(rainbow, monkeypatch):
 def quick_patience(self, **given):
     from rainbow.client.connection import Backoff
 
-    plain = {"answer": 1.0, "upload": 1.0, "connect": 1.0, "unreachable": 0.0, "stream": 0.0, "backoff": Backoff()}
+    plain = {"answer": 1.0, "upload": 1.0, "connect": 1.0, "unreachable": 0.0, "stream": 0.0}
+    plain |= {"first": 0.0, "backoff": Backoff()}
     for name, value in (plain | given).items():
         object.__setattr__(self, name, value)
 

@@ -127,7 +127,7 @@ async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, s
 @pytest.mark.parametrize("ask", ["wait", "logs", "watch"])
 async def test_nobody_waits_long_for_a_server_that_was_never_there(ask):
     nobody = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
-    impatient = Patience(unreachable=0.0, stream=600.0)
+    impatient = Patience(unreachable=0.0, first=0.0, stream=600.0)
     async with AsyncClient(settings=nobody, patience=impatient) as client, asyncio.timeout(30):
         client.connection.stay()
         with pytest.raises(Unavailable, match="no Rainbow server answers"):
