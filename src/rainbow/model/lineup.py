@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import overload
 
 from rainbow.model.candidate import NOTHING_PLACED, Candidate, Report
 from rainbow.model.match import Fit
 
 
-class Lineup(Sequence[Candidate]):
+class Lineup(tuple[Candidate, ...]):
     """Candidates by name. While no cluster changes, many decisions are made over one lineup."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._all = tuple(sorted(candidates, key=attrgetter("name")))
+    def __new__(cls, candidates: Iterable[Candidate]) -> Lineup:
+        """In order."""
+        return super().__new__(cls, sorted(candidates, key=attrgetter("name")))
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate]) -> Lineup:
         """`candidates` itself if it is one."""
         return candidates if isinstance(candidates, Lineup) else cls(candidates)
 
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return iter(self._all)
-
-    @overload
-    def __getitem__(self, i: int) -> Candidate: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Candidate]: ...
-
-    def __getitem__(self, i: int | slice) -> Candidate | Sequence[Candidate]:
-        return self._all[i]
-
     @cached_property
     def names(self) -> frozenset[str]:
         """Their names."""
-        return frozenset(c.name for c in self._all)
+        return frozenset(c.name for c in self)
 
     @cached_property
     def reports(self) -> tuple[Report, ...]:
         """What each last said of itself."""
-        return tuple(c.report for c in self._all)
+        return tuple(c.report for c in self)
 
     @cached_property
     def oldest(self) -> float:
@@ -61,20 +46,20 @@ class Lineup(Sequence[Candidate]):
     @cached_property
     def plain(self) -> bool:
         """True for the common case: all fit now, and nobody was asked for a bid."""
-        return self.all_now and all(c.bid is None and not c.no_bid for c in self._all)
+        return self.all_now and all(c.bid is None and not c.no_bid for c in self)
 
     @cached_property
     def later(self) -> tuple[tuple[int, Fit], ...]:
         """The places of those that do not fit now."""
-        return tuple((i, c.fit) for i, c in enumerate(self._all) if c.fit is not Fit.NOW)
+        return tuple((i, c.fit) for i, c in enumerate(self) if c.fit is not Fit.NOW)
 
     @cached_property
     def slots(self) -> tuple[tuple[int, int], ...]:
         """How many slots of each are free now and ever, if they were counted."""
-        counted = any(c.slots_ever for c in self._all)
-        return tuple((c.slots_now, c.slots_ever) for c in self._all) if counted else ()
+        counted = any(c.slots_ever for c in self)
+        return tuple((c.slots_now, c.slots_ever) for c in self) if counted else ()
 
     @cached_property
     def placed(self) -> dict[str, list[int]]:
         """By cluster: what was handed to it since its report."""
-        return {c.name: list(c.placed) for c in self._all if c.placed != NOTHING_PLACED}
+        return {c.name: list(c.placed) for c in self if c.placed != NOTHING_PLACED}

@@ -22,11 +22,11 @@ class Remembered(Generic[*Ts, V]):
     def __init__(self, make: Callable[[*Ts], V], most: int = MOST) -> None:
         self._make = make
         self._most = most
-        self._known: dict[tuple[int, ...], tuple[tuple[*Ts], V]] = {}  # holds the values, too: their ids stay theirs
+        self._known: dict[object, tuple[tuple[*Ts], V]] = {}  # holds the values, too: their ids stay theirs
 
     def __call__(self, *values: *Ts) -> V:
         """The answer for these values."""
-        key = tuple(map(id, values))
+        key = id(*values) if len(values) == 1 else tuple(map(id, values))
         found = self._known.get(key)
         if found is not None:
             return found[1]

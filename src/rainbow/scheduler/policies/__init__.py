@@ -74,16 +74,23 @@ class PolicyTable:
     factories: Mapping[str, PolicyFactory]
     origins: Mapping[str, str] = field(default_factory=dict)  # the package of each that is not built in
     broken: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be loaded
+    _last: dict[str, tuple[Mapping[str, str], Policy]] = field(default_factory=dict, init=False, compare=False)
 
     def build(self, name: str, options: Mapping[str, str]) -> Policy:
         """A policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyFault.
 
         Built-in ones are kept, since they keep nothing of a decision themselves.
         """
+        last = self._last.get(name)
+        if last is not None and last[0] is options:  # as for most jobs
+            return last[1]
         factory = self.factories.get(name)
         if factory is not None:
             try:
-                return _built_in(name, options) if factory is POLICIES.get(name) else factory(options)
+                if factory is not POLICIES.get(name):
+                    return factory(options)
+                self._last[name] = options, (built := _built_in(name, options))
+                return built
             except RainbowError:
                 raise
             except Exception as error:  # the edge to other people's code: its bugs are typed errors here
