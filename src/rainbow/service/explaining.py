@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rainbow.model.credential import Principal
 from rainbow.model.decision import Decision
-from rainbow.model.job import Event, Job
+from rainbow.model.job import Event, Job, JobState
 from rainbow.scheduler.decide import decide
 from rainbow.service.access import reach
 from rainbow.service.deciding import Ask, opens
@@ -40,7 +40,7 @@ def explanations(decider: Decider, ask: Ask) -> str:
     fleet = decider.core.fleet
     hidden, refused = barred(decider.core, ask.owner, ask.request, signed=bool(ask.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
-    out = {**{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
+    out = {**ask.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}
     names = [name for name in open_ones if name not in closed]
     found = [explanation.to_json() for explanation in fleet.graphs.explain(ask.request, names)]
@@ -70,7 +70,8 @@ async def explain(decider: Decider, id: int, by: Principal) -> Story:
         return job, view, stored.decision().to_json() if stored is not None else "", tx.events(0, MOST_EVENTS, job=id)
 
     job, view, record, events = await core.store.read(work)
-    ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms, owner=job.owner)
+    excluded = {} if job.state.terminal or job.state is JobState.BOUND else await decider.excluded(job)
+    ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms, owner=job.owner, excluded=excluded)
     tries, tried_at = core.shelf.tries(id)
     return Story(
         view=view,

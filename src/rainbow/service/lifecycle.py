@@ -187,6 +187,7 @@ def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, *, failures: 
         detail={"why": how.state.value, "reason": how.reason},
         failures=failures,
         reason=reason,
+        cluster="",
     )
 
 

@@ -125,7 +125,7 @@ class Decider:
         if job is None or not _undecided(job):
             self.core.shelf.remove([id])
             return True
-        excluded = await self._excluded(job)
+        excluded = await self.excluded(job)
         ask = Ask(
             request=self.core.request_of(job.spec),
             spec=job.spec,
@@ -159,7 +159,7 @@ class Decider:
         with_answers = ask._replace(bids=answers.bids, silent=answers.silent)
         return question(core, with_answers)
 
-    async def _excluded(self, job: Job) -> Mapping[str, str]:
+    async def excluded(self, job: Job) -> Mapping[str, str]:
         """Clusters that handed this job back, or could not run it, a moment ago."""
         if not job.attempt:
             return {}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 from rainbow.model.job import JobState
-from rainbow.service import jobs
+from rainbow.service import explaining, jobs
 from rainbow.service.clock import ManualClock
 from rainbow.service.sync_messages import Ref
 from tests.support.agents import Agent
@@ -33,3 +34,20 @@ async def test_a_cluster_that_hands_a_job_back_is_asked_again_less_and_less_ofte
         view = await jobs.get(service.core, job.id, ADMIN)
         assert view.job.state is JobState.HELD
         assert "handed it back: not now" in view.job.reason
+
+
+async def test_a_job_that_was_handed_back_is_on_no_cluster_and_its_explanation_says_who_would_not_have_it(
+    tmp_path: Path,
+) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [job] = await submit(service, a_submission())
+        agent = Agent(service, "east")
+        await agent.says(want=1)
+        [(attempt, _)] = (await agent.says(want=1)).offers
+        await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "not now"),))
+        await service.decider.settle()
+        view = await jobs.get(service.core, job.id, ADMIN)
+        assert (view.job.state, view.job.cluster) == (JobState.HELD, "")
+        story = await explaining.explain(service.decider, job.id, ADMIN)
+        assert json.loads(story.explanations)["closed"] == {"east": "handed it back: not now"}
