@@ -18,6 +18,7 @@ from rainbow.store.base import Tx
 
 DEFAULT_RECEIVED = 100
 MOST_RECEIVED = 1_000
+MOST_UNWANTED = 200  # jobs that a filter hands on in one transaction
 MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
 LONGEST_LEASE = 3_600.0
 RECEIVER = "receiver "  # before the time of the call, as the holder of a lease that no agent has
@@ -37,33 +38,48 @@ async def receive(
     wanted = filter_of(accept_only)
     core.fleet.member(cluster)
 
-    def work(tx: Tx, fx: Effects) -> list[tuple[Attempt, Job]]:
+    def work(tx: Tx, fx: Effects) -> tuple[list[tuple[Attempt, Job]], bool]:
         now = core.clock.now()
         return lease_offers(
             core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, wanted
         )
 
-    return await core.write(work)
+    found, more = await core.write(work)
+    while more and not found:
+        found, more = await core.write(work)
+    return found
 
 
 def lease_offers(
     core: Core, tx: Tx, fx: Effects, cluster: str, limit: int, holder: str, until: float, wanted: Wanted
-) -> list[tuple[Attempt, Job]]:
-    """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster."""
+) -> tuple[list[tuple[Attempt, Job]], bool]:
+    """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster.
+
+    True beside them if so many were handed on that others should write first: there may be more that are wanted.
+    """
     now = core.clock.now()
     taken: list[tuple[Attempt, Job]] = []
-    size = 0
-    for attempt, job in tx.lease(cluster, limit, holder, until, now=now):
-        request = core.request_of(job.spec)
-        size += len(job.source) + len(job.spec) + 256
-        if size > MOST_BYTES and taken:
-            tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
-            continue
-        if not wanted(job, request):
-            how = lifecycle.Ending(state=AttemptState.RETURNED, reason="the cluster's filter does not take it")
-            lifecycle.end_attempt(tx, fx, job, attempt, how, now)
-            continue
-        taken.append((attempt, job))
+    size = unwanted = 0
+    while len(taken) < limit and unwanted < MOST_UNWANTED and size <= MOST_BYTES:
+        leased = tx.lease(cluster, limit - len(taken), holder, until, now=now)
+        if not leased:
+            break
+        for attempt, job in leased:
+            request = core.request_of(job.spec)
+            size += len(job.source) + len(job.spec) + 256
+            if size > MOST_BYTES and taken:
+                tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
+            elif wanted(job, request):
+                taken.append((attempt, job))
+            else:
+                unwanted += 1
+                how = lifecycle.Ending(state=AttemptState.RETURNED, reason="the cluster's filter does not take it")
+                lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+    return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED
+
+
+def _told(tx: Tx, fx: Effects, cluster: str, taken: list[tuple[Attempt, Job]], now: float) -> list[tuple[Attempt, Job]]:
+    """The same, and whoever follows the jobs hears of it."""
     if not taken:
         return []
     fx.events = True

@@ -204,7 +204,10 @@ class Agents:
             out.offers = self._offered_again(tx, told, until)
             if limit > len(out.offers):
                 room = limit - len(out.offers)
-                out.offers += lease_offers(self.core, tx, fx, told.cluster, room, told.epoch, until, wanted)
+                offers, more = lease_offers(self.core, tx, fx, told.cluster, room, told.epoch, until, wanted)
+                out.offers += offers
+                if more:  # after other writes: the bell wakes this very call, or the agent's next
+                    fx.wake.add(told.cluster)
 
     def _offered_again(self, tx: Tx, told: SyncIn, until: float) -> list[tuple[Attempt, Job]]:
         """What this agent was offered and does not hold: the answer that brought it was lost, or it was killed then."""

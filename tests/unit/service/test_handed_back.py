@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from pathlib import Path
 
+import pytest
+
 from rainbow.model.job import JobState
-from rainbow.service import explaining, jobs
+from rainbow.service import explaining, jobs, receiving
 from rainbow.service.clock import ManualClock
+from rainbow.service.settings import Settings
 from rainbow.service.sync_messages import Ref
 from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -51,3 +55,28 @@ async def test_a_job_that_was_handed_back_is_on_no_cluster_and_its_explanation_s
         assert (view.job.state, view.job.cluster) == (JobState.HELD, "")
         story = await explaining.explain(service.decider, job.id, ADMIN)
         assert json.loads(story.explanations)["closed"] == {"east": "handed it back: not now"}
+
+
+@pytest.mark.parametrize("before", [3, receiving.MOST_UNWANTED + 3])
+async def test_a_filter_finds_what_it_wants_behind_what_it_does_not(tmp_path: Path, before: int) -> None:
+    async with a_service(tmp_path, settings=Settings(policy="first", long_poll=60.0)) as service:
+        await with_cluster(service, "east", nodes=300, cores=4)
+        await submit(service, *[a_submission(cores=4) for _ in range(before)])
+        await service.decider.settle()
+        agent = Agent(service, "east")
+        await agent.says()
+        [wanted] = await submit(service, a_submission(cores=1))
+        async with asyncio.timeout(20):
+            [(attempt, _)] = (await agent.says(want=1, wait=60.0, accept_only="cores <= 2")).offers
+        assert attempt.job == wanted.id
+
+
+@pytest.mark.parametrize("before", [3, receiving.MOST_UNWANTED + 3])
+async def test_a_receiver_finds_what_it_wants_behind_what_it_does_not(tmp_path: Path, before: int) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=300, cores=4)
+        await submit(service, *[a_submission(cores=4) for _ in range(before)])
+        await service.decider.settle()
+        [wanted] = await submit(service, a_submission(cores=1))
+        [(attempt, _)] = await receiving.receive(service.core, "east", 1, accept_only="cores <= 2")
+        assert attempt.job == wanted.id
