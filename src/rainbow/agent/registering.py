@@ -59,7 +59,7 @@ def rediscovery(options: AgentOptions, settings: Settings, secret: Callable[[], 
         return None
     return Rediscovery(
         options.cluster,
-        lambda: look(options),
+        lambda: look(options, sure=True),  # what does not answer is not gone
         lambda: as_cluster(options, settings, secret()),
         file,
         options.rediscover,
@@ -76,10 +76,10 @@ def graph_of(options: AgentOptions) -> Graph | None:
     return _read(str(kept)) if kept.exists() else None
 
 
-def look(options: AgentOptions) -> Found:
+def look(options: AgentOptions, *, sure: bool = False) -> Found:
     """What this cluster is now, by its manager's word or, for a backend without discovery, by the host's."""
     manager = options.backend if options.backend in MANAGERS else "host"
-    return find(options.cluster, manager, options.backend_options)
+    return find(options.cluster, manager, options.backend_options, sure=sure)
 
 
 def _read(path: str) -> Graph:

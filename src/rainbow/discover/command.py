@@ -10,8 +10,15 @@ from rainbow.model.errors import Unavailable
 TIMEOUT = 60.0
 
 
+class Silent(Unavailable):
+    """A command did not answer in time: what it would have said is not known."""
+
+
 def output(words: tuple[str, ...], environment: Mapping[str, str], *, both: bool = False) -> str:
-    """What the command printed, with `both` its errors too; raise Unavailable if it fails, with what it said."""
+    """What the command printed, with `both` its errors too; raise Unavailable if it fails, with what it said.
+
+    Silent, if it does not answer in time.
+    """
     try:
         done = subprocess.run(
             words,
@@ -24,7 +31,7 @@ def output(words: tuple[str, ...], environment: Mapping[str, str], *, both: bool
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{words[0]} did not answer within {TIMEOUT:g} s") from None
+        raise Silent(f"{words[0]} did not answer within {TIMEOUT:g} s") from None
     except OSError as problem:
         raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}; is it installed, and on PATH?") from None
     if done.returncode:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rainbow.discover import host
-from rainbow.discover.command import output
+from rainbow.discover.command import Silent, output
 from rainbow.discover.flux import flux_graph, flux_subsystems, parse_queues, parse_r
 from rainbow.discover.mounts import mounts_subsystem, parse_mounts
 from rainbow.discover.slurm import (
@@ -42,8 +42,11 @@ class Found:
     subsystems: tuple[Subsystem, ...] = ()
 
 
-def find(cluster: str, manager: str = "auto", options: Mapping[str, str] = NO_OPTIONS) -> Found:
-    """Look; `options` are those of the backend of that name (`conf` for Slurm, `uri` for Flux)."""
+def find(cluster: str, manager: str = "auto", options: Mapping[str, str] = NO_OPTIONS, *, sure: bool = False) -> Found:
+    """Look; `options` are those of the backend of that name (`conf` for Slurm, `uri` for Flux).
+
+    With `sure`, a source of software that does not answer raises Unavailable instead of being left out.
+    """
     environment = dict(os.environ)
     if manager == "auto":
         manager = guess(environment)
@@ -51,7 +54,7 @@ def find(cluster: str, manager: str = "auto", options: Mapping[str, str] = NO_OP
     if name not in MANAGERS:
         raise NotFound(f"there is no manager {manager!r} to look for; there are: auto, {', '.join(MANAGERS)}")
     found = MANAGERS[name](cluster, environment, options)
-    added = (software_subsystem(found.graph, find_software(environment)), _mounts(found))
+    added = (software_subsystem(found.graph, find_software(environment, sure=sure)), _mounts(found))
     subsystems = (*found.subsystems, *(one for one in added if one is not None))
     return Found(manager=found.manager, version=found.version, graph=found.graph, subsystems=subsystems)
 
@@ -99,6 +102,8 @@ def _slurm(cluster: str, environment: Mapping[str, str], options: Mapping[str, s
     partitions = parse_partitions(output(SHOW_PARTITIONS, environment))
     try:
         racks = parse_topology(output(SHOW_TOPOLOGY, environment))
+    except Silent:
+        raise
     except Unavailable:  # some versions call it an error to have none
         racks = {}
     graph = slurm_graph(cluster, nodes, racks)
@@ -111,10 +116,14 @@ def _flux(cluster: str, environment: Mapping[str, str], options: Mapping[str, st
         environment = {**environment, "FLUX_URI": options["uri"]}
     try:
         document = _json(output((program, "kvs", "get", "resource.R"), environment))
+    except Silent:
+        raise
     except Unavailable:  # only its owner may read an instance's KVS; this form lacks the scheduling graph
         document = _json(output((program, "resource", "R"), environment))
     try:
         queues = parse_queues(_json(output((program, "config", "get"), environment)))
+    except Silent:
+        raise
     except Unavailable:
         queues = {}
     graph = flux_graph(cluster, document)

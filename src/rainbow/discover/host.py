@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rainbow.model.errors import Unavailable
 from rainbow.model.graph import Graph, Subsystem, Vertex
 
 _SYSTEM = Path("/sys/devices/system/cpu")
@@ -86,7 +87,7 @@ def _text(path: Path) -> str:
 
 
 def _gpus() -> list[str]:
-    """The models of the gpus that nvidia-smi shows; none without it."""
+    """The models of the gpus that nvidia-smi shows; none without it, or if it finds none."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
@@ -98,6 +99,11 @@ def _gpus() -> list[str]:
             timeout=_TIMEOUT,
             check=True,
         )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(
+            f"nvidia-smi did not answer within {_TIMEOUT:g} s, so the gpus are not known: see to the driver, or take "
+            "nvidia-smi off PATH"
+        ) from None
     except (OSError, subprocess.SubprocessError):
         return []
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rainbow.discover import command, host
+from rainbow.discover.finding import find
 from rainbow.discover.software import Package, parse_modules, parse_spack, parse_version, software_subsystem
 from rainbow.discover.software_sources import find_software
-from rainbow.model.errors import Invalid
+from rainbow.model.errors import Invalid, Unavailable
 from rainbow.model.graph import Graph, Vertex
 
 
@@ -74,3 +76,38 @@ def test_the_machine_is_asked_and_a_source_that_fails_has_nothing(tmp_path: Path
     environment = {"PATH": f"{programs}{os.pathsep}/nowhere", "MODULEPATH": f"{tmp_path}/modules:/nowhere"}
     found = [(p.name, p.version, p.source) for p in find_software(environment)]
     assert found == [("gcc", "12.2.0", "module"), ("apptainer", "1.3.4", "container")]
+
+
+def test_a_source_that_does_not_answer_is_left_out_or_an_error_as_the_caller_wishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(command, "TIMEOUT", 0.05)
+    (tmp_path / "spack").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "spack").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    assert not [one for one in find_software(environment) if one.source == "spack"]
+    with pytest.raises(Unavailable, match="spack did not answer within"):
+        find_software(environment, sure=True)
+
+
+def test_gpus_of_a_driver_that_hangs_are_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(host, "_TIMEOUT", 0.05)
+    with pytest.raises(Unavailable, match="see to the driver"):
+        host.discover("here")
+
+
+def test_the_racks_of_a_slurm_that_is_slow_to_tell_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    node = "NodeName=a1 CPUTot=4 CPUEfctv=4 RealMemory=1000 State=IDLE Sockets=1 CoresPerSocket=4 ThreadsPerCore=1"
+    (tmp_path / "scontrol").write_text(
+        f"#!/bin/sh\ncase $* in *topo*) exec sleep 60;; *node*) echo '{node}';; *) echo slurm 22.05.8;; esac\n"
+    )
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(command, "TIMEOUT", 0.5)
+    with pytest.raises(Unavailable, match="scontrol did not answer"):
+        find("alpha", "slurm")
