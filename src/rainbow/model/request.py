@@ -26,7 +26,7 @@ Counts may be ranges: `Count(2, 8)` fits when the least fits; `Match` tells how 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rainbow.model.errors import Invalid
@@ -197,26 +197,3 @@ class Request:
         for group in self.groups:
             for level in group.levels:
                 yield from level.walk()
-
-    def resources_only(self) -> Request:
-        """What matching looks at, and nothing else: equal ones are answered from one cache entry."""
-        return replace(
-            self,
-            groups=tuple(Group(levels=tuple(_unlabelled(level) for level in group.levels)) for group in self.groups),
-            tasks=(),
-            duration=None,
-            name="",
-            environment={},
-            cwd="",
-            image="",
-            parameters={},
-            options={},
-            ignored=(),
-        )
-
-
-def _unlabelled(level: Level) -> Level:
-    """The level without its label; itself, if there is none in it."""
-    if not any(each.label for each in level.walk()):
-        return level
-    return replace(level, label="", inside=tuple(_unlabelled(child) for child in level.inside))

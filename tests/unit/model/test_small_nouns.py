@@ -58,15 +58,6 @@ def test_parts_that_say_nothing_are_refused() -> None:
             make()
 
 
-def test_only_what_matching_looks_at_tells_requests_apart() -> None:
-    def made(name: str, label: str, cores: int) -> Request:
-        level = Level(type="core", count=Count(cores), label=label)
-        return Request(groups=(Group(levels=(level,), name=name),), name=name, environment={"A": name})
-
-    assert made("a", "x", 2).resources_only() == made("b", "y", 2).resources_only()
-    assert made("a", "x", 2).resources_only() != made("a", "x", 3).resources_only()
-
-
 @pytest.mark.parametrize(
     "values", [{"priority": 10**9}, {"retries": -1}, {"retries": 101}, {"prefer": "fun"}, {"max_cost": -1.0}]
 )
