@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rainbow.cli.link import Link, connected
 from rainbow.cli.options import Whole, output
-from rainbow.cli.output import Column, Listing, listing_text
+from rainbow.cli.output import MACHINE, Column, Listing, document_text, listing_text
+
+if TYPE_CHECKING:
+    from rainbow.client.access_verbs import AuditPage
 
 EPILOG = """\b
 Each line is chained to the one before it by a digest: --verify walks the chain and
@@ -71,13 +76,24 @@ def audit(
     newest = after is None and not equal
     page = link.ask(lambda client: client.audit(after=after or 0, limit=limit, verify=verify, newest=newest, **equal))
     if verify:
-        if not page.verified:
-            say(f"the chain breaks at line {page.broken_at} of {page.count}: it or what follows was changed")
-            return 1
-        last = page.lines[-1].digest if page.lines else ""
-        click.echo(f"{page.count} lines, the chain holds; digest of the newest: {last or '-'}")
-        return 0
+        return checked(page, form)
     click.echo(listing_text(LISTING, [line.as_dict() for line in page.lines], form), nl=False)
     if page.next:
         say(f"more lines follow; see: rainbow audit --after {page.next}")
     return 0
+
+
+def checked(page: AuditPage, form: str) -> int:
+    """Say whether the chain holds; the exit code."""
+    from rainbow.cli.report import say
+
+    last = page.lines[-1].digest if page.lines else ""
+    if form in MACHINE:
+        found: dict[str, object] = {"verified": page.verified, "count": page.count}
+        found |= {"digest": last} if page.verified else {"broken_at": page.broken_at}
+        click.echo(document_text({"schema": "rainbow.audit-check/1", **found}, form), nl=False)
+    elif page.verified:
+        click.echo(f"{page.count} lines, the chain holds; digest of the newest: {last or '-'}")
+    else:
+        say(f"the chain breaks at line {page.broken_at} of {page.count}: it or what follows was changed")
+    return 0 if page.verified else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,15 @@ import click
 
 from rainbow.cli import render_jobs
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import on_clusters, output, pairs
-from rainbow.cli.output import MACHINE, json_text, listing_text
+from rainbow.cli.options import Whole, on_clusters, output, pairs
+from rainbow.cli.output import MACHINE, document_text, json_text, listing_text
+from rainbow.cli.report import say
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient, JobFilter
+    from rainbow.client.views import JobView
+
+SHOWN = 1000  # unless -c says another number
 
 EPILOG = """\b
 Letters (ST): D waits for a job or a time, P held, S waits to start, R runs,
@@ -39,28 +44,34 @@ Examples:
 @click.option("--name", help="Only jobs of this name.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only jobs with this label; repeatable.")
 @click.option("--since", metavar="TIME", help="Only jobs submitted since: -1d, 09:30, 2026-11-16.")
-@click.option("-c", "--count", default=1000, show_default=True, help="At most so many, the newest.")
+@click.option("-c", "--count", type=Whole(1), metavar="N", help="At most so many, the newest (default: 1000).")
 @click.option("-w", "--watch", is_flag=True, help="Stay, and show changes as they happen.")
 @click.option("--stats", is_flag=True, help="Only count them.")
 @on_clusters("Only jobs on these clusters.")
 @output
 @connected
-def jobs(link: Link, form: str, watch: bool, stats: bool, count: int, **asked: Any) -> None:
+def jobs(link: Link, form: str, watch: bool, stats: bool, count: int | None, **asked: Any) -> None:
     """List jobs, the newest first: by default those that have not ended.
 
     IDS are job ids, ranges such as 3-9, names, or last.
     """
 
     async def asking(client: AsyncClient) -> None:
+        from rainbow.client.job_verbs import MOST
+
         chosen, letters = await _filter(client, **asked)
         if watch:
-            await _watch(client, chosen, letters, form, count)
+            await _watch(client, chosen, letters, form, count or SHOWN)
             return
-        rows = await _rows(client, chosen, letters, count)
+        rows = await _rows(client, chosen, letters, count or (MOST if stats else SHOWN + 1))
+        if asked["ids"] and not rows:
+            await _need_any(client, chosen[0].ids, asked["ids"])
         if stats:
-            click.echo(render_jobs.stats(rows, letters))
+            click.echo(_stats(rows, letters, form), nl=False)
         else:
-            _show(rows, form)
+            _show(rows if count else rows[:SHOWN], form)
+            if len(rows) > SHOWN and not count:
+                say(f"these are the newest {SHOWN}; -c shows more, --stats counts all")
 
     link.ask(asking)
 
@@ -109,20 +120,33 @@ def letters_of(wanted: str) -> frozenset[str]:
 async def _rows(
     client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], count: int
 ) -> list[dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
-    for one in chosen:
-        for job in await client.jobs(one, limit=count):
-            row = job.as_dict()
-            if render_jobs.letter(row) in letters:
-                found[job.id] = row
-    return [found[id] for id in sorted(found, reverse=True)][:count]
+    def keep(job: JobView) -> bool:
+        return render_jobs.letter(job.as_dict()) in letters
+
+    found = {job.id: job for one in chosen for job in await client.jobs(one, limit=count, keep=keep)}
+    return [found[id].as_dict() for id in sorted(found, reverse=True)][:count]
+
+
+async def _need_any(client: AsyncClient, ids: Sequence[int], words: Sequence[str]) -> None:
+    """Jobs that were named and are not there are not the same as none."""
+    from rainbow.client import JobFilter
+    from rainbow.model.errors import NotFound
+
+    if not await client.jobs(JobFilter(ids=ids), limit=1):
+        raise NotFound(f"there is no job {', '.join(words)} that you may see; rainbow jobs -a lists them")
+
+
+def _stats(rows: list[dict[str, Any]], letters: frozenset[str], form: str) -> str:
+    if form in MACHINE:
+        return document_text({"schema": "rainbow.job-stats/1", **render_jobs.counts(rows, letters)}, form)
+    return f"{render_jobs.stats(rows, letters)}\n"
 
 
 def _show(rows: list[dict[str, Any]], form: str) -> None:
     listing = render_jobs.listing(time.time())
     click.echo(listing_text(listing, rows, form), nl=False)
     if not rows and form in ("table", "wide"):
-        click.echo("rainbow: no jobs; -a shows those that have ended", err=True)
+        say("no jobs; -a shows those that have ended")
 
 
 async def _watch(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:

@@ -159,12 +159,17 @@ def listing(now: float) -> Listing:
     )
 
 
-def stats(jobs: list[dict[str, Any]], asked: frozenset[str]) -> str:
-    """`3 running, 1 pending; 10 completed, 2 failed`: only of what was asked for, since the others were not counted."""
+LIVE, OVER = ("running", "pending"), ("completed", "failed", "cancelled", "timeout", "handed-off")
+
+
+def counts(jobs: list[dict[str, Any]], asked: frozenset[str]) -> dict[str, int]:
+    """How many of each kind: only of what was asked for, since the others were not counted."""
     found = Counter(letter(job) for job in jobs)
-    groups = (("running", "pending"), ("completed", "failed", "cancelled", "timeout", "handed-off"))
-    parts = [
-        ", ".join(f"{sum(found[one] for one in FILTERS[name])} {name}" for name in group if FILTERS[name] & asked)
-        for group in groups
-    ]
+    return {name: sum(found[one] for one in FILTERS[name]) for name in (*LIVE, *OVER) if FILTERS[name] & asked}
+
+
+def stats(jobs: list[dict[str, Any]], asked: frozenset[str]) -> str:
+    """`3 running, 1 pending; 10 completed, 2 failed`."""
+    counted = counts(jobs, asked)
+    parts = [", ".join(f"{counted[name]} {name}" for name in group if name in counted) for group in (LIVE, OVER)]
     return "; ".join(part for part in parts if part)

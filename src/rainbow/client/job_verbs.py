@@ -64,16 +64,17 @@ class JobVerbs:
         """One job as it is now; with `spec`, what it asked for too."""
         return wire.job(await self.connection.call(rpcs.GET_JOB, jobs.GetJobRequest(id=id, spec=spec)))
 
-    async def jobs(self, chosen: JobFilter | None = None, *, limit: int = 100) -> tuple[JobView, ...]:
-        """The newest `limit` jobs that `chosen` leaves, newest first."""
+    async def jobs(
+        self, chosen: JobFilter | None = None, *, limit: int = 100, keep: Callable[[JobView], bool] | None = None
+    ) -> tuple[JobView, ...]:
+        """The newest `limit` jobs that `chosen` and `keep` leave, newest first."""
         found: list[JobView] = []
         before = 0
         while len(found) < limit:
-            request = jobs.ListJobsRequest(
-                filter=wire.filter_message(chosen or JobFilter()), limit=min(PAGE, limit - len(found)), before=before
-            )
+            size = PAGE if keep else min(PAGE, limit - len(found))
+            request = jobs.ListJobsRequest(filter=wire.filter_message(chosen or JobFilter()), limit=size, before=before)
             page = await self.connection.call(rpcs.LIST_JOBS, request)
-            found += [wire.job(one) for one in page.jobs]
+            found += [job for one in page.jobs if (job := wire.job(one)) and (keep is None or keep(job))]
             before = page.next
             if not before or not page.jobs:
                 break

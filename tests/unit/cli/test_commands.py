@@ -80,6 +80,50 @@ def test_jobs_filters_by_what_is_shown_not_only_by_what_is_stored(server, rainbo
     assert rainbow("jobs", "-f", "pending", "-o", "name").out == "5\n"
 
 
+def pages_of(stored):
+    """A server's pages of these jobs, newest first."""
+
+    def page(request):
+        left = [one for one in stored if not request.before or one.id < request.before]
+        found = left[: request.limit]
+        return jobs_pb2.ListJobsResponse(jobs=found, next=found[-1].id if len(left) > len(found) else 0)
+
+    return page
+
+
+def test_the_few_that_run_are_found_behind_the_many_that_wait(server, rainbow):
+    waiting = [job(id, "bound", attempt_state="submitted") for id in range(2500, 2, -1)]
+    running = [job(id, "bound", attempt_state="running") for id in (2, 1)]
+    server.answers["Jobs/List"] = pages_of([*waiting, *running])
+    assert rainbow("jobs", "-f", "running", "-o", "name").out == "2\n1\n"
+    assert rainbow("jobs", "-f", "running", "-c", "1", "-o", "name").out == "2\n"
+
+
+def test_statistics_count_all_and_a_list_says_that_it_is_not_all(server, rainbow):
+    server.answers["Jobs/List"] = pages_of([job(id, "queued") for id in range(2500, 0, -1)])
+    assert rainbow("jobs", "--stats").out == "0 running, 2500 pending\n"
+    counted = {"schema": "rainbow.job-stats/1", "running": 0, "pending": 2500}
+    assert json.loads(rainbow("jobs", "--stats", "-o", "json").out) == counted
+    done = rainbow("jobs", "-o", "name")
+    assert (len(done.out.splitlines()), done.out.splitlines()[-1]) == (1000, "1501")
+    assert done.err == "rainbow: these are the newest 1000; -c shows more, --stats counts all\n"
+    done = rainbow("jobs", "-c", "1200", "-o", "name")
+    assert (len(done.out.splitlines()), done.err) == (1200, "")
+
+
+def test_jobs_that_were_named_and_are_not_there_are_not_found(server, rainbow):
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse()
+    done = rainbow("jobs", "999", "7")
+    assert (done.code, done.out) == (4, "")
+    assert "there is no job 999, 7 that you may see" in done.err
+    assert rainbow("jobs").code == 0
+
+
+@pytest.mark.parametrize("count", ["0", "-5"])
+def test_a_list_of_less_than_one_is_a_mistake(rainbow, count):
+    assert rainbow("jobs", "-c", count).code == 2
+
+
 def test_a_watch_that_no_terminal_reads_is_one_event_a_line(server, rainbow):
     server.answers["Jobs/Watch"] = [ended("bound", 1), ended("succeeded", 2)]
     lines = rainbow("jobs", "-w").out.splitlines()

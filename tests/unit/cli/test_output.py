@@ -106,3 +106,13 @@ def test_columns_line_up_whatever_stands_in_them(cells):
 
 def test_documents_keep_the_order_of_their_keys():
     assert document_text({"schema": "x/1", "b": 1, "a": 2}, "yaml") == "schema: x/1\nb: 1\na: 2\n"
+
+
+def test_the_audit_log_is_checked_for_programs_too(capsys):
+    line = access_verbs.AuditView(seq=3, at=1.0, actor="ana", digest="d3")
+    assert audit.checked(access_verbs.AuditPage(lines=(line,), count=3, verified=True), "json") == 0
+    found = {"schema": "rainbow.audit-check/1", "verified": True, "count": 3, "digest": "d3"}
+    assert json.loads(capsys.readouterr().out) == found
+    assert audit.checked(access_verbs.AuditPage(lines=(line,), count=3, broken_at=2), "json") == 1
+    found = {"schema": "rainbow.audit-check/1", "verified": False, "count": 3, "broken_at": 2}
+    assert json.loads(capsys.readouterr().out) == found
