@@ -19,7 +19,7 @@ from rainbow.agent.options import AgentOptions, credential, need_credential, ope
 from rainbow.model.errors import Invalid
 
 if TYPE_CHECKING:
-    from rainbow.agent.backends.base import Backend
+    from rainbow.agent.backends.base import Backend, BackendSettings
     from rainbow.agent.journal import Journal
     from rainbow.agent.link import Link
     from rainbow.agent.loop import Parts
@@ -120,6 +120,7 @@ def default_state_dir() -> Path:
 
 
 async def _run(options: AgentOptions, settings: Settings) -> None:
+    from rainbow.agent.backends import load_backend
     from rainbow.agent.journal import Journal
     from rainbow.agent.link import Identity, Link
     from rainbow.agent.loop import Agent
@@ -128,9 +129,10 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
 
     with opened(Journal, options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
+        make = load_backend(options.backend)  # before a cluster is registered that it could never run
         if secret is None and options.register:
             secret = await register(options, settings)
-        backend = _backend(options)
+        backend = make(_backend_settings(options))
         identity = Identity(
             cluster=options.cluster,
             epoch=f"{journal.id}.{secrets.token_hex(8)}",
@@ -154,18 +156,17 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
             await link.close()
 
 
-def _backend(options: AgentOptions) -> Backend:
-    from rainbow.agent.backends import BackendSettings, load_backend
+def _backend_settings(options: AgentOptions) -> BackendSettings:
+    from rainbow.agent.backends import BackendSettings
     from rainbow.agent.registering import graph_of
 
-    settings = BackendSettings(
+    return BackendSettings(
         cluster=options.cluster,
         directory=options.state_dir,
         graph=graph_of(options),
         prices=options.prices,
         options=options.backend_options,
     )
-    return load_backend(options.backend)(settings)
 
 
 def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend) -> Parts:

@@ -253,6 +253,16 @@ def _preparation(place: dict[str, Any], group: JobGroup | None, *, limited: bool
     return prepare
 
 
+def not_started(launch: dict[str, Any], problem: Exception) -> str:
+    """What could not be done at the start: the folder is as likely the reason as the command."""
+    command, said = launch["tasks"][0][0], str(problem)
+    if isinstance(problem, OSError) and problem.filename in (command, launch["cwd"]):
+        said = problem.strerror or said
+        if problem.filename == launch["cwd"]:
+            return f"cannot begin in the folder {launch['cwd']!r}: {said}"
+    return f"cannot start {command!r}: {said}"
+
+
 def main(directory: Path) -> int:
     """Run the job of `directory` unless somebody did; 0 if it ran here."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # first: a cancel right after the marker must not end us
@@ -270,7 +280,7 @@ def main(directory: Path) -> int:
         try:
             run.start()
         except (OSError, subprocess.SubprocessError) as problem:
-            run.cause, run.reason = "launch", f"cannot start {launch['tasks'][0][0]!r}: {problem}"
+            run.cause, run.reason = "launch", not_started(launch, problem)
             run.codes.append(127 if isinstance(problem, FileNotFoundError) else 126)
             with (directory / "stderr").open("a") as err:
                 err.write(f"rainbow: {run.reason}\n")

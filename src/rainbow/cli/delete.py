@@ -13,6 +13,7 @@ from rainbow.model.errors import Conflict, NotFound, Unauthenticated
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
+    from rainbow.client.config import Config
     from rainbow.client.views import DeletedView
 
 LOOK_EVERY = 0.5  # seconds
@@ -74,6 +75,18 @@ def delete(
     left = link.ask(asking, settings)
     if not (left.running and no_wait):
         click.echo(f"deleted {chosen}" + (f"; {left.moved} jobs go to another cluster" if left.moved else ""))
+        _forget(settings.config, chosen)
+
+
+def _forget(config: Config, name: str) -> None:
+    """Take the cluster's credentials out of the config file: the server refuses whoever shows one that is void."""
+    from rainbow.cli.report import say
+    from rainbow.client.config import save
+
+    left = config.without_cluster(name)
+    if config.path is not None and left is not config:
+        save(left, config.path)
+        say(f"its credentials are no longer in {config.path}")
 
 
 async def _gone(client: AsyncClient, name: str) -> None:

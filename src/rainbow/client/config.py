@@ -74,6 +74,17 @@ class Config:
             entries.append({"name": name, "token": token})
         return self.with_value(entries, "clusters")
 
+    def without_cluster(self, name: str) -> Config:
+        """This config without the credentials of `name`, which open nothing once it is deleted."""
+        listed = self.get("clusters")
+        kept = self
+        if isinstance(listed, list):
+            left = [one for one in listed if not (isinstance(one, Mapping) and one.get("name") == name)]
+            kept = kept.with_value(left, "clusters") if len(left) < len(listed) else kept
+        if self.text("cluster", "name") == name:
+            kept = kept.with_value({"name": "", "secret": ""}, "cluster")
+        return kept
+
 
 def starting_values(name: str, secret: str) -> dict[str, Any]:
     """What `config init` writes: every key of the prototype, and no secret that anybody could guess."""

@@ -60,6 +60,12 @@ def test_a_wrong_option_is_said_before_anything_is_sent(tmp_path: Path, words: t
     assert isinstance(refused(*state, *words, RAINBOW_AGENT_SECRET="x"), error)
 
 
+def test_no_cluster_is_registered_for_a_backend_that_there_is_not(tmp_path: Path):
+    state = ("--cluster", "here", "--run-as-root", "--state-dir", str(tmp_path / "state"))
+    nobody = ("--server", "127.0.0.1:1")  # asking it would fail in another way
+    assert isinstance(refused(*state, *nobody, "--register", "auto", "--backend", "slurmm"), NotFound)
+
+
 def test_what_is_wrong_is_said_by_name(tmp_path: Path):
     state = ("--cluster", "here", "--run-as-root")
     graph = tmp_path / "graph.json"

@@ -133,10 +133,24 @@ def test_cluster_commands_speak_with_the_clusters_secret(server, rainbow, tmp_pa
     assert json.loads(server.only("Clusters/UpdateState").request.values) == {"nodes_free": 3, "x": "y"}
     assert rainbow("update", "nodes", "n1=down").out == "perl: 1 vertices changed\n"
     assert rainbow("delete", "--delete-subsystem", "io").out == "deleted subsystem io of perl\n"
-    assert rainbow("delete").out == "deleted perl; 2 jobs go to another cluster\n"
-    assert rainbow("delete", "perl").out == "deleted perl; 2 jobs go to another cluster\n"
     assert "name one cluster" in rainbow("delete", "perl", "--cluster-name", "other").err
+    assert rainbow("delete").out == "deleted perl; 2 jobs go to another cluster\n"
     assert {asked.bearer for asked in server.asked} == {"Bearer sec"}
+
+
+def test_the_credentials_of_a_deleted_cluster_go_with_it(server, rainbow, tmp_path):
+    file = tmp_path / "rainbow-config.yaml"
+    perl, corona = {"name": "perl", "token": "t1"}, {"name": "corona", "token": "t2"}
+    values = {"mine": 1, "cluster": {"name": "perl", "secret": "sec"}, "clusters": [perl, corona]}
+    file.write_text(json.dumps(values))
+    file.chmod(0o600)
+    server.answers["Clusters/Delete"] = clusters_pb2.DeleteClusterResponse()
+    assert rainbow("delete", "frontier").err == ""
+    assert json.loads(file.read_text()) == values, "a file without them is left as it is"
+    done = rainbow("delete", "perl")
+    assert (done.out, done.err) == ("deleted perl\n", "rainbow: its credentials are no longer in rainbow-config.yaml\n")
+    left = {"mine": 1, "cluster": {"name": "", "secret": ""}, "clusters": [corona]}
+    assert yaml.safe_load(file.read_text()) == left
 
 
 def test_receive_takes_jobs_over_and_prints_no_token(server, rainbow, tmp_path):
