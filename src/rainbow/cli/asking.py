@@ -126,7 +126,7 @@ TERMS = (
         "--dependency",
         "dependencies",
         multiple=True,
-        metavar="KIND:ID",
+        metavar="KIND:ID[:ID...][,...]",
         help="after, afterok, afternotok or afterany:ID; of an array: afterok:3-9. Repeatable.",
     ),
     click.option("--sign", is_flag=True, help="Sign it with your key, for sites that run signed jobs only."),

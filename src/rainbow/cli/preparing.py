@@ -27,7 +27,7 @@ from rainbow.model.request import Group, Request
 
 MAX_FILE = 1 << 20
 _BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
-_RANGE_OF_JOBS = re.compile(r"([a-z]+):([0-9]{1,18})-([0-9]{1,18})")
+_JOBS = re.compile(r"([a-z]+):([0-9]{1,18}(?:-[0-9]{1,18})?(?::[0-9]{1,18}(?:-[0-9]{1,18})?)*)")
 _DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 
 
@@ -61,22 +61,24 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
         name=name,
         terms=terms(asked, now),
         array=asked.array or "",
-        dependencies=tuple(one for text in asked.dependencies for one in _one_by_one(text)),
+        dependencies=tuple(one for text in asked.dependencies for part in text.split(",") for one in _one_by_one(part)),
     )
     return Prepared(submission, adjusted, path or "")
 
 
 def _one_by_one(dependency: str) -> list[str]:
-    """`afterok:3-5`, as an array's jobs are printed, as one dependency for each of them; others as they are."""
-    found = _RANGE_OF_JOBS.fullmatch(dependency)
+    """`afterok:2:7-9`, with jobs as Slurm lists them and an array's as they are printed, as one for each of them."""
+    found = _JOBS.fullmatch(dependency)
     if not found:
-        return [dependency]
-    first, last = int(found[2]), int(found[3])
-    if not first <= last < first + MAX_DEPENDENCIES:
-        raise Invalid(
-            f"--dependency: {first}-{last} is no range of 1 to {MAX_DEPENDENCIES} jobs; write 3-9, for example"
-        )
-    return [f"{found[1]}:{id}" for id in range(first, last + 1)]
+        return [dependency]  # the server says what is wrong with it
+    ids: list[int] = []
+    for part in found[2].split(":"):
+        first, _, end = part.partition("-")
+        last = int(end or first)
+        if not int(first) <= last < int(first) + MAX_DEPENDENCIES:
+            raise Invalid(f"--dependency: {part} is no range of 1 to {MAX_DEPENDENCIES} jobs; write 3-9, for example")
+        ids += range(int(first), last + 1)
+    return [f"{found[1]}:{id}" for id in ids]
 
 
 def terms(asked: Asked, now: float) -> Terms:

@@ -99,6 +99,11 @@ def test_a_job_waits_for_each_job_of_an_array():
     assert prepare(asked, NOW, {}).submission.dependencies == ("afterok:7", "afterok:8", "afterok:9", "after:3")
 
 
+def test_dependencies_may_be_listed_as_slurm_lists_them() -> None:
+    asked = Asked(argv=("x",), dependencies=("afterok:7:9-10,afterany:3",))
+    assert prepare(asked, NOW, {}).submission.dependencies == ("afterok:7", "afterok:9", "afterok:10", "afterany:3")
+
+
 def test_a_policys_option_may_stand_in_a_file(tmp_path):
     path = tmp_path / "priorities.yaml"
     path.write_text("- priority: 1\n")
