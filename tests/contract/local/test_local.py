@@ -18,7 +18,8 @@ import pytest
 
 from rainbow.agent import wrapper
 from rainbow.agent.backends import BackendSettings, load_backend
-from rainbow.agent.backends.local_files import JobFiles, slots
+from rainbow.agent.backends.launches import slots
+from rainbow.agent.backends.local_files import JobFiles
 from rainbow.agent.backends.local_machine import Machine, Place
 from rainbow.agent.starter import words
 from rainbow.agent.values import Phase

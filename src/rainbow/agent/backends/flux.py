@@ -28,7 +28,7 @@ from rainbow.agent.backends.flux_jobspec import SITE, cores_and_gpus, jobspec, p
 from rainbow.agent.backends.flux_questions import FluxQuestions
 from rainbow.agent.backends.flux_tracking import by_tag, update_of
 from rainbow.agent.backends.kept_facts import KeptFacts
-from rainbow.agent.backends.local_files import TAG, clean_environment, copies
+from rainbow.agent.backends.launches import TAG, clean_environment, copies
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update

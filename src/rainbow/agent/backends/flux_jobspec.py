@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rainbow.agent.backends.local_files import copies
+from rainbow.agent.backends.launches import copies
 from rainbow.discover.flux import PROPERTIES, QUEUES
 from rainbow.jobspecs.writing import as_flux
 from rainbow.model.errors import Unsupported

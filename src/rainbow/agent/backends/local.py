@@ -14,8 +14,9 @@ import time
 from dataclasses import replace
 
 from rainbow.agent.backends.base import BackendSettings, Launch
-from rainbow.agent.backends.local_bids import Running, cost, starts_in
-from rainbow.agent.backends.local_files import GONE, MAX_TASKS, TAG, JobFiles, copies
+from rainbow.agent.backends.launches import TAG
+from rainbow.agent.backends.local_bids import Running, bid_on, impossible
+from rainbow.agent.backends.local_files import GONE, JobFiles
 from rainbow.agent.backends.local_history import History
 from rainbow.agent.backends.local_jobs import Job
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
@@ -149,22 +150,10 @@ class LocalBackend:
 
     async def check(self, request: Request) -> str | None:
         """What this machine cannot do."""
-        if not request.tasks:
-            return "there is nothing to run: the request has no task"
-        if request.image:
-            return f"this machine runs no container images ({request.image})"
-        tasks = sum(copies(request, task) for task in request.tasks)
-        if tasks > MAX_TASKS:
-            return f"one machine runs at most {MAX_TASKS} tasks of a job, not {tasks}"
-        if any("\0" in word for task in request.tasks for word in task.command):
-            return "a word of the command holds a zero byte"
-        return self.machine.lacks(request)
+        return impossible(request, self.machine)
 
     async def bid(self, request: Request) -> BidAnswer:
         """By playing the queue forward, and by the prices of this site."""
-        reason = await self.check(request)
-        if reason is not None:
-            return BidAnswer(yes=False, reason=reason)
         now = time.time()
         running = [
             Running(job.place, job.request.duration, now - (job.started_at or now))
@@ -172,14 +161,7 @@ class LocalBackend:
             if job.phase is Phase.RUNNING
         ]
         queued = [job.request for job in self._queue()]
-        p50, p90 = (starts_in(request, self.machine, running, queued, self._history.ran, q) for q in (0.5, 0.9))
-        return BidAnswer(
-            yes=True,
-            start_p50=p50,
-            start_p90=None if p50 is None or p90 is None else max(p50, p90),
-            cost=cost(request, self.machine, self.settings.prices),
-            valid_for=30.0,
-        )
+        return bid_on(request, self.machine, running, queued, self._history.ran, self.settings.prices)
 
     async def facts(self) -> Facts:
         """What is free, and what it costs."""

@@ -1,4 +1,4 @@
-"""When this machine would start a job: its queue played forward, with ends guessed from limits and the past. Pure."""
+"""Whether and when this machine would run a job: its queue played forward, ends guessed from limits and past. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from copy import copy
 from dataclasses import dataclass
 
 from rainbow.agent.backends.base import Prices
+from rainbow.agent.backends.launches import copies
 from rainbow.agent.backends.local_machine import Machine, Place
+from rainbow.agent.values import BidAnswer
 from rainbow.model.request import Request
 
 MIN_HISTORY = 5  # fewer jobs than this say nothing
 KEPT_HISTORY = 500
+MAX_TASKS = 1_024  # of one job
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,42 @@ class Running:
     place: Place
     limit: float | None
     elapsed: float
+
+
+def impossible(request: Request, machine: Machine) -> str | None:
+    """Why this machine can never run it, or None."""
+    if not request.tasks:
+        return "there is nothing to run: the request has no task"
+    if request.image:
+        return f"this machine runs no container images ({request.image})"
+    tasks = sum(copies(request, task) for task in request.tasks)
+    if tasks > MAX_TASKS:
+        return f"one machine runs at most {MAX_TASKS} tasks of a job, not {tasks}"
+    if any("\0" in word for task in request.tasks for word in task.command):
+        return "a word of the command holds a zero byte"
+    return machine.lacks(request)
+
+
+def bid_on(
+    request: Request,
+    machine: Machine,
+    running: Sequence[Running],
+    queued: Sequence[Request],
+    history: Sequence[Ran],
+    prices: Prices,
+) -> BidAnswer:
+    """When it would start behind what runs and waits, and for how much; or why never."""
+    reason = impossible(request, machine)
+    if reason is not None:
+        return BidAnswer(yes=False, reason=reason)
+    p50, p90 = (starts_in(request, machine, running, queued, history, q) for q in (0.5, 0.9))
+    return BidAnswer(
+        yes=True,
+        start_p50=p50,
+        start_p90=None if p50 is None or p90 is None else max(p50, p90),
+        cost=cost(request, machine, prices),
+        valid_for=30.0,
+    )
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -17,41 +17,30 @@ from pathlib import Path
 
 from rainbow.agent.backends.base import BackendSettings, Launch
 from rainbow.agent.backends.kept_facts import KeptFacts
-from rainbow.agent.backends.local_files import TAG
+from rainbow.agent.backends.launches import TAG
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.slurm_accounts import Accounts
-from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
-from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
+from rainbow.agent.backends.slurm_commands import SlurmCommands
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
-from rainbow.agent.backends.slurm_files import Record, SlurmFiles, bad_environment, step_words
+from rainbow.agent.backends.slurm_files import Record, SlurmFiles, step_words
 from rainbow.agent.backends.slurm_forgotten import Forgotten
 from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
-from rainbow.agent.backends.slurm_options import SITE, chosen_options, option_words
-from rainbow.agent.backends.slurm_partitions import Asked, pick, unreachable
+from rainbow.agent.backends.slurm_options import SITE
+from rainbow.agent.backends.slurm_partitions import unreachable
+from rainbow.agent.backends.slurm_questions import OPTIONS, SlurmQuestions
 from rainbow.agent.backends.slurm_queue import SlurmQueue
-from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
-from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
 from rainbow.agent.backends.slurm_tracking import choose, update_of
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.backends.turns import Turns
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.discover.slurm import (
-    SHOW_NODES,
-    SHOW_PARTITIONS,
-    SHOW_TOPOLOGY,
-    SlurmNode,
     check_conf,
-    parse_nodes,
-    parse_partitions,
-    parse_topology,
 )
-from rainbow.discover.slurm_graph import slurm_graph
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Request
 
 AT_ONCE = 4  # calls of sbatch: more do not make a controller faster
-OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
 
 
 class SlurmBackend:
@@ -66,12 +55,10 @@ class SlurmBackend:
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         conf = check_conf(options["conf"]) if options.get("conf") else ""
         self.commands = SlurmCommands(os.environ, conf=conf)
+        self.questions = SlurmQuestions(settings, self.commands)
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
         self._pace = Pace(cap=settings.seconds("interval", 10.0))
-        self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
         self._turns = Turns(AT_ONCE)
-        self._site: Site | None = None
-        self._nodes: tuple[SlurmNode, ...] = ()
         self._seen: dict[str, tuple[object, ...]] = {}
         self._facts = KeptFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
         self._marked = MarkedNodes(settings.directory / "marked.json")
@@ -85,23 +72,7 @@ class SlurmBackend:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._gone.read()
         with contextlib.suppress(Unavailable):
-            await self.site()
-
-    async def site(self) -> Site:
-        """The cluster in its own words; raise Unavailable if Slurm cannot be asked."""
-        if self._site is None:
-            nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
-            partitions = parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))
-            graph = self.settings.graph or slurm_graph(self.settings.cluster, nodes, await self._racks())
-            self._nodes, self._site = nodes, make_site(graph, nodes, partitions, own_groups())
-        return self._site
-
-    async def _racks(self) -> dict[str, str]:
-        """Nodes by leaf switch; none where Slurm has no topology to show."""
-        try:
-            return parse_topology(await self.commands.ask(*SHOW_TOPOLOGY))
-        except Invalid:
-            return {}
+            await self.questions.site()
 
     # --- jobs ---
 
@@ -119,7 +90,7 @@ class SlurmBackend:
             reason = await self.check(launch.request)
             if reason is not None:
                 raise Unsupported(reason)
-            words, found = await self._words(launch.request)
+            words, found = await self.questions.words(launch.request)
             record = Record(
                 key=secrets.token_hex(8),
                 asked=time.time(),
@@ -218,76 +189,25 @@ class SlurmBackend:
 
     async def check(self, request: Request) -> str | None:
         """What Slurm cannot be told, and what it could never run."""
-        if len(request.tasks) != 1:
-            return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
-        if request.image:
-            return f"this backend starts no container images ({request.image})"
-        if any("\0" in word for word in request.tasks[0].command):
-            return "a word of the command holds a zero byte"
-        reason = bad_environment(request.environment)
-        if reason is not None:
-            return reason
-        try:
-            await self._words(request)
-        except Unsupported as problem:
-            return str(problem)
-        return None
-
-    async def _words(self, request: Request) -> tuple[tuple[str, ...], Shape]:
-        site = await self.site()
-        found = shape(request, site)
-        made = arguments(found, site, request.duration)
-        options = {key: value for key, value in self.settings.options.items() if key not in OPTIONS - {"allow_extra"}}
-        said = chosen_options(request.options, options)
-        named = made.partition or said.get("partition", "")
-        asked = Asked(named, said.get("account", ""), request.duration)
-        made = replace(made, partition=pick(found, site, self._nodes, asked))
-        return (*made.words, *option_words(request.options, options, made)), found
+        return await self.questions.check(request)
 
     async def bid(self, request: Request) -> BidAnswer:
         """By `sbatch --test-only`, and by the prices of this site."""
-        reason = await self.check(request)
-        if reason is not None:
-            return BidAnswer(yes=False, reason=reason)
-        words, found = await self._words(request)
-        estimate = self._estimates.get(words) or await self._estimate(words)
-        if estimate.start is None and estimate.reason:
-            return BidAnswer(yes=False, reason=estimate.reason)
-        wait = estimate.wait(time.time())
-        price = cost(found, self.settings.prices, request.duration)
-        return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
-
-    async def _estimate(self, words: tuple[str, ...]) -> Estimate:
-        if not self._estimates.may_ask():
-            return self._estimates.stale(words) or Estimate(None)
-        await self.commands.awake()
-        extra = {"SLURM_TIME_FORMAT": "%s"}
-        done = await self.commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
-        found = parse_test(done.err)
-        problem = self.commands.problem(done) if done.code else None
-        if found is None or isinstance(problem, Unavailable):
-            raise problem or Unavailable("sbatch --test-only said nothing")
-        self._estimates.put(words, found)
-        return found
+        return await self.questions.bid(request)
 
     async def facts(self) -> Facts:
         """What is free and what others use, asked for at most once per interval."""
         return await self._facts.get(self._look)
 
     async def _look(self) -> Facts:
-        site = await self.site()
-        self._nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
-        shape = shape_of(self._nodes)
-        rules = {part.name: part for part in parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))}
-        if site.shape != shape or site.rules != rules:
-            self._site = None  # what can be asked for is other now
-            site = await self.site()
+        site = await self.questions.look_again()
         waiting = await self.commands.ask(*SHOW_WAITING)
         own = self._holdings(self.queue.ours(self.queue.last))
         state = {"queue_depth": len(waiting.split()), **self.settings.prices.state()}
-        away = unreachable(site, self._nodes)
-        found = await asyncio.to_thread(make_facts, site.graph, self._nodes, own, self._marked, state, away)
-        found = replace(found, shape=shape)
+        nodes = self.questions.nodes
+        away = unreachable(site, nodes)
+        found = await asyncio.to_thread(make_facts, site.graph, nodes, own, self._marked, state, away)
+        found = replace(found, shape=site.shape)
         if self.settings.graph is None:
             return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
@@ -302,7 +222,7 @@ class SlurmBackend:
     def reshape(self, graph: Graph) -> None:
         """Take over another graph; Slurm is asked anew what it has."""
         self.settings = replace(self.settings, graph=graph)
-        self._site = None
+        self.questions.reshape(self.settings)
         self._facts.expire()
 
     async def forget(self, tag: str) -> None:

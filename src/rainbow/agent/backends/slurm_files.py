@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.job_files import piece, script, size, write
-from rainbow.agent.backends.local_files import clean_environment, copies
+from rainbow.agent.backends.launches import clean_environment, copies
 from rainbow.agent.backends.slurm_jobs import Exit
 from rainbow.agent.values import STREAMS
 from rainbow.agent.wrapper import write_whole

@@ -1,0 +1,124 @@
+"""What the agent asks Slurm beside its jobs: what the cluster is, could run, when, and at what price."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from rainbow.agent.backends.base import BackendSettings
+from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
+from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
+from rainbow.agent.backends.slurm_files import bad_environment
+from rainbow.agent.backends.slurm_options import chosen_options, option_words
+from rainbow.agent.backends.slurm_partitions import Asked, pick
+from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
+from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
+from rainbow.agent.values import BidAnswer
+from rainbow.discover.slurm import (
+    SHOW_NODES,
+    SHOW_PARTITIONS,
+    SHOW_TOPOLOGY,
+    SlurmNode,
+    parse_nodes,
+    parse_partitions,
+    parse_topology,
+)
+from rainbow.discover.slurm_graph import slurm_graph
+from rainbow.model.errors import Invalid, Unavailable, Unsupported
+from rainbow.model.request import Request
+
+OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
+
+
+class SlurmQuestions:
+    """Questions to one cluster."""
+
+    def __init__(self, settings: BackendSettings, commands: SlurmCommands) -> None:
+        self._settings, self._commands = settings, commands
+        self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
+        self._site: Site | None = None
+        self.nodes: tuple[SlurmNode, ...] = ()  # as they were last seen
+
+    def reshape(self, settings: BackendSettings) -> None:
+        """The cluster is another now, or its graph: it is looked at anew."""
+        self._settings, self._site = settings, None
+
+    async def site(self) -> Site:
+        """The cluster in its own words; raise Unavailable if Slurm cannot be asked."""
+        if self._site is None:
+            nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
+            partitions = parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))
+            graph = self._settings.graph or slurm_graph(self._settings.cluster, nodes, await self._racks())
+            self.nodes, self._site = nodes, make_site(graph, nodes, partitions, own_groups())
+        return self._site
+
+    async def look_again(self) -> Site:
+        """The same with the nodes as they are now; a cluster that was reconfigured is read anew."""
+        site = await self.site()
+        self.nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
+        rules = {part.name: part for part in parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))}
+        if site.shape != shape_of(self.nodes) or site.rules != rules:
+            self._site = None  # what can be asked for is other now
+        return await self.site()
+
+    async def _racks(self) -> dict[str, str]:
+        """Nodes by leaf switch; none where Slurm has no topology to show."""
+        try:
+            return parse_topology(await self._commands.ask(*SHOW_TOPOLOGY))
+        except Invalid:
+            return {}
+
+    async def check(self, request: Request) -> str | None:
+        """What Slurm cannot be told, and what it could never run."""
+        if len(request.tasks) != 1:
+            return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
+        if request.image:
+            return f"this backend starts no container images ({request.image})"
+        if any("\0" in word for word in request.tasks[0].command):
+            return "a word of the command holds a zero byte"
+        reason = bad_environment(request.environment)
+        if reason is not None:
+            return reason
+        try:
+            await self.words(request)
+        except Unsupported as problem:
+            return str(problem)
+        return None
+
+    async def words(self, request: Request) -> tuple[tuple[str, ...], Shape]:
+        """The request in the words of sbatch, and its shape; raise Unsupported if there are none for it."""
+        site = await self.site()
+        found = shape(request, site)
+        made = arguments(found, site, request.duration)
+        options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
+        said = chosen_options(request.options, options)
+        named = made.partition or said.get("partition", "")
+        asked = Asked(named, said.get("account", ""), request.duration)
+        made = replace(made, partition=pick(found, site, self.nodes, asked))
+        return (*made.words, *option_words(request.options, options, made)), found
+
+    async def bid(self, request: Request) -> BidAnswer:
+        """By `sbatch --test-only`, and by the prices of this site."""
+        reason = await self.check(request)
+        if reason is not None:
+            return BidAnswer(yes=False, reason=reason)
+        words, found = await self.words(request)
+        estimate = self._estimates.get(words) or await self._estimate(words)
+        if estimate.start is None and estimate.reason:
+            return BidAnswer(yes=False, reason=estimate.reason)
+        wait = estimate.wait(time.time())
+        price = cost(found, self._settings.prices, request.duration)
+        return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
+
+    async def _estimate(self, words: tuple[str, ...]) -> Estimate:
+        if not self._estimates.may_ask():
+            return self._estimates.stale(words) or Estimate(None)
+        await self._commands.awake()
+        extra = {"SLURM_TIME_FORMAT": "%s"}
+        done = await self._commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
+        found = parse_test(done.err)
+        problem = self._commands.problem(done) if done.code else None
+        if found is None or isinstance(problem, Unavailable):
+            raise problem or Unavailable("sbatch --test-only said nothing")
+        self._estimates.put(words, found)
+        return found
