@@ -68,8 +68,21 @@ def test_a_port_that_is_taken_is_said_in_one_line(house: House, tmp_path: Path) 
         check=False,
     )
     assert done.returncode != 0
-    assert "is another server running there" in done.stderr
+    assert "the port is taken; is another server running there?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_address_of_another_machine_is_not_taken_for_a_port_in_use(tmp_path: Path) -> None:
+    listen = ("--listen", "203.0.113.5:50051", "--insecure")  # of the range that is for documentation only
+    done = subprocess.run(
+        [*RAINBOW, "server", *listen, "--data-dir", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 6
+    assert "cannot listen on 203.0.113.5:50051: Cannot assign requested address" in done.stderr
 
 
 def test_two_servers_with_their_own_folders_share_nothing(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ _JOBS = re.compile(r"([a-z]+):([0-9]{1,18}(?:-[0-9]{1,18})?(?::[0-9]{1,18}(?:-[0
 _DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 
 
+_NEVER_EMPTY = ("mem", "time", "image", "cwd", "select", "deadline", "start_after", "lost_after", "array")
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A submission, and the request inside it as it was read here."""
@@ -42,12 +45,15 @@ class Prepared:
 
 def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepared:
     """Build and check what is sent; raise Invalid with what is wrong before anything leaves this machine."""
+    _need_values(asked)
     path = asked.file or asked.jobspec
     argv = asked.argv or tuple(_words(asked.command))
     if path and argv:
         raise Invalid(f"{path} and a command were both given; give a FILE, or -- COMMAND")
     if not path and not argv:
         raise Invalid("there is nothing to run; give a FILE (jobspec or script), or -- COMMAND, as in: -- hostname")
+    if argv and not argv[0]:
+        raise Invalid("the command is an empty word; is a variable before it not set?")
     text = read_text(path, or_command=path == asked.file) if path else ""
     if text:
         request, changed = _from_file(text, asked)
@@ -64,6 +70,13 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
         dependencies=tuple(one for text in asked.dependencies for part in text.split(",") for one in _one_by_one(part)),
     )
     return Prepared(submission, adjusted, path or "")
+
+
+def _need_values(asked: Asked) -> None:
+    """An empty value is a variable that was not set: what was asked for must not be left out in silence."""
+    for name in _NEVER_EMPTY:
+        if getattr(asked, name) == "":
+            raise Invalid(f"--{name.replace('_', '-')} is empty; give it a value, or leave it out")
 
 
 def _one_by_one(dependency: str) -> list[str]:
@@ -111,10 +124,10 @@ def terms(asked: Asked, now: float) -> Terms:
 def read_text(path: str, *, or_command: bool = False) -> str:
     """A file's text; `-` is stdin. `or_command`: whoever wrote the path may have meant a command."""
     if path == "-":
-        text = sys.stdin.read(MAX_FILE + 1)
+        text = sys.stdin.read(MAX_FILE + 1).removeprefix("\ufeff")
     else:
         try:
-            with Path(path).open(encoding="utf-8") as file:
+            with Path(path).open(encoding="utf-8-sig") as file:  # some editors mark their files as UTF-8
                 text = file.read(MAX_FILE + 1)
         except FileNotFoundError:
             hint = f"; to run a command, write -- before it: -- {path}" if or_command else ""
@@ -127,6 +140,8 @@ def read_text(path: str, *, or_command: bool = False) -> str:
         raise TooLarge(f"a jobspec or script has at most {MAX_FILE} characters", where=path)
     if not text.strip():
         raise Invalid("the file is empty", where=path)
+    if "\0" in text:
+        raise Invalid("it is not text; to run a program, write -- before it", where=path)
     return text
 
 
@@ -203,7 +218,11 @@ def _environment(words: tuple[str, ...], environment: Mapping[str, str]) -> dict
         key, separator, value = word.partition("=")
         if not separator and key not in environment:
             raise Invalid(f"--env {key}: it is not set here; write {key}=VALUE")
+        if not key:
+            raise Invalid(f"--env {word}: a name stands before the =; write KEY=VALUE")
         out[key] = value if separator else environment[key]
+        if not out[key].isascii() and out[key].encode(errors="ignore").decode() != out[key]:
+            raise Invalid(f"--env {key}: its value is not text in UTF-8")
     return out
 
 
@@ -226,4 +245,4 @@ def _words(command: str | None) -> list[str]:
 
 def _default_name(argv: tuple[str, ...], path: str | None) -> str:
     word = argv[0] if argv else path if path and path != "-" else ""
-    return Path(word).name[:64] if word else ""
+    return "".join(one for one in Path(word).name if one.isprintable())[:64] if word else ""

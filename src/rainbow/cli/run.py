@@ -37,7 +37,8 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
     """Run a job and stay with it: its output is printed here, and its exit code is this command's.
 
     Takes what rainbow submit takes. On a terminal a status line tells where the job is
-    until it starts; nothing else is mixed into its output.
+    until it starts; what of a script is not honoured is told before; nothing else is mixed
+    into its output.
     """
     from rainbow.cli.preparing import prepare
     from rainbow.cli.signing import signer_of
@@ -54,6 +55,8 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
         from rainbow.cli.report import say
 
         await need_clusters(client, prepared.submission.terms)
+        for ignored in prepared.request.ignored:
+            say(f"{prepared.source or 'flags'}: {ignored}")
         submission = prepared.submission if signer is None else await signer(client, prepared)
         answer = await client.submit_one(submission)
         if answer.state == "held" and not sys.stderr.isatty():  # a terminal has a status line

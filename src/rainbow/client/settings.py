@@ -231,8 +231,10 @@ def read_secret(path: str, what: str) -> str:
     """A secret out of a file, without the line end that editors add."""
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        raise NotFound(f"cannot read {what} from {path}: {error}") from None
+    except OSError as error:
+        raise NotFound(f"cannot read {what} from {path}: {error.strerror}") from None
+    except UnicodeError:
+        raise Invalid(f"{path} must hold {what} alone, on one line") from None
     if not text or "\n" in text:
         raise Invalid(f"{path} must hold {what} alone, on one line")
     return text

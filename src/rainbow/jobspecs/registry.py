@@ -100,7 +100,10 @@ def parse(
 def recognise(data: object) -> str:
     """The name of the built-in dialect that this data is written in."""
     if not isinstance(data, dict):
-        raise Invalid("a jobspec is a map with the key 'resources', or a script with directives")
+        raise Invalid(
+            "this is neither a jobspec, which is a map with the key 'resources', nor a script, which begins with #! "
+            "as in #!/bin/sh, or has #SBATCH, # flux: or #RAINBOW lines"
+        )
     if "rainbow" in data:
         return "canonical"
     if not isinstance(data.get("resources"), list):

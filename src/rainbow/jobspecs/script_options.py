@@ -11,6 +11,7 @@ from rainbow.jobspecs.durations import parse_duration
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.jobspecs.options import Option
 from rainbow.model.errors import Invalid
+from rainbow.model.quantities import parse_bytes
 from rainbow.model.request import Request
 
 # Names of one site, or what a backend may honour: kept with the job.
@@ -132,6 +133,7 @@ class Collected:
             if value.rstrip("KMGTkmgt") == "0":
                 self.note(where, f"{option} (all memory of the node) is not honoured")
             else:
+                _need_bytes(option, where)
                 self.texts["memory" if name == "mem" else "memory_per_core"] = value
         elif name in _KEPT:
             self.options[name] = value
@@ -193,6 +195,13 @@ def _duration(text: str, plain: str, where: str) -> float | None:
         return parse_duration(text, plain=plain)
     except Invalid as error:
         raise Invalid(error.what, where=where) from None
+
+
+def _need_bytes(option: Option, where: str) -> None:
+    try:
+        parse_bytes(option.value)
+    except Invalid as error:
+        raise Invalid(f"--{option.name}: {error.what}", where=where) from None
 
 
 def _hosts(text: str, where: str) -> tuple[str, ...]:

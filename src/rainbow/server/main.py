@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from dataclasses import replace
 from typing import Any
@@ -195,6 +197,22 @@ def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, A
     return server, alive
 
 
+def _why_not(listen: str) -> str:
+    """What the system says to somebody else who would listen there: gRPC keeps it to itself."""
+    host, port = split_address(listen)
+    try:
+        found = socket.getaddrinfo(host or "::", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "the port is taken; is another server running there?"
+        return str(error.strerror or error)
+    return "it could not be bound"
+
+
 def _bind(server: aio.Server, options: ServerOptions) -> str:
     host, _ = split_address(options.listen)
     target = options.listen if host else f"[::]{options.listen}"
@@ -204,6 +222,6 @@ def _bind(server: aio.Server, options: ServerOptions) -> str:
             port = server.add_insecure_port(target)
         else:
             port = server.add_secure_port(target, Certificates(files).credentials())
-    except RuntimeError as error:
-        raise Unavailable(f"cannot listen on {options.listen}; is another server running there? ({error})") from None
+    except RuntimeError:
+        raise Unavailable(f"cannot listen on {options.listen}: {_why_not(options.listen)}") from None
     return f"{host or '[::]'}:{port}"

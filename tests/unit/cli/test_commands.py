@@ -46,6 +46,16 @@ def test_submit_in_json(server, rainbow):
     assert done.err == ""
 
 
+def test_run_tells_what_of_a_script_is_not_honoured(server, rainbow, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --mail-type=ALL\necho hi\n")
+    server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5, state="queued")
+    server.answers["Jobs/Logs"] = []
+    server.answers["Jobs/Get"] = job(5)
+    server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(jobs=[job(5)])
+    done = rainbow("run", "job.sh")
+    assert (done.code, done.out, done.err) == (0, "", "rainbow: job.sh: line 2: --mail-type=ALL is not honoured\n")
+
+
 def test_jobs_lists_what_has_not_ended(server, rainbow):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(
         jobs=[job(6, "queued", nodes=4), job(5, "bound", cluster="perl")]

@@ -132,8 +132,40 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
         ({"argv": ("x",), "dependencies": ("afterok:1-1001",)}, "no range of 1 to 1000 jobs"),
         ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
         ({"argv": ("x",), "nodes": 4, "tasks": 2}, "more than 2 tasks"),
+        ({"argv": ("", "x")}, "the command is an empty word"),
+        ({"argv": ("x",), "env": ("=1",)}, "a name stands before the ="),
+        ({"argv": ("x",), "env": ("A=\udcff",)}, "--env A: its value is not text in UTF-8"),
+        ({"argv": ("x",), "deadline": ""}, "--deadline is empty"),
+        ({"argv": ("x",), "start_after": ""}, "--start-after is empty"),
+        ({"argv": ("x",), "array": ""}, "--array is empty"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_here_with_what_would_be_right(said, why):
     with pytest.raises(Invalid, match=why):
         prepare(Asked(**said), NOW, {})
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\0\0", "it is not text"),
+        (b"\xff", "it is not text"),
+        (b"echo hello\n", "nor a script, which begins with #! as in #!/bin/sh"),
+        (b"#!/bin/sh\n#SBATCH --mem=bogus\n", r"line 2\b.*--mem: 'bogus' is not an amount"),
+    ],
+)
+def test_a_file_that_cannot_be_run_says_why(tmp_path, content, why):
+    (tmp_path / "job").write_bytes(content)
+    with pytest.raises(Invalid, match=why):
+        prepare(Asked(file=str(tmp_path / "job")), NOW, {})
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbf#!/bin/sh\n#SBATCH -n2\n", b"#!/bin/sh\r\n#SBATCH -n2\r\n"])
+def test_a_script_from_another_system_is_read_as_one_from_here(tmp_path, content):
+    (tmp_path / "job.sh").write_bytes(content)
+    prepared = prepare(Asked(file=str(tmp_path / "job.sh")), NOW, {})
+    assert prepared.submission.text == "#!/bin/sh\n#SBATCH -n2\n"
+
+
+def test_a_command_gives_its_job_a_name_that_can_be_shown():
+    assert prepare(Asked(argv=("/bin/ev\x1b[31mil",)), NOW, {}).submission.name == "ev[31mil"

@@ -27,7 +27,7 @@ def test_each_dialect_is_recognised_by_its_shape(data, name):
 
 @pytest.mark.parametrize("text", ["", "3", "hello", "[]", "- a", "null", '"x"'])
 def test_what_is_no_jobspec_at_all_is_refused(text):
-    with pytest.raises(Invalid, match="a jobspec is a map"):
+    with pytest.raises(Invalid, match="neither a jobspec, which is a map"):
         parse(text)
 
 
