@@ -65,6 +65,12 @@ class Presence:
             return False
         return now - self._spoke.get(cluster, self.started_at) > self.interval() + self.grace
 
+    def slept(self, seconds: float, now: float) -> None:
+        """The machine slept so long until now: that was no silence of theirs, and everybody has fresh grace."""
+        self.started_at = now
+        for cluster in self._spoke:
+            self._spoke[cluster] += seconds
+
     def forget(self, cluster: str) -> None:
         """The cluster is gone."""
         self._spoke.pop(cluster, None)

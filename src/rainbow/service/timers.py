@@ -57,6 +57,7 @@ class Timers:
 
     def _steps(self) -> tuple[Callable[[float], Awaitable[object]], ...]:
         return (
+            self._sleep,
             self._stir,
             self._doubts,
             self._lapse,
@@ -67,6 +68,14 @@ class Timers:
             self._leaving,
             self.retention.step,
         )
+
+    async def _sleep(self, now: float) -> None:
+        """While the machine slept, we were down: the clock is set, and that counts against nobody."""
+        seconds = self.core.clock.slept()
+        if seconds:
+            self.core.started_at = self.core.clock.now()
+            self.core.presence.slept(seconds, self.core.started_at)
+            log.warning("the machine slept for %.0f s; leases and silences are counted from now on", seconds)
 
     async def _stir(self, now: float) -> None:
         """Jobs that could not be decided, or that nothing fitted, are tried again after a while."""

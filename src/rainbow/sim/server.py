@@ -52,6 +52,10 @@ class ProcessClock:
         """Seconds since the epoch."""
         return self._anchor + self._loop.time()
 
+    def slept(self) -> float:
+        """Machines do not sleep in here."""
+        return 0.0
+
 
 @dataclass(slots=True, kw_only=True)
 class SimServer:
