@@ -174,5 +174,17 @@ class Limits:
         """True if the owner allows this cluster."""
         return (not self.only or cluster in self.only) and cluster not in self.never
 
+    def why_not(self, cluster: str, fit: Fit, *, bid: bool) -> str:
+        """Why a cluster is out by these limits and its fit alone, whether or not it gave a bid; else empty."""
+        if self.only and cluster not in self.only:
+            return "not among the clusters that the owner allows"
+        if cluster in self.never:
+            return "excluded by the owner"
+        if fit is Fit.NOW or (bid and fit is not Fit.NEVER):
+            return ""
+        if fit is Fit.LATER:
+            return "" if self.later else "fits later, not now"
+        return "does not fit" if fit is Fit.NEVER else "it is not known whether it fits"
+
 
 NO_LIMITS = Limits()

@@ -6,8 +6,9 @@ The *fleet's part* says what was known of every cluster, in columns (`clusters.n
 made and stored once, so a decision over 100 clusters costs little and a million jobs do not fill
 a disk. What was *asked* (request, policy, limits) is made into text once for decisions that were asked
 the same, and kept with each of them, before its *own part*, the ranking and the outcome. In that a
-cluster is its place in the columns, an order that only begins elsewhere is `{"from": place}`, and
-what is empty is left out. In a state, null and absent are the same: not known.
+cluster is its place in the columns, an order that only begins elsewhere is `{"from": place}`, whoever
+is out by the owner's limits and the fit alone is not named again, and what is empty is left out. In a
+state, null and absent are the same: not known.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from rainbow.model.candidate import Count, Placed, counted
+from rainbow.model.candidate import Count, Limits, Placed, counted
 from rainbow.model.errors import Invalid
+from rainbow.model.match import Fit
 
 SCHEMA = "rainbow.decision/2"
 COLUMNS = ("fit", "slots_now", "slots_ever")
@@ -117,11 +119,26 @@ class Decision:
     @cached_property
     def own(self) -> Mapping[str, Any]:
         """All but the fleet's part, with the ranking as places."""
-        ranked = self.mine["ranked"]
+        own = {**_EMPTY, **self.asked.document, **self.mine}
+        ranked, dropped = own["ranked"], own["dropped"]
+        if isinstance(ranked, Mapping) or len(ranked) + len(dropped) < len(self.fleet.names):
+            dropped = own["dropped"] = dict(sorted({**self._out(), **dropped}.items()))
         if isinstance(ranked, Mapping):
+            left = [i for i, name in enumerate(self.fleet.names) if name not in dropped]
             first = ranked["from"]
-            ranked = [*range(first, len(self.fleet.names)), *range(first)]
-        return {**_EMPTY, **self.asked.document, **self.mine, "ranked": ranked}
+            own["ranked"] = [*left[first:], *left[:first]]
+        return own
+
+    def _out(self) -> dict[str, str]:
+        """Who is out by the owner's limits and the fit alone: a rule says it, so it is not written down for each."""
+        try:
+            limits = limits_of(self.asked.document["limits"])
+            columns = self.fleet.document["clusters"]
+            fits = zip(columns["name"], map(Fit, columns["fit"]), strict=True)
+            bids = self.mine.get("bids", {})
+            return {name: why for name, fit in fits if (why := limits.why_not(name, fit, bid=name in bids))}
+        except (KeyError, TypeError, ValueError) as error:
+            raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
 
     @property
     def outcome(self) -> Outcome:
@@ -249,6 +266,11 @@ def encoded(value: Mapping[str, Any]) -> str:
         return _ENCODE(value)
     except (ValueError, TypeError) as error:
         raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
+
+
+def limits_of(raw: Mapping[str, Any]) -> Limits:
+    """What the owner allowed, from the record."""
+    return Limits(**{**raw, "only": frozenset(raw["only"]), "never": frozenset(raw["never"])})
 
 
 def _since(key: str, count: Count) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import attrgetter
 
-from rainbow.model.candidate import NOTHING_PLACED, Candidate, Report
+from rainbow.model.candidate import NOTHING_PLACED, Candidate, Limits, Report
 from rainbow.model.match import Fit
 
 
@@ -23,10 +23,21 @@ class Lineup(tuple[Candidate, ...]):
         """`candidates` itself if it is one."""
         return candidates if isinstance(candidates, Lineup) else cls(candidates)
 
+    def eligible(self, limits: Limits) -> Lineup:
+        """Those that are not out by a job's limits and their fit alone."""
+        some = [self.by_name[name] for name in limits.only if name in self.by_name] if limits.only else self
+        kept = [c for c in some if not limits.why_not(c.name, c.fit, bid=c.bid is not None)]
+        return self if len(kept) == len(self) else Lineup(kept)
+
+    @cached_property
+    def by_name(self) -> dict[str, Candidate]:
+        """Each by its name."""
+        return {c.name: c for c in self}
+
     @cached_property
     def names(self) -> frozenset[str]:
         """Their names."""
-        return frozenset(c.name for c in self)
+        return frozenset(self.by_name)
 
     @cached_property
     def reports(self) -> tuple[Report, ...]:
@@ -44,9 +55,9 @@ class Lineup(tuple[Candidate, ...]):
         return not self.later
 
     @cached_property
-    def plain(self) -> bool:
-        """True for the common case: all fit now, and nobody was asked for a bid."""
-        return self.all_now and all(c.bid is None and not c.no_bid for c in self)
+    def unasked(self) -> bool:
+        """True for the common case: nobody was asked for a bid."""
+        return all(c.bid is None and not c.no_bid for c in self)
 
     @cached_property
     def later(self) -> tuple[tuple[int, Fit], ...]:

@@ -96,14 +96,16 @@ def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
         return Chosen(ranking.best)
     limits = question.asked.limits
     misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
-    said = {**field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items() if why}}
-    reasons = [f"{name}: {why}" for name, why in said.items() if limits.allow(name)]
+    allowed = [c for c in field.given if limits.allow(c.name)]
+    out = {c.name: limits.why_not(c.name, c.fit, bid=c.bid is not None) for c in allowed}
+    told = {**out, **field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items()}}
+    reasons = [f"{name}: {why}" for name, why in told.items() if why]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
     never = sum(1 for fit, why in misfits.values() if fit is Fit.NEVER and not why)
     if never:
         reasons.append(f"{never} cluster{'s' if never > 1 else ''} could never run it")
-    fits = [c.fit for c in question.candidates if limits.allow(c.name)] + [fit for fit, _ in misfits.values()]
+    fits = [c.fit for c in allowed] + [fit for fit, _ in misfits.values()]
     if not fits:
         asked = limits.only or limits.never
         reasons.append("no cluster that its owner allows is registered" if asked else "no cluster is registered")

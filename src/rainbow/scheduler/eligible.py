@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rainbow.model.bid import Bid
 from rainbow.model.candidate import Candidate, Demand, Limits, age, is_stale
 from rainbow.model.lineup import Lineup
-from rainbow.model.match import Fit
+from rainbow.model.remembered import Remembered
 from rainbow.scheduler.question import Question
 from rainbow.scheduler.scoring import Estimate, bias, corrected, estimate
 
@@ -17,8 +17,8 @@ from rainbow.scheduler.scoring import Estimate, bias, corrected, estimate
 class Field(NamedTuple):
     """The clusters that take part, as policies see them, and the others with their reasons."""
 
-    kept: Sequence[Candidate]
-    dropped: dict[str, str]
+    kept: Sequence[Candidate]  # by name
+    dropped: dict[str, str]  # without those that are out by the owner's limits and their fit alone
     notes: dict[str, list[str]]  # what was done to a cluster's numbers, beside counting what was placed since
     estimates: dict[str, Estimate]
     given: Lineup  # all of them as given
@@ -34,19 +34,20 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
     limits, demand = asked.limits, asked.demand
     limited = limited and asked.bounded
     given = Lineup.of(question.candidates)
-    fresh = given.oldest >= question.now - asked.stale_after
-    if given.plain and fresh and not (bids or ages or limited or limits.only or limits.never):
-        return Field(given, {}, {}, {}, given)
+    some = given if given.all_now and not (limits.only or limits.never) else _eligible(given, limits)
+    fresh = some.oldest >= question.now - asked.stale_after
+    if given.unasked and fresh and not (bids or ages or limited):
+        return Field(some, {}, {}, {}, given)
     kept: list[Candidate] = []
     field = Field(kept, {}, {}, {}, given)
-    for raw in given:
+    for raw in some:
         notes: list[str] = []
         candidate = _up_to_date(raw, question, notes)
         if ages and raw.report.at is not None:
             candidate = replace(candidate, state_age=age(raw.report.at, question.now))
         if bids and candidate.bid is None:
             notes.append(f"no bid{f' ({raw.no_bid})' if raw.no_bid else ''}: judged on its state and history")
-        why = _not_eligible(candidate, limits)
+        why = _says_no(candidate, limits)
         if (bids or limited) and not why:
             predicted = field.estimates[raw.name] = estimate(candidate, demand)
             if limited:
@@ -58,6 +59,9 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
         else:
             kept.append(candidate)
     return field
+
+
+_eligible = Remembered(Lineup.eligible, most=256)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:
@@ -85,20 +89,12 @@ def _live(bid: Bid, raw: Candidate, now: float, notes: list[str]) -> Bid | None:
     return corrected(bid, raw.record, now)
 
 
-def _not_eligible(candidate: Candidate, limits: Limits) -> str:
-    """Why not, or nothing."""
-    name, bid = candidate.name, candidate.bid
-    if limits.only and name not in limits.only:
-        return "not among the clusters that the owner allows"
-    if name in limits.never:
-        return "excluded by the owner"
+def _says_no(candidate: Candidate, limits: Limits) -> str:
+    """Why not, or nothing: by its bid, or because the bid that let it in has expired."""
+    bid = candidate.bid
     if bid is not None and not bid.yes:
         return f"says no: {bid.reason or 'without a reason'}"
-    if candidate.fit is Fit.NOW or (bid is not None and candidate.fit is not Fit.NEVER):
-        return ""
-    if candidate.fit is Fit.LATER:
-        return "" if limits.later else "fits later, not now"
-    return "does not fit" if candidate.fit is Fit.NEVER else "it is not known whether it fits"
+    return limits.why_not(candidate.name, candidate.fit, bid=bid is not None)
 
 
 def _over_limit(e: Estimate, demand: Demand, limits: Limits, now: float) -> str:

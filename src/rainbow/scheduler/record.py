@@ -40,13 +40,13 @@ def write_record(question: Question, field: Field, ranking: Ranking, outcome: Ou
         "at": question.now,
         "seed": question.seed,
         "outcome": _outcome(outcome),
-        **_ranking(ranking, given, fleet),
+        **_ranking(ranking, field, fleet),
     }
     if field.dropped or ranking.dropped:
         own["dropped"] = dict(sorted({**field.dropped, **ranking.dropped}.items()))
     if given.placed:
         own["placed"] = given.placed
-    if not given.plain:
+    if not given.unasked:
         own["bids"] = {c.name: _bid(c.bid) for c in given if c.bid is not None}
         own["no_bids"] = {c.name: c.no_bid for c in given if c.no_bid}
     if field.estimates:
@@ -56,9 +56,9 @@ def write_record(question: Question, field: Field, ranking: Ranking, outcome: Ou
     return Decision(fleet, _asked(question.asked), own)
 
 
-def _ranking(ranking: Ranking, given: Lineup, fleet: FleetPart) -> dict[str, Any]:
+def _ranking(ranking: Ranking, field: Field, fleet: FleetPart) -> dict[str, Any]:
     """The order as places in the columns; scores, reasons and terms in that order. A reason of all is written once."""
-    if ranking.given is given and ranking.reason is not None:
+    if ranking.given is field.kept and ranking.reason is not None:
         return {"ranked": {"from": ranking.first}, "reasons": ranking.reason}
     place = fleet.place
     ranked = ranking.ranked
@@ -217,9 +217,3 @@ def read_demand(record: Mapping[str, Any]) -> Demand:
     """What policies saw of the request."""
     request = {key: value for key, value in record["request"].items() if key != "hash"}
     return Demand(**request)
-
-
-def read_limits(record: Mapping[str, Any]) -> Limits:
-    """What the owner allowed."""
-    raw = record["limits"]
-    return Limits(**{**raw, "only": frozenset(raw["only"]), "never": frozenset(raw["never"])})

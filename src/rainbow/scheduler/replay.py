@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rainbow.model.decision import Decision
+from rainbow.model.decision import Decision, limits_of
 from rainbow.model.errors import Invalid
 from rainbow.model.match import Fit
 from rainbow.scheduler.decide import Asked, Question, decide
 from rainbow.scheduler.policies import BUILT_IN, PolicyTable
-from rainbow.scheduler.record import read_candidates, read_demand, read_limits
+from rainbow.scheduler.record import read_candidates, read_demand
 
 
 def replay(record_json: str, policies: PolicyTable = BUILT_IN) -> Decision:
@@ -23,7 +23,7 @@ def question_of(decision: Decision) -> Question:
             demand=read_demand(record),
             policy=record["policy"]["configured"],
             options=record["policy"]["configured_options"],
-            limits=read_limits(record),
+            limits=limits_of(record["limits"]),
             request_hash=record["request"]["hash"],
             stale_after=record["stale_after"],
         )

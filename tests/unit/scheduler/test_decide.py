@@ -113,6 +113,13 @@ def test_a_cluster_where_it_fits_later_is_chosen_only_on_its_word_or_if_that_is_
     assert decide(a_question(eager, policy="start")).outcome.reasons == ("a: does not fit",)
 
 
+def test_a_word_that_is_no_longer_good_does_not_let_a_cluster_in_where_it_fits_later() -> None:
+    late = a_cluster("a", Fit.LATER, bid=a_bid("a", 600.0, valid_until=NOW - 20))
+    decision = decide(a_question(late, policy="start"))
+    assert decision.outcome == Wait(("a: fits later, not now",))
+    assert rows(decision)["a"].reason == "fits later, not now"
+
+
 def test_only_and_never_narrow_the_fleet() -> None:
     fleet = [a_cluster(name) for name in "abc"]
     decision = decide(a_question(*fleet, limits=Limits(only=frozenset("bc"), never=frozenset("b"))))

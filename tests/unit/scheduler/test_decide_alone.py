@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.candidate import Candidate, Demand
+from rainbow.model.candidate import Candidate, Demand, Limits
 from rainbow.model.decision import Decision, Row, Stored
 from rainbow.model.match import Fit
 from rainbow.model.request import Count, Group, Level, Request
@@ -142,3 +142,32 @@ def test_a_stored_decision_reads_back_equal(data: st.DataObject) -> None:
     kept = Stored.of(decision).decision()
     assert (kept.record, list(kept.rows())) == (decision.record, list(decision.rows()))
     assert Stored.of(kept) == Stored.of(decision)
+
+
+@given(questions())
+@settings(max_examples=150, deadline=None)
+def test_every_cluster_is_in_the_record_once_ranked_or_out_with_a_reason(question: Question) -> None:
+    decision = Stored.of(decide(question)).decision()
+    said = list(decision.rows())
+    assert sorted(row.name for row in said) == sorted([*(c.name for c in question.candidates), *question.misfits])
+    given, limits = {c.name: c for c in question.candidates}, question.asked.limits
+    for row in said:
+        if row.name in question.misfits:
+            continue
+        candidate = given[row.name]
+        by_rule = not limits.allow(row.name) or (
+            candidate.bid is None and candidate.fit is not Fit.NOW and not (candidate.fit is Fit.LATER and limits.later)
+        )
+        assert row.reason
+        assert row.rank is None if by_rule else (row.rank is None) == (row.name in decision.own["dropped"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "full"), [(Limits(only=frozenset({"c7"})), 0), (Limits(never=frozenset({"c7"})), 0), (Limits(), 9)]
+)
+def test_who_is_out_by_a_rule_makes_no_record_longer(limits: Limits, full: int) -> None:
+    def length(count: int) -> int:
+        fleet = [a_cluster(f"c{i}", Fit.LATER if i % 10 < full else Fit.NOW) for i in range(count)]
+        return len(Stored.of(decide(a_question(*fleet, policy="random", limits=limits))).own)
+
+    assert abs(length(900) - length(100)) < 20
