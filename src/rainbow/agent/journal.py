@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from rainbow.client.private_files import sync_folder
 from rainbow.model.errors import Conflict, Corrupt
 
 MODE = 0o600
@@ -42,7 +43,7 @@ class Journal:
             if not self.records:
                 self.records = [{"kind": "open", "id": secrets.token_hex(8)}]
                 self.append(self.records)
-                _sync_directory(directory)
+                sync_folder(directory)
             self.id = str(self.records[0].get("id", ""))  # tells a restarted agent from a second one
         except BaseException:
             self._lock.close()
@@ -95,7 +96,7 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self.path)
-        _sync_directory(self.path.parent)
+        sync_folder(self.path.parent)
         self._file.close()
         self._file = self._opened()
         self._compacted = self.size
@@ -169,11 +170,3 @@ def _locked(path: Path) -> IO[bytes]:
     file.write(f"{os.getpid()}\n".encode())
     file.flush()
     return file
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import string
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rainbow.agent.options import SECRET_ENV, SECRET_FILE, AgentOptions
-from rainbow.client.private_files import check_private, write_whole
+from rainbow.client.private_files import check_private, sync_folder, write_whole
 from rainbow.client.settings import read_secret
 from rainbow.model.credential import Kind, compose, digest, id_of
 from rainbow.model.errors import AlreadyExists, RainbowError, Unauthenticated
@@ -84,7 +83,7 @@ class Rotation:
                 raise
             await self._link.renew(text, id, digest(text))
         self.beside.replace(self.home)
-        _sync_directory(self.home.parent)
+        sync_folder(self.home.parent)
         self._link.secret, self._link.spare, self._wanted = text, "", False
         log.info("the cluster's secret was renewed, in %s", self.home)
 
@@ -95,7 +94,6 @@ class Rotation:
         id = "".join(secrets.choice(_LETTERS) for _ in range(12))
         text = compose(Kind.AGENT, id, secrets.token_urlsafe(32))
         write_whole(self.beside, f"{text}\n".encode())
-        _sync_directory(self.beside.parent)
         return text
 
     def _age(self) -> float:
@@ -111,11 +109,3 @@ def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: Ren
     else:
         home = options.state_dir / SECRET_FILE
     return Rotation(home, link, every=options.renew_every) if options.renew_every > 0 and home.exists() else None
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -14,7 +14,7 @@ PRIVATE = 0o600
 
 
 def write_whole(path: Path, data: bytes, mode: int = PRIVATE) -> None:
-    """Write a file with its mode from the first moment; after a crash it is there whole, or as it was before."""
+    """Write a file with its mode from the first moment, whole or not at all; when this returns it outlives a crash."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     target = path.resolve()  # a symbolic link stays one
     descriptor, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -25,10 +25,20 @@ def write_whole(path: Path, data: bytes, mode: int = PRIVATE) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(scratch, target)
+        sync_folder(target.parent)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(scratch)
         raise
+
+
+def sync_folder(path: Path) -> None:
+    """Make sure that the names of a folder, as they are now, outlive a power cut."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def open_to_others(path: Path) -> bool:

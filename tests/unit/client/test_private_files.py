@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,18 @@ def test_a_crash_at_any_step_leaves_the_file_as_it_was(
         with pytest.raises(_PowerCut):
             write_whole(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def test_what_was_written_outlives_a_power_cut_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, real = [], os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(handle).st_mode))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(tmp_path / "secret", b"new")
+    assert synced == [False, True], "the file, then its folder"
 
 
 def test_it_is_the_owners_alone_also_where_others_could_read_it_before(tmp_path: Path) -> None:
