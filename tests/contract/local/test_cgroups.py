@@ -18,6 +18,7 @@ from rainbow.agent.backends.local_files import JobFiles
 from rainbow.agent.cgroups import NOWHERE, Grounds, JobGroup, find_grounds
 from rainbow.agent.values import Phase
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.errors import Invalid
 from rainbow.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_graph, a_request, alive, end
 
@@ -151,6 +152,12 @@ def test_the_group_of_a_unit_is_used_only_if_the_agent_has_a_subgroup_of_it(tmp_
     assert find_grounds("auto", tmp_path / "nothing") == NOWHERE
     assert find_grounds("off", proc) == NOWHERE
     assert find_grounds(str(tmp_path / "absent"), proc) == NOWHERE
+
+
+def test_a_place_for_groups_that_was_named_and_is_none_is_refused(tmp_path: Path):
+    options = {"cgroup": str(tmp_path / "absent")}
+    with pytest.raises(Invalid, match="to this user, or say auto or off"):
+        make(BackendSettings(cluster="here", directory=tmp_path, graph=a_graph(), options=options))
 
 
 def test_a_delegated_unit_is_tried_and_used(grounds: Path, tmp_path: Path):

@@ -20,9 +20,8 @@ from rainbow.agent.backends.local_files import GONE, JobFiles
 from rainbow.agent.backends.local_history import History
 from rainbow.agent.backends.local_jobs import Job
 from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
-from rainbow.agent.backends.local_runner import Runners, ask_to_end
+from rainbow.agent.backends.local_runner import Runners, ask_to_end, grounds_for
 from rainbow.agent.backends.turns import Turns
-from rainbow.agent.cgroups import find_grounds
 from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.agent.wrapper import start_time
 from rainbow.discover.host import discover_graph
@@ -46,7 +45,7 @@ class LocalBackend:
         self.root = settings.directory / "jobs"
         self.machine = _machine(settings.graph or discover_graph(settings.cluster))
         settings.know("cgroup")
-        self.grounds = find_grounds(settings.options.get("cgroup", "auto"))
+        self.grounds = grounds_for(settings.options.get("cgroup", "auto"))
         self._jobs: dict[str, Job] = {}
         self._history = History(settings.directory / "history")
         self._news = asyncio.Event()

@@ -11,7 +11,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from rainbow.agent.cgroups import Grounds, find_grounds
 from rainbow.agent.starter import words
+from rainbow.model.errors import Invalid
 
 log = logging.getLogger("rainbow.agent")
 LAST_WORD = 2.0  # seconds in which the starter must have gone
@@ -81,6 +83,17 @@ class Runners:
             except subprocess.TimeoutExpired:
                 starter.kill()
                 starter.wait()
+
+
+def grounds_for(wish: str) -> Grounds:
+    """Where runners give their jobs control groups; a place that was named must be one."""
+    found = find_grounds(wish)
+    if wish not in ("auto", "off") and not found.path:
+        raise Invalid(
+            f"-O cgroup={wish}: no groups for jobs can be made there; name a directory of cgroup v2 that was delegated "
+            "to this user, or say auto or off"
+        )
+    return found
 
 
 def ask_to_end(pid: int) -> None:
