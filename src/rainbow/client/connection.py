@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 
+from rainbow.client.probing import why_not
 from rainbow.client.rpcs import Answered, Asked, Purpose, Rpc
 from rainbow.client.settings import Address, Settings, Tls
 from rainbow.client.statuses import error_of_call
@@ -75,6 +76,7 @@ class Connection:
         self.rng = rng or random.Random()
         self.sleep = sleep
         self._channels: dict[Address, grpc.aio.Channel] = {}
+        self._reasons: dict[Address, str] = {}  # why one could not be reached
         self._at = 0  # which of the servers is used now
         self._reached = False  # has any of them ever been there?
         self._soon = self.patience.unreachable  # an absence that is shorter is not worth a word
@@ -251,17 +253,24 @@ class Connection:
         except TimeoutError:
             ready = False
         if not ready:
-            how = (
-                "with TLS; RAINBOW_CA names its authority, and http:// asks in plain text"
-                if address.tls
-                else "in plain text; https:// asks with TLS"
-            )
-            raise _NotConnected(
-                f"no Rainbow server answers at {address} (asked {how}); start one with `rainbow server`, "
-                "or give --server or RAINBOW_SERVER"
-            )
+            raise _NotConnected(await self._nobody(address))
         self._reached, self._told = True, False
+        self._reasons.clear()
         return channel
+
+    async def _nobody(self, address: Address) -> str:
+        """What to say of a server that cannot be reached; the reason is looked for once."""
+        if address not in self._reasons:
+            self._reasons[address] = await why_not(address, self.settings.tls)
+        how = (
+            "with TLS; RAINBOW_CA names its authority, and http:// asks in plain text"
+            if address.tls
+            else "in plain text; https:// asks with TLS"
+        )
+        return (
+            f"no Rainbow server answers at {address}: {self._reasons[address]} (asked {how}); "
+            "start one with `rainbow server`, or give --server or RAINBOW_SERVER"
+        )
 
 
 def _may_ask_again(code: grpc.StatusCode, failure: RainbowError, *, twice: bool) -> bool:
