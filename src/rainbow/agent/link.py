@@ -27,6 +27,7 @@ class Identity:
     secret: str = field(repr=False)
     manager: str = ""
     accept_only: str = ""
+    order_by: str = ""
     guards: bool = False  # see `Backend.guards_runs`
 
 
@@ -44,7 +45,8 @@ class Link:
         request = sync_request(message)
         request.cluster, request.epoch = self.identity.cluster, self.identity.epoch
         request.manager, request.version = self.identity.manager, __version__
-        request.accept_only, request.guards = self.identity.accept_only, self.identity.guards
+        request.accept_only, request.order_by = self.identity.accept_only, self.identity.order_by
+        request.guards = self.identity.guards
         try:
             return await self._sync(request, message.wait + MARGIN)
         except Unauthenticated:

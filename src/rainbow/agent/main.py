@@ -53,6 +53,7 @@ Examples:
 @click.option("--register", default="", metavar="FILE|auto", help="Register the cluster first if it has no credential.")
 @click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Take at most so many jobs at a time.")
 @click.option("--accept", default="", metavar="EXPR", help="Take only jobs for which this holds.")
+@click.option("--order", default="", metavar="EXPR", help="Take those first for which this is highest: -nodes.")
 @click.option("--allow", multiple=True, metavar="USER[,...]", help="Run jobs of these users only.")
 @click.option("--allowed-signers", default="", metavar="FILE", help="Run only jobs signed with a key in this file.")
 @click.option("--price-core-hour", default=0.0, metavar="X", help="What an hour of a core costs.")
@@ -126,6 +127,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
     from rainbow.agent.loop import Agent
     from rainbow.agent.registering import rediscovery, register
     from rainbow.agent.rotation import rotation_of
+    from rainbow.agent.rules import speaking_of_jobs
 
     with opened(Journal, options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
@@ -139,6 +141,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
             secret=need_credential(secret, options),
             manager=options.backend,
             accept_only=options.accept,
+            order_by=options.order and speaking_of_jobs("--order", options.order).text,
             guards=backend.guards_runs,
         )
         link = Link(settings, identity)
@@ -171,12 +174,12 @@ def _backend_settings(options: AgentOptions) -> BackendSettings:
 
 def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend) -> Parts:
     from rainbow.agent.loop import Parts
-    from rainbow.agent.rules import Rules, accepting
+    from rainbow.agent.rules import Rules, speaking_of_jobs
     from rainbow.agent.signatures import demanded
     from rainbow.agent.state import Limits
 
     rules = Rules(
-        accept=accepting(options.accept) if options.accept else None,
+        accept=speaking_of_jobs("--accept", options.accept) if options.accept else None,
         allow=frozenset(options.allow) if options.allow else None,
     )
     limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)

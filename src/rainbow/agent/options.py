@@ -32,6 +32,7 @@ class AgentOptions:
     register: str = ""  # a graph file, or "auto"
     max_jobs: int = 64
     accept: str = ""
+    order: str = ""
     allow: tuple[str, ...] = ()
     allowed_signers: str = ""  # a file of public keys; empty: jobs need no signature
     require_signature: bool = False

@@ -16,13 +16,13 @@ from rainbow.scheduler.wanted import holds, variables
 KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 
 
-def accepting(text: str) -> Expression:
-    """The expression of `--accept`; raise Invalid if it speaks of what no job has, for then it would take nothing."""
+def speaking_of_jobs(option: str, text: str) -> Expression:
+    """The expression of `--accept` or `--order`; raise Invalid if it speaks of what no job has."""
     found = compiled(text)
     for name in sorted(found.names):
         if name not in KNOWN and not name.startswith("labels."):
             hint = did_you_mean(name, (*KNOWN, "labels.KEY"))
-            raise Invalid(f"--accept speaks of {name!r}, and jobs have no such thing{hint}")
+            raise Invalid(f"{option} speaks of {name!r}, and jobs have no such thing{hint}")
     return found
 
 

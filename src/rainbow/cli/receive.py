@@ -48,6 +48,7 @@ LISTING = Listing(
 @click.option(
     "--accept", "accept_only", default="", metavar="EXPR", help="Only jobs for which this holds: 'nodes <= 4'."
 )
+@click.option("--order", "order_by", default="", metavar="EXPR", help="Those first for which this is highest: -nodes.")
 @click.option("--accept-jobs/--no-accept", "taking", default=True, help="Take them over for good, or only look.")
 @click.option("--lease", metavar="DURATION", help="How long they are kept for you until accepted (default: 60s).")
 @click.option("--cluster-name", "name", metavar="NAME", help="The cluster (default: the config's).")
@@ -59,6 +60,7 @@ def receive(
     link: Link,
     limit: int,
     accept_only: str,
+    order_by: str,
     taking: bool,
     lease: str | None,
     name: str | None,
@@ -78,7 +80,7 @@ def receive(
     seconds = (parse_duration(lease) or 0.0) if lease else 0.0
 
     async def asking(client: AsyncClient) -> list[dict[str, Any]]:
-        offers = await client.receive(chosen, limit=limit, accept_only=accept_only, lease=seconds)
+        offers = await client.receive(chosen, limit=limit, accept_only=accept_only, order_by=order_by, lease=seconds)
         if not taking or not offers:
             return [offer.as_dict() for offer in offers]
         taken = set(await client.accept(chosen, offers))

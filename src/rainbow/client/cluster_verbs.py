@@ -115,10 +115,11 @@ class ClusterVerbs:
         return wire.cluster(await self.connection.call(rpcs.SET_RULES, request, bearer=self._operator(name)))
 
     async def receive(
-        self, name: str, *, limit: int = 0, accept_only: str = "", lease: float = 0.0
+        self, name: str, *, limit: int = 0, accept_only: str = "", order_by: str = "", lease: float = 0.0
     ) -> tuple[OfferView, ...]:
         """Lease jobs of a cluster; those that are not accepted in time go back to the queue."""
         request = agents.ReceiveRequest(cluster=name, limit=limit, accept_only=accept_only, lease=lease)
+        request.order_by = order_by
         answer = await self.connection.call(rpcs.RECEIVE, request, bearer=self._own(name))
         return tuple(wire.offer(one) for one in answer.offers)
 

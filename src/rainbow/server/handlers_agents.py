@@ -44,9 +44,8 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
 
     async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
         core = self._service.core
-        taken = await receiving.receive(
-            core, request.cluster, request.limit, lease=request.lease, accept_only=request.accept_only
-        )
+        choice = receiving.Choice(request.accept_only, request.order_by)
+        taken = await receiving.receive(core, request.cluster, request.limit, lease=request.lease, choice=choice)
         return pb.ReceiveResponse(offers=[offer_out(attempt, job, core.clock.now()) for attempt, job in taken])
 
     async def Accept(self, request: pb.AcceptRequest, context: Any) -> pb.AcceptResponse:
@@ -86,6 +85,7 @@ def sync_in(message: pb.SyncRequest) -> SyncIn:
         bids=tuple(_bid(bid) for bid in message.bids),
         want=message.want,
         accept_only=message.accept_only,
+        order_by=message.order_by,
         output=tuple(
             OutputPiece(ref=ref_in(piece.attempt), stream=piece.stream, offset=piece.offset, data=piece.data)
             for piece in message.output

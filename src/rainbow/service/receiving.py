@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 
 from rainbow.model.attempt import Attempt, AttemptState
-from rainbow.model.errors import Invalid
+from rainbow.model.errors import Corrupt, Invalid
 from rainbow.model.job import Job
 from rainbow.model.request import Request
 from rainbow.scheduler.expressions import ExpressionError, compiled
-from rainbow.scheduler.wanted import holds, variables
+from rainbow.scheduler.wanted import Value, holds, variables
 from rainbow.service import lifecycle
 from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
@@ -19,15 +23,47 @@ from rainbow.store.base import Tx
 DEFAULT_RECEIVED = 100
 MOST_RECEIVED = 1_000
 MOST_UNWANTED = 200  # jobs that a filter hands on in one transaction
+MOST_ORDERED = 500  # jobs among which a cluster's own order is made
 MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
 LONGEST_LEASE = 3_600.0
 RECEIVER = "receiver "  # before the time of the call, as the holder of a lease that no agent has
 
-Wanted = Callable[[Job, Request], bool]
+_read = lru_cache(256)(compiled)  # every Sync of a cluster brings the same
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which jobs a cluster takes, and which of them first: expressions over what they ask for, or nothing."""
+
+    accept: str = ""  # empty: all
+    order: str = ""  # the highest first; empty: by priority, then as they came
+
+    def __post_init__(self) -> None:
+        for text in filter(None, (self.accept, self.order)):
+            _read(text)
+
+    def takes(self, job: Job, request: Request) -> bool:
+        """True if the cluster wants it; not if its filter speaks of what the job does not have."""
+        try:
+            return not self.accept or holds(_read(self.accept), _variables(job, request))
+        except ExpressionError:
+            return False
+
+    def rank(self, job: Job, request: Request) -> tuple[float, int, int]:
+        """What is smaller goes first; last, whatever has no number."""
+        try:
+            value = _read(self.order)(_variables(job, request))
+        except ExpressionError:
+            value = ""
+        number = float(value) if isinstance(value, bool | int | float) else -math.inf
+        return -number, -job.terms.priority, job.id
+
+
+ALL = Choice()
 
 
 async def receive(
-    core: Core, cluster: str, limit: int, *, lease: float = 0.0, accept_only: str = ""
+    core: Core, cluster: str, limit: int, *, lease: float = 0.0, choice: Choice = ALL
 ) -> list[tuple[Attempt, Job]]:
     """Lease jobs of a cluster: no two receivers get one job, and what is not accepted in time comes back."""
     if limit <= 0:
@@ -35,13 +71,12 @@ async def receive(
     if not 0 <= lease <= LONGEST_LEASE:
         raise Invalid(f"a lease lasts for at most {LONGEST_LEASE:g} seconds")
     seconds = lease or core.settings.lease
-    wanted = filter_of(accept_only)
     core.fleet.member(cluster)
 
     def work(tx: Tx, fx: Effects) -> tuple[list[tuple[Attempt, Job]], bool]:
         now = core.clock.now()
         return lease_offers(
-            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, wanted
+            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, choice
         )
 
     found, more = await core.write(work)
@@ -51,7 +86,7 @@ async def receive(
 
 
 def lease_offers(
-    core: Core, tx: Tx, fx: Effects, cluster: str, limit: int, holder: str, until: float, wanted: Wanted
+    core: Core, tx: Tx, fx: Effects, cluster: str, limit: int, holder: str, until: float, choice: Choice
 ) -> tuple[list[tuple[Attempt, Job]], bool]:
     """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster.
 
@@ -61,7 +96,7 @@ def lease_offers(
     taken: list[tuple[Attempt, Job]] = []
     size = unwanted = 0
     while len(taken) < limit and unwanted < MOST_UNWANTED and size <= MOST_BYTES:
-        leased = tx.lease(cluster, limit - len(taken), holder, until, now=now)
+        leased = _leased(core, tx, cluster, limit - len(taken), holder, until, choice)
         if not leased:
             break
         for attempt, job in leased:
@@ -69,13 +104,38 @@ def lease_offers(
             size += len(job.source) + len(job.spec) + 256
             if size > MOST_BYTES and taken:
                 tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
-            elif wanted(job, request):
+            elif choice.takes(job, request):
                 taken.append((attempt, job))
             else:
                 unwanted += 1
-                how = lifecycle.Ending(state=AttemptState.RETURNED, reason="the cluster's filter does not take it")
+                how = lifecycle.Ending(state=AttemptState.RETURNED, reason=f"it takes only jobs with {choice.accept}")
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)
     return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED
+
+
+def _leased(
+    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: Choice
+) -> list[tuple[Attempt, Job]]:
+    """The next offers, by the cluster's own order if it has one."""
+    if choice.order:
+        with suppress(Corrupt):  # one of them is damaged; leasing them as they come finds it, and ends it
+            return _first(core, tx, cluster, limit, holder, until, choice)
+    return tx.lease(cluster, limit, holder, until, now=core.clock.now())
+
+
+def _first(
+    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: Choice
+) -> list[tuple[Attempt, Job]]:
+    """Of those that would be next, the first by the cluster's own order."""
+    now = core.clock.now()
+    offered = tx.attempts_in(cluster, AttemptState.OFFERED, MOST_ORDERED)
+    lapsed = [a for a in tx.attempts_in(cluster, AttemptState.LEASED) if (a.lease_until or 0.0) <= now]
+    jobs = {job.id: job for job in tx.jobs([attempt.job for attempt in offered + lapsed])}
+    ranked = sorted(offered + lapsed, key=lambda a: choice.rank(jobs[a.job], core.request_of(jobs[a.job].spec)))
+    return [
+        (tx.update_attempt(attempt, AttemptState.LEASED, now, holder=holder, lease_until=until), jobs[attempt.job])
+        for attempt in ranked[:limit]
+    ]
 
 
 def _told(tx: Tx, fx: Effects, cluster: str, taken: list[tuple[Attempt, Job]], now: float) -> list[tuple[Attempt, Job]]:
@@ -110,18 +170,6 @@ async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) 
     return await core.write(work)
 
 
-def filter_of(expression: str) -> Wanted:
-    """What an agent's or receiver's filter means; the empty one takes everything."""
-    if not expression:
-        return lambda job, request: True
-    formula = compiled(expression)
-
-    def wanted(job: Job, request: Request) -> bool:
-        try:
-            terms = job.terms
-            known = variables(request, owner=job.owner, name=job.name, priority=terms.priority, labels=terms.labels)
-            return holds(formula, known)
-        except ExpressionError:
-            return False  # a variable that the job does not have: it is not what the filter asks for
-
-    return wanted
+def _variables(job: Job, request: Request) -> dict[str, Value]:
+    terms = job.terms
+    return variables(request, owner=job.owner, name=job.name, priority=terms.priority, labels=terms.labels)

@@ -68,6 +68,7 @@ class SyncIn:
     bids: tuple[BidAnswer, ...] = ()
     want: int = 0
     accept_only: str = ""
+    order_by: str = ""
     output: tuple[OutputPiece, ...] = ()
     manager: str = ""
     guards: bool = False  # runs are ended on the cluster when it is out of touch, even if the agent is dead

@@ -21,7 +21,7 @@ from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
 from rainbow.service.hub import cluster_bell
-from rainbow.service.receiving import Wanted, filter_of, lease_offers
+from rainbow.service.receiving import Choice, lease_offers
 from rainbow.service.registering import set_standing
 from rainbow.service.sync_messages import Ref, SyncIn, SyncOut, journal_of
 from rainbow.service.waiting import bid_of
@@ -107,7 +107,7 @@ class Agents:
         return None, not (out.says_something() or suspects or waiting)
 
     async def _fresh(self, told: SyncIn, encode: Encode, rung: int, *, idle: bool) -> bytes:
-        wanted = filter_of(told.accept_only)
+        wanted = Choice(told.accept_only, told.order_by)
         answer = None if idle else await self._at_once(told, encode, wanted)
         self._take_bids(told)
         await self._fortunes(told.cluster)
@@ -127,7 +127,7 @@ class Agents:
 
         return await self.core.write(second)
 
-    async def _at_once(self, told: SyncIn, encode: Encode, wanted: Wanted) -> bytes | None:
+    async def _at_once(self, told: SyncIn, encode: Encode, wanted: Choice) -> bytes | None:
         """Store what the agent says; an answer if there is one to give."""
         marks, used = await self._looked_up(told)
         state = None if told.state is None else checked_state(told.state)
@@ -194,7 +194,7 @@ class Agents:
         manager = told.manager[:64] or cluster.manager
         fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now))
 
-    def _outbox(self, tx: Tx, fx: Effects, told: SyncIn, out: SyncOut, wanted: Wanted) -> None:
+    def _outbox(self, tx: Tx, fx: Effects, told: SyncIn, out: SyncOut, wanted: Choice) -> None:
         """What the agent is to do: commands until acknowledged, and as many offers as it wants."""
         out.commands = tx.commands(told.cluster)
         member = self.core.fleet.get(told.cluster)

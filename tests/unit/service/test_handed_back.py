@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.job import JobState
+from rainbow.model.attempt import AttemptState
+from rainbow.model.errors import Invalid
+from rainbow.model.job import JobState, Terms
 from rainbow.service import explaining, jobs, receiving
 from rainbow.service.clock import ManualClock
+from rainbow.service.receiving import Choice
 from rainbow.service.settings import Settings
 from rainbow.service.sync_messages import Ref
 from tests.support.agents import Agent
@@ -78,5 +81,36 @@ async def test_a_receiver_finds_what_it_wants_behind_what_it_does_not(tmp_path: 
         await submit(service, *[a_submission(cores=4) for _ in range(before)])
         await service.decider.settle()
         [wanted] = await submit(service, a_submission(cores=1))
-        [(attempt, _)] = await receiving.receive(service.core, "east", 1, accept_only="cores <= 2")
+        [(attempt, _)] = await receiving.receive(service.core, "east", 1, choice=Choice("cores <= 2"))
         assert attempt.job == wanted.id
+
+
+async def test_a_cluster_takes_jobs_by_its_own_order(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=8, cores=4)
+        made = await submit(service, *[a_submission(cores=cores) for cores in (2, 1, 4, 3, 2)])
+        agent = Agent(service, "east")
+        await agent.says()
+        taken = [attempt.job for attempt, _ in (await agent.says(want=3, order_by="cores")).offers]
+        assert taken == [made[2].id, made[3].id, made[0].id], "the largest, and of two alike the older one"
+        left = await receiving.receive(service.core, "east", 9, choice=Choice(order="-cores"))
+        assert [attempt.job for attempt, _ in left] == [made[1].id, made[4].id]
+
+
+async def test_a_clusters_order_goes_with_its_filter_and_jobs_without_a_number_come_last(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=8)
+        labels: list[dict[str, str]] = [{}, {"size": "big"}, {"size": "big", "team": "bio"}]
+        made = await submit(service, *[a_submission(terms=Terms(labels=one)) for one in labels])
+        choice = Choice(accept="cores <= 4", order='labels.team == "bio" ? 2 : 1')
+        found = await receiving.receive(service.core, "east", 9, choice=choice)
+        assert [attempt.job for attempt, _ in found] == [made[2].id, made[0].id, made[1].id]
+        assert {attempt.state for attempt, _ in found} == {AttemptState.LEASED}
+        assert await receiving.receive(service.core, "east", 9, choice=choice) == [], "leased to one receiver"
+
+
+async def test_an_order_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        with pytest.raises(Invalid, match="a value is missing"):
+            await Agent(service, "east").says(want=1, order_by="cores +")

@@ -17,7 +17,7 @@ class AttemptRef(_message.Message):
     def __init__(self, job: _Optional[int] = ..., n: _Optional[int] = ..., token: _Optional[str] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards")
+    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards", "order_by")
     class MarksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class SyncRequest(_message.Message):
     USED_FIELD_NUMBER: _ClassVar[int]
     HAS_USED_FIELD_NUMBER: _ClassVar[int]
     GUARDS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     epoch: str
     seq: int
@@ -72,7 +73,8 @@ class SyncRequest(_message.Message):
     used: _containers.ScalarMap[str, int]
     has_used: bool
     guards: bool
-    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ...) -> None: ...
+    order_by: str
+    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ..., order_by: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("attempt", "state")
@@ -223,16 +225,18 @@ class OutputAck(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., stream: _Optional[str] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
-    __slots__ = ("cluster", "limit", "accept_only", "lease")
+    __slots__ = ("cluster", "limit", "accept_only", "lease", "order_by")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_ONLY_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     limit: int
     accept_only: str
     lease: float
-    def __init__(self, cluster: _Optional[str] = ..., limit: _Optional[int] = ..., accept_only: _Optional[str] = ..., lease: _Optional[float] = ...) -> None: ...
+    order_by: str
+    def __init__(self, cluster: _Optional[str] = ..., limit: _Optional[int] = ..., accept_only: _Optional[str] = ..., lease: _Optional[float] = ..., order_by: _Optional[str] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
     __slots__ = ("offers",)
