@@ -39,6 +39,8 @@ def clusters(link: Link, name: str | None, tree: bool, clusters: tuple[str, ...]
         row = link.ask(lambda client: client.cluster(name, tree=tree)).as_dict()
         if form in MACHINE:
             click.echo(document_text({"schema": "rainbow.cluster/1", "cluster": row}, form), nl=False)
+        elif form not in ("table", "wide"):
+            click.echo(listing_text(render_clusters.listing(time.time()), [row], form), nl=False)
         else:
             click.echo(render_clusters.tree(row) if tree else render_clusters.in_full(row, time.time()), nl=False)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.cli.options import output, pairs
+from rainbow.cli.options import document_output, pairs
 from rainbow.cli.output import document_text
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SCHEMA = "rainbow.discover/1"
 @click.option("--name", metavar="NAME", help="The cluster's name (default: this machine's).")
 @click.option("-O", "--backend-option", "options", multiple=True, metavar="KEY=VALUE", help="As the agent takes them.")
 @click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the graph here as JGF.")
-@output
+@document_output()
 def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, form: str) -> None:
     """Say what this machine or cluster is. Nothing is sent anywhere."""
     from rainbow.discover.finding import find

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import document_output
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
@@ -32,7 +32,7 @@ Examples:
 @click.argument("job")
 @click.option("-v", "--verbose", is_flag=True, help="Also the candidates with bids and scores, and the timeline.")
 @click.option("--replay", "again", is_flag=True, help="Compute the stored decision again and compare.")
-@output
+@document_output()
 @connected
 def explain(link: Link, job: str, verbose: bool, again: bool, form: str) -> int:
     """Say why JOB (an id, a name, or last) is where it is: what each cluster lacks, and what would help."""

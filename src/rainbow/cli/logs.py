@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import Whole, output
+from rainbow.cli.options import Whole, document_output
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
@@ -28,32 +28,38 @@ Examples:
 @click.option("--stdout", "stream", flag_value="stdout", default=None, help="Only what it wrote to stdout.")
 @click.option("--stderr", "stream", flag_value="stderr", help="Only what it wrote to stderr.")
 @click.option("--raw", is_flag=True, help="Pass control characters on, also to a terminal.")
-@output
+@document_output()
 @connected
 def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw: bool, form: str) -> None:
     """Print the output of JOB: an id, a name, or last.
 
     Its stdout goes to stdout and its stderr to stderr. On a terminal, control sequences
-    are left out; into a file or a pipe every byte goes as it came.
+    are left out; into a file or a pipe every byte goes as it came. With -o jsonl, or -f and
+    any form for programs, each piece is one line of JSON.
     """
 
     async def asking(client: AsyncClient) -> None:
         from rainbow.cli.following import Printer
         from rainbow.cli.ids import only_one
-        from rainbow.cli.output import MACHINE, json_text
+        from rainbow.cli.output import MACHINE, document_text, json_text
 
         id = await only_one(client, job)
-        printer, empty = Printer(raw=raw), True
+        printer, empty, chunks = Printer(raw=raw), True, []
+        whole = form in ("json", "yaml") and not follow
         if follow and form not in MACHINE:
             await _say_if_held(client, id)
         async for chunk in client.logs(id, follow=follow, stream=stream or "", tail=tail):
             empty = False
-            if form in MACHINE:
+            if whole:
+                chunks.append(chunk.as_dict())
+            elif form in MACHINE:
                 click.echo(json_text(chunk.as_dict()), nl=False)
                 sys.stdout.flush()
             else:
                 printer.write(chunk)
         printer.finish()
+        if whole:
+            click.echo(document_text({"schema": "rainbow.logs/1", "chunks": chunks}, form), nl=False)
         if empty and not stream and form not in MACHINE:
             await _say_why(client, id)
 

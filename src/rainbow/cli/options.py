@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rainbow.cli.output import FORMS
+from rainbow.cli.output import FORMS, MACHINE
 from rainbow.model.hints import nearest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,6 +54,29 @@ def output(command: Command) -> Command:
         envvar="RAINBOW_OUTPUT",
         help="table, wide, json, jsonl, yaml, name, or a format such as '{id} {state}'.",
     )(command)
+
+
+def document_output(*also: str) -> Callable[[Command], Command]:
+    """Add `-o` to a command that answers with one thing, which has no rows; `also` names more forms that it takes."""
+    forms = ("table", *MACHINE, *also)
+
+    def checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+        if value in (*forms, "wide"):
+            return value
+        if ctx.get_parameter_source("form") is click.core.ParameterSource.ENVIRONMENT:
+            return "table"  # it was said for all commands, and for listings it is right
+        raise click.UsageError(f"there are no rows here to show as {value!r}; -o takes {', '.join(forms)}")
+
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=Form(),
+        default="table",
+        envvar="RAINBOW_OUTPUT",
+        callback=checked,
+        help=f"{', '.join(forms[:-1])} or {forms[-1]}.",
+    )
 
 
 def on_clusters(help: str) -> Callable[[Command], Command]:

@@ -10,7 +10,7 @@ import click
 
 from rainbow.cli.asking import Asked, WithCommand, asks
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import document_output
 
 if TYPE_CHECKING:
     from rainbow.client import AsyncClient
@@ -29,7 +29,7 @@ Examples:
 
 @click.command(cls=WithCommand, epilog=EPILOG)
 @asks
-@output
+@document_output()
 @connected
 def plan(link: Link, asked: Asked, form: str) -> int:
     """Show every cluster's verdict on a job, the one that would be chosen, and why not the others.

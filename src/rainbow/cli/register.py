@@ -6,7 +6,7 @@ import click
 
 from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import document_output
 
 GROUP_EPILOG = """\b
 Examples:
@@ -52,7 +52,7 @@ def register() -> None:
 @click.option(
     "--replace", "replacing", is_flag=True, help="The cluster exists: replace its graph, keep its credentials."
 )
-@output
+@document_output()
 @connected
 def cluster(
     link: Link,

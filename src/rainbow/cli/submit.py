@@ -11,7 +11,7 @@ import click
 
 from rainbow.cli.asking import Asked, WithCommand, asks
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import document_output
 
 if TYPE_CHECKING:
     from rainbow.cli.preparing import Prepared
@@ -34,7 +34,7 @@ Exit code: 0 stored; 3 --fail-fast and no cluster could ever run it.
 
 @click.command(cls=WithCommand, epilog=EPILOG)
 @asks
-@output
+@document_output("name")
 @connected
 def submit(link: Link, form: str, asked: Asked) -> int:
     """Submit a job and print its id. When it returns, the job is stored and survives any crash.

@@ -8,7 +8,7 @@ import click
 
 from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import document_output, output
 from rainbow.cli.output import Column, Listing, listing_text
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def token() -> None:
 @click.option("--note", default="", help="A note for the list.")
 @click.option("--join", is_flag=True, help="Admits one cluster, once, within an hour.")
 @click.option("--name", "pattern", metavar="PATTERN", help="With --join: the names it may register.")
-@output
+@document_output()
 @connected
 def create(
     link: Link,
@@ -107,7 +107,7 @@ def revoke(link: Link, ids: tuple[str, ...]) -> None:
 @token.command(epilog="\b\nExample:\n  rainbow token rotate 3f9k2m1xq0ab --grace 1h\n")
 @click.argument("id", required=False, default="")
 @click.option("--grace", metavar="TIME", help="How long the old one stays good (default: 10m).")
-@output
+@document_output()
 @connected
 def rotate(link: Link, id: str, grace: str | None, form: str) -> None:
     """Make a new token in place of ID, by default of the one in use. For a while both are good."""

@@ -6,7 +6,7 @@ import click
 
 from rainbow.cli.lazy import Commands
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output, pairs
+from rainbow.cli.options import document_output, pairs
 
 GROUP_EPILOG = """\b
 Examples:
@@ -26,7 +26,7 @@ def update() -> None:
 @click.option("--state-file", metavar="FILE", help="JSON object of keys and values.")
 @click.option("--cluster-name", "name", metavar="NAME", help="The cluster (default: the config's).")
 @click.option("--secret-file", metavar="FILE", help="File that holds the cluster's secret (default: the config's).")
-@output
+@document_output()
 @connected
 def state(
     link: Link, values: tuple[str, ...], state_file: str | None, name: str | None, secret_file: str | None, form: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rainbow.cli.link import Link, connected
-from rainbow.cli.options import output
+from rainbow.cli.options import document_output
 
 EPILOG = """\b
 Example:
@@ -14,7 +14,7 @@ Example:
 
 
 @click.command(epilog=EPILOG)
-@output
+@document_output()
 @connected
 def whoami(link: Link, form: str) -> None:
     """Show who the server takes you for, and what your credential opens."""

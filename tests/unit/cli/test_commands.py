@@ -4,6 +4,7 @@ import json
 
 import grpc
 import pytest
+import yaml
 
 from rainbow.pb.v2 import clusters_pb2, jobs_pb2
 from tests.support.fake_server import Refusal, Script
@@ -147,6 +148,34 @@ def test_logs_pass_every_byte_through_to_a_pipe(server, capfdbinary):
     assert run(["logs", "5"]) == 0
     captured = capfdbinary.readouterr()
     assert (captured.out, captured.err) == (b"\x1b[31m\xff", b"oops\n")
+
+
+def test_logs_in_json_are_one_document_and_line_by_line_when_they_are_followed(server, rainbow):
+    server.answers["Jobs/Logs"] = [out(b"a\n"), out(b"b\n", stream="stderr")]
+    server.answers["Jobs/Get"] = job(5)
+    pieces = [{"stream": "stdout", "offset": 0, "text": "a\n"}, {"stream": "stderr", "offset": 0, "text": "b\n"}]
+    whole = {"schema": "rainbow.logs/1", "chunks": pieces}
+    assert json.loads(rainbow("logs", "5", "-o", "json").out) == whole
+    assert yaml.safe_load(rainbow("logs", "5", "-o", "yaml").out) == whole
+    for args in (["-o", "jsonl"], ["-f", "-o", "json"]):
+        assert [json.loads(line) for line in rainbow("logs", "5", *args).out.splitlines()] == pieces
+    server.answers["Jobs/Logs"] = []
+    assert json.loads(rainbow("logs", "5", "-o", "json").out)["chunks"] == []
+
+
+@pytest.mark.parametrize(
+    "args", [["plan", "--", "x"], ["explain", "5"], ["whoami"], ["submit", "--", "x"], ["logs", "5"]]
+)
+def test_one_thing_is_not_shown_as_rows(rainbow, monkeypatch, args):
+    done = rainbow(args[0], "-o", "{id}", *args[1:])
+    assert (done.code, done.out) == (2, "")
+    assert "there are no rows here to show as '{id}'; -o takes table, json" in done.err
+
+
+def test_a_form_for_all_commands_is_not_in_the_way_of_those_that_have_no_rows(server, rainbow, monkeypatch):
+    monkeypatch.setenv("RAINBOW_OUTPUT", "{id}")
+    server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=7, state="queued")
+    assert rainbow("submit", "--", "x").out == "7\n"
 
 
 def test_logs_that_are_empty_say_why(server, rainbow):
