@@ -84,7 +84,7 @@ def test_a_clusters_own_filter_hands_jobs_on(fleet: Fleet) -> None:
     jobs = fleet.ended(*others)
     assert {(job.cluster, job.state, job.attempt) for job in jobs} == {("open", "succeeded", 2)}
     handed = [e for e in fleet.until(others[0], lambda e: e.last) if e.detail.get("why") == "returned"]
-    assert "filter" in str(handed[0].detail["reason"])
+    assert "labels.team" in str(handed[0].detail["reason"])
 
 
 def test_a_cluster_runs_only_for_those_it_allows(fleet: Fleet) -> None:
