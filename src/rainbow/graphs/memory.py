@@ -8,7 +8,7 @@ after the index has removed the clusters that cannot fit. Answers are kept until
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rainbow.graphs.backend import Summary
 from rainbow.graphs.cluster_state import ClusterState
 from rainbow.graphs.memory_answers import ANYTHING, GREW, Answers, Kept, Keys, Room
-from rainbow.graphs.memory_index import FleetIndex
+from rainbow.graphs.memory_index import FleetIndex, SlotCounts
 from rainbow.graphs.memory_rows import Changed, Gathered, Held, hosts_touched
 from rainbow.graphs.microarchitectures import runs
 from rainbow.model.errors import AlreadyExists, NotFound
@@ -140,17 +140,9 @@ class MemoryBackend:
         kept = self._kept(request, None if isinstance(order, slice) else order)
         if clusters is None and kept.matches is not None and kept.matches.of(names):
             return kept.matches
-        fitter: list[Fitter] = []
-
-        def count(cluster: str) -> tuple[int, int]:
-            if not fitter:
-                fitter.append(Fitter(request, self._facts))
-            state = self._state(cluster)
-            now, ever = self._shapes_for(state, request)
-            return fitter[0].slots(state.fold, now), fitter[0].slots(state.fold, ever)
-
         unknown = np.flatnonzero(kept.unknown[order]) if kept.undecided else ()
-        found = Matches(names, np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order]), unknown, count)
+        now, ever = np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order])
+        found = Matches(names, now, ever, unknown, self._counter(request))
         if clusters is None:
             kept.matches = found
         return found
@@ -166,9 +158,9 @@ class MemoryBackend:
             state, fit = self._state(name), matches.fit(name)
             number = state.number_in_fleet
             slots = None
-            if counted and fit in (Fit.NOW, Fit.NEVER) and (counted[1] is None or not counted[1][number]):
+            if counted and fit in (Fit.NOW, Fit.NEVER) and counted.sure(number):
                 now = ever = state.fold.root  # nothing but the slots depends on what is free now
-                slots = int(counted[0][number])
+                slots = int(counted.now[number])
             else:
                 now, ever = self._shapes_for(state, request)
             found.append(explainer.explain_fit(name, fit, Scene(state.fold, now, ever, state.shape_of), slots))
@@ -177,6 +169,27 @@ class MemoryBackend:
     def summary(self, cluster: str) -> Summary:
         """The cluster in numbers."""
         return self._state(cluster).totals()
+
+    def _counter(self, request: Request) -> Callable[[str], tuple[int, int]]:
+        """Counts slots now and ever: for all clusters at once by the tables, one by one where these cannot tell."""
+        tables: SlotCounts | None = None
+        fitter: Fitter | None = None
+        version = -1
+
+        def count(cluster: str) -> tuple[int, int]:
+            nonlocal tables, fitter, version
+            state = self._state(cluster)
+            number = state.number_in_fleet
+            if version != self.version:
+                self._bring_up_to_date()
+                tables, version = self._index.slots(request), self.version
+            if tables is not None and tables.sure(number):
+                return int(tables.now[number]), int(tables.ever[number])
+            fitter = fitter or Fitter(request, self._facts)
+            now, ever = self._shapes_for(state, request)
+            return fitter.slots(state.fold, now), fitter.slots(state.fold, ever)
+
+        return count
 
     def _state(self, cluster: str) -> ClusterState:
         try:

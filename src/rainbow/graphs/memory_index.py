@@ -51,6 +51,18 @@ class Answer(NamedTuple):
     by_units: bool
 
 
+class SlotCounts(NamedTuple):
+    """By cluster number: how many slots fit now and ever, and where the exact matcher must count them."""
+
+    now: Floats
+    ever: Floats
+    unsure: Mask | None
+
+    def sure(self, cluster: int) -> bool:
+        """True if a cluster's numbers are exact."""
+        return self.unsure is None or not self.unsure[cluster]
+
+
 class FleetIndex:
     """Tables of all hosts of all clusters."""
 
@@ -106,16 +118,19 @@ class FleetIndex:
             now, ever = now & met, ever & met
         return Answer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
 
-    def slots(self, request: Request) -> tuple[Floats, Mask | None] | None:
-        """By cluster number: how many of the one top-level resource fit now, and where that is not exact."""
+    def slots(self, request: Request) -> SlotCounts | None:
+        """How many of the one top-level resource fit in each cluster; None where tables cannot tell."""
         forms, exact = self._read_forms(request)
         form = forms[0]
         if not exact or len(forms) > 1 or not form.host or form.wrappers or form.abstract:
             return None
         unsure = Marks()
         self._form(form, unsure)
-        now, _ = self._slots(replace(form, count=max(2, form.count)), form.host)  # one is answered by yes or no
-        return (now * self._root_meets(request.requires) if request.requires else now), unsure.mask
+        now, ever = self._slots(replace(form, count=max(2, form.count)), form.host)  # one is answered by yes or no
+        if request.requires:
+            met = self._root_meets(request.requires)
+            now, ever = now * met, ever * met
+        return SlotCounts(now, ever, unsure.mask)
 
     def _root_meets(self, requires: tuple[Requirement, ...]) -> Mask:
         table = self.ever[ROOT]

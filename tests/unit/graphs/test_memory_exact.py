@@ -49,6 +49,8 @@ def check(seed):
     fresh.use("c", used)
     fresh.mark("c", marks)
     assert fresh.match(request).fit("c") is found
+    fresh._index.slots = lambda request: None  # all is left to the exact matcher
+    assert backend.match(request).verdict("c") == fresh.match(request).verdict("c")
 
 
 @over_seeds(500)
@@ -102,6 +104,25 @@ def test_what_is_released_is_as_if_it_had_never_been_placed():
     backend.release("c", "job")
     assert backend.match(request).fit("c") is Fit.NOW
     assert not any(len(table) for table in backend._index.moved.values())
+
+
+def test_slots_are_counted_as_they_are_when_they_are_asked_for():
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=8, cores=4))
+    request = fleets.a_request(fleets.slots(1, fleets.a_level("core", 4)))
+    before = backend.match(request)
+    assert before.verdict("c").slots_now == 8
+    backend.place("c", "job", request)
+    assert backend.match(request) is before  # the answer is still true, and kept
+    assert (before.verdict("c").slots_now, before.verdict("c").slots_ever) == (7, 8)
+
+
+def test_no_slots_are_counted_where_the_cluster_itself_does_not_have_what_is_required():
+    backend = MemoryBackend()
+    backend.put("c", fleets.a_graph(nodes=8, cores=4))
+    wanted = fleets.a_request(fleets.slots(2, fleets.a_level("core", 4)), requires=fleets.requires("soft", "name", "x"))
+    verdict = backend.match(wanted).verdict("c")
+    assert (verdict.fit, verdict.slots_now, verdict.slots_ever) == (Fit.NEVER, 0, 0)
 
 
 def test_a_fleet_of_one_shape_is_a_few_rows():
