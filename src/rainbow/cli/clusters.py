@@ -31,7 +31,9 @@ Examples:
 def clusters(link: Link, name: str | None, tree: bool, clusters: tuple[str, ...], form: str) -> None:
     """List clusters with what they have and what of it is free, or show the cluster NAME in full."""
     from rainbow.cli import render_clusters
+    from rainbow.cli.known import missing
     from rainbow.cli.output import MACHINE, document_text, listing_text
+    from rainbow.model.errors import NotFound
 
     if tree and not name:
         raise click.UsageError("--tree needs the NAME of a cluster")
@@ -45,6 +47,10 @@ def clusters(link: Link, name: str | None, tree: bool, clusters: tuple[str, ...]
             click.echo(render_clusters.tree(row) if tree else render_clusters.in_full(row, time.time()), nl=False)
         return
     found = [one.as_dict() for one in link.ask(lambda client: client.clusters())]
+    known = {row["name"] for row in found}
+    for one in clusters:
+        if one not in known:
+            raise NotFound(missing(one, known))
     rows = [row for row in found if not clusters or row["name"] in clusters]
     click.echo(listing_text(render_clusters.listing(time.time()), rows, form), nl=False)
     if not rows and form in ("table", "wide"):

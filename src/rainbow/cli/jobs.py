@@ -56,6 +56,9 @@ def jobs(link: Link, form: str, watch: bool, stats: bool, count: int | None, **a
     IDS are job ids, ranges such as 3-9, names, or last.
     """
 
+    if watch and stats:
+        raise click.UsageError("--watch shows jobs and --stats counts them; give one of them")
+
     async def asking(client: AsyncClient) -> None:
         from rainbow.client.job_verbs import MOST
 

@@ -23,13 +23,14 @@ async def need_clusters(client: AsyncClient, terms: Terms) -> None:
         return  # who may not list clusters may still submit to them
     for name in terms.only_clusters:
         if name not in known:
-            raise NotFound(_missing(name, known))
+            raise NotFound(missing(name, known))
     for name in terms.not_clusters:
         if name not in known:
-            say(f"warning: --not {name}: {_missing(name, known)}")
+            say(f"warning: --not {name}: {missing(name, known)}")
 
 
-def _missing(name: str, known: set[str]) -> str:
+def missing(name: str, known: set[str]) -> str:
+    """What to say of a cluster that is not there."""
     near = nearest(name, known, cutoff=0.75)
     hint = f"did you mean {near}?" if near else "`rainbow clusters` lists those you may see"
     return f"there is no cluster {name!r}; {hint}"

@@ -42,6 +42,8 @@ class Commands(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            if self.invoke_without_command:
+                raise  # it has options of its own, and this is none of them
             option = error.option_name
             raise click.UsageError(
                 f"{option} does not stand before a command; write it behind: {ctx.command_path} COMMAND {option}",

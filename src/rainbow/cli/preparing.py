@@ -47,6 +47,10 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
     """Build and check what is sent; raise Invalid with what is wrong before anything leaves this machine."""
     _need_values(asked)
     path = asked.file or asked.jobspec
+    if asked.file and asked.jobspec:
+        raise Invalid(f"{asked.file} and --jobspec {asked.jobspec} were both given; give one of them")
+    if asked.argv and asked.command:
+        raise Invalid("--command and -- COMMAND were both given; give one of them")
     argv = asked.argv or tuple(_words(asked.command))
     if path and argv:
         raise Invalid(f"{path} and a command were both given; give a FILE, or -- COMMAND")

@@ -38,7 +38,7 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
 
     Takes what rainbow submit takes. On a terminal a status line tells where the job is
     until it starts; what of a script is not honoured is told before; nothing else is mixed
-    into its output.
+    into its output. What the job reads from stdin is empty.
     """
     from rainbow.cli.preparing import prepare
     from rainbow.cli.signing import signer_of
@@ -47,6 +47,8 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
     if asked.array:
         raise Invalid("run stays with one job; submit an array, then use rainbow wait")
     prepared = prepare(asked, time.time(), os.environ)
+    if not prepared.request.tasks:
+        raise Invalid("it has no task, so there is nothing to run; write one under tasks", where=prepared.source)
     signer = signer_of(asked, os.environ)
 
     async def asking(client: AsyncClient) -> int:

@@ -56,6 +56,8 @@ def submit(link: Link, form: str, asked: Asked) -> int:
     answers = link.ask(lambda client: _submitted(client, prepared, signer))
     answer = answers[0]
     code = int(Exit.UNSATISFIABLE if answer.state == "infeasible" else Exit.OK)
+    if not prepared.request.tasks:
+        say(f"{prepared.source}: it has no task, so an agent has nothing to run; it waits for rainbow receive")
     for ignored in prepared.request.ignored:
         say(f"{prepared.source or 'flags'}: {ignored}")
     if form in MACHINE:

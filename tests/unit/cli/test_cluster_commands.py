@@ -224,6 +224,13 @@ def test_refusals_are_one_sentence_or_json_and_an_exit_code(server, rainbow, cod
     assert json.loads(done.err)["error"]["code"] == name
 
 
+def test_clusters_that_were_named_and_are_not_there_are_not_found(server, rainbow):
+    server.answers["Clusters/List"] = clusters_pb2.ListClustersResponse(clusters=[clusters_pb2.Cluster(name="perl")])
+    assert rainbow("clusters", "-M", "perl", "-o", "name").out == "perl\n"
+    done = rainbow("clusters", "-M", "perl,pearl")
+    assert (done.code, done.err) == (4, "rainbow: there is no cluster 'pearl'; did you mean perl?\n")
+
+
 def test_nobody_there_is_6(rainbow, monkeypatch):
     monkeypatch.setenv("RAINBOW_SERVER", "127.0.0.1:1")
     monkeypatch.setattr("rainbow.client.connection.Patience.__init__", quick_patience)
@@ -248,6 +255,8 @@ def quick_patience(self, **given):
         (["jobs", "-o", "jso"], "did you mean json?"),
         (["jobs", "-f", "sleeping"], "there is no filter"),
         (["clusters", "--tree"], "needs the NAME"),
+        (["jobs", "-w", "--stats"], "give one of them"),
+        (["server", "--lisen", "x"], "No such option '--lisen'"),
         (["submit", "-N", "0", "--", "x"], "-N"),
         (["logs"], "JOB"),
     ],

@@ -57,6 +57,16 @@ def test_run_tells_what_of_a_script_is_not_honoured(server, rainbow, tmp_path):
     assert (done.code, done.out, done.err) == (0, "", "rainbow: job.sh: line 2: --mail-type=ALL is not honoured\n")
 
 
+def test_a_jobspec_without_a_task_is_submitted_with_a_warning_and_not_run(server, rainbow, tmp_path):
+    (tmp_path / "job.yaml").write_text("version: 1\nresources: {n: {type: node, count: 1}}\n")
+    server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5, state="queued")
+    done = rainbow("submit", "job.yaml")
+    assert (done.code, done.out) == (0, "5\n")
+    assert "job.yaml: it has no task, so an agent has nothing to run" in done.err
+    done = rainbow("run", "job.yaml")
+    assert (done.code, len(server.calls("Jobs/Submit"))) == (125, 1)
+
+
 def test_jobs_lists_what_has_not_ended(server, rainbow):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse(
         jobs=[job(6, "queued", nodes=4), job(5, "bound", cluster="perl")]

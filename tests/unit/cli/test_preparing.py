@@ -133,6 +133,8 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
         ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
         ({"argv": ("x",), "nodes": 4, "tasks": 2}, "more than 2 tasks"),
         ({"argv": ("", "x")}, "the command is an empty word"),
+        ({"file": "a.yaml", "jobspec": "b.yaml"}, "a.yaml and --jobspec b.yaml were both given"),
+        ({"argv": ("x",), "command": "y"}, "--command and -- COMMAND were both given"),
         ({"argv": ("x",), "env": ("=1",)}, "a name stands before the ="),
         ({"argv": ("x",), "env": ("A=\udcff",)}, "--env A: its value is not text in UTF-8"),
         ({"argv": ("x",), "deadline": ""}, "--deadline is empty"),
