@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -69,74 +70,95 @@ def asked_otherwise(question: Question, **values: Any) -> Question:
 numbers = st.one_of(st.integers(0, 50), st.floats(0, 50, allow_nan=False).map(lambda x: round(x, 2)))
 names = st.sampled_from([f"c{i}" for i in range(12)])
 
+# Strategies are made once: one that is made for each draw is checked for each draw, which costs more than the draw.
+_PERHAPS_START = st.one_of(st.none(), st.floats(0, 5_000).map(round))
+_PERHAPS_COST = st.one_of(st.none(), st.floats(0, 100).map(lambda x: round(x, 2)))
+_FITS = st.sampled_from([Fit.NOW, Fit.NOW, Fit.LATER, Fit.UNKNOWN])
+_STATE = st.dictionaries(
+    st.sampled_from(["nodes_free", "queue_depth", "cost_per_node_hour", "rare"]),
+    st.one_of(numbers, st.just("text"), st.booleans(), st.none()),
+    max_size=4,
+)
+_RECORDS = st.one_of(
+    st.just(TrackRecord()),
+    st.one_of(st.none(), st.floats(0, 500).map(round)).map(
+        lambda wait: TrackRecord(jobs=9, weight=8.0, held=2.0, log_bias=8.0, wait=wait)
+    ),
+)
+_SHARES = st.integers(1, 20).flatmap(lambda ever: st.tuples(st.integers(1, ever), st.just(ever)))
 
-@st.composite
-def bids(draw: st.DrawFn, cluster: str) -> Bid:
+
+@cache
+def bids(cluster: str) -> st.SearchStrategy[Bid]:
     """Live and expired, yes and no, with and without each number."""
-    start = draw(st.one_of(st.none(), st.floats(0, 5_000).map(round)))
-    return a_bid(
-        cluster,
-        start,
-        yes=draw(st.booleans()),
-        cost=draw(st.one_of(st.none(), st.floats(0, 100).map(lambda x: round(x, 2)))),
-        valid_until=NOW + draw(st.sampled_from([-5.0, 30.0])),
-        asked_at=NOW - draw(st.sampled_from([0.0, 20.0])),
-        reason=draw(st.sampled_from(["", "maintenance"])),
-        late=draw(st.booleans()),
+    return st.builds(
+        a_bid,
+        st.just(cluster),
+        _PERHAPS_START,
+        yes=st.booleans(),
+        cost=_PERHAPS_COST,
+        valid_until=st.sampled_from([NOW - 5.0, NOW + 30.0]),
+        asked_at=st.sampled_from([NOW, NOW - 20.0]),
+        reason=st.sampled_from(["", "maintenance"]),
+        late=st.booleans(),
     )
 
 
-@st.composite
-def candidates(draw: st.DrawFn, name: str) -> Candidate:
+@cache
+def candidates(name: str) -> st.SearchStrategy[Candidate]:
     """A cluster with any mixture of fresh and stale, known and unknown."""
-    ever = draw(st.integers(1, 20))
-    fit = draw(st.sampled_from([Fit.NOW, Fit.NOW, Fit.LATER, Fit.UNKNOWN]))
-    keys = st.sampled_from(["nodes_free", "queue_depth", "cost_per_node_hour", "rare"])
-    wait = draw(st.one_of(st.none(), st.floats(0, 500).map(round)))
-    report = Report(
-        name=name,
-        state=draw(st.dictionaries(keys, st.one_of(numbers, st.just("text"), st.booleans(), st.none()), max_size=4)),
-        at=draw(st.sampled_from([None, NOW, NOW - 12.5, NOW - 4_000.0])),
-        record=draw(
-            st.sampled_from([TrackRecord(), TrackRecord(jobs=9, weight=8.0, held=2.0, log_bias=8.0, wait=wait)])
-        ),
+
+    def made(report: Report, fit: Fit, slots: tuple[int, int], **more: Any) -> Candidate:
+        return Candidate.of(report, fit, slots_now=slots[0] if fit is Fit.NOW else 0, slots_ever=slots[1], **more)
+
+    report = st.builds(
+        Report,
+        name=st.just(name),
+        state=_STATE,
+        at=st.sampled_from([None, NOW, NOW - 12.5, NOW - 4_000.0]),
+        record=_RECORDS,
     )
-    return Candidate.of(
+    return st.builds(
+        made,
         report,
-        fit,
-        slots_now=draw(st.integers(1, ever)) if fit is Fit.NOW else 0,
-        slots_ever=ever,
-        placed=draw(st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)])),
-        bid=draw(st.one_of(st.none(), bids(name))),
-        no_bid=draw(st.sampled_from(["", "no agent"])),
+        _FITS,
+        _SHARES,
+        placed=st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)]),
+        bid=st.one_of(st.none(), bids(name)),
+        no_bid=st.sampled_from(["", "no agent"]),
     )
 
 
-@st.composite
-def questions(draw: st.DrawFn) -> Question:
+_FLEETS = st.lists(names, unique=True, max_size=8).flatmap(
+    lambda chosen: st.tuples(*(candidates(name) for name in chosen)).map(list)
+)
+_LIMITS = st.builds(
+    Limits,
+    deadline=st.one_of(st.none(), st.floats(NOW, NOW + 5_000)),
+    max_cost=st.one_of(st.none(), st.floats(0, 100)),
+    only=st.sampled_from([frozenset(), frozenset(), frozenset({"c1", "c2", "c3", "c4"})]),
+    never=st.sampled_from([frozenset(), frozenset({"c5"})]),
+    prefer=st.sampled_from(["", "", "start", "cost"]),
+    later=st.booleans(),
+    otherwise=st.sampled_from(["wait", "refuse"]),
+)
+_ASKED = st.builds(
+    lambda policy, demand, limits: Asked(demand=demand, policy=policy, options=BUILT_INS[policy], limits=limits),
+    st.sampled_from(sorted(BUILT_INS)),
+    st.builds(Demand, nodes=st.integers(1, 9), duration=st.sampled_from([None, 600.0])),
+    _LIMITS,
+)
+
+
+@cache
+def questions() -> st.SearchStrategy[Question]:
     """Any policy over any small fleet, with any limits."""
-    policy = draw(st.sampled_from(sorted(BUILT_INS)))
-    fleet = [draw(candidates(name)) for name in draw(st.lists(names, unique=True, max_size=8))]
-    limits = Limits(
-        deadline=draw(st.one_of(st.none(), st.floats(NOW, NOW + 5_000))),
-        max_cost=draw(st.one_of(st.none(), st.floats(0, 100))),
-        only=frozenset(draw(st.sampled_from([(), (), ("c1", "c2", "c3", "c4")]))),
-        never=frozenset(draw(st.sampled_from([(), ("c5",)]))),
-        prefer=draw(st.sampled_from(["", "", "start", "cost"])),
-        later=draw(st.booleans()),
-        otherwise=draw(st.sampled_from(["wait", "refuse"])),
-    )
-    asked = Asked(
-        demand=Demand(nodes=draw(st.integers(1, 9)), duration=draw(st.sampled_from([None, 600.0]))),
-        policy=policy,
-        options=BUILT_INS[policy],
-        limits=limits,
-    )
-    return Question(
-        asked=asked,
-        candidates=fleet,
-        misfits=draw(st.sampled_from([{}, {"tiny": (Fit.NEVER, "1 node, 2 needed")}])),
-        seed=draw(st.integers(0, 2**32)),
-        snapshot=draw(st.integers(0, 9)),
-        now=NOW,
+    return st.builds(
+        Question,
+        asked=_ASKED,
+        candidates=_FLEETS,
+        misfits=st.sampled_from([{}, {"tiny": (Fit.NEVER, "1 node, 2 needed")}]),
+        seed=st.integers(0, 2**32),
+        snapshot=st.integers(0, 9),
+        now=st.just(NOW),
     )
