@@ -57,7 +57,7 @@ class MemoryBackend:
         self._placer = Remembered(Placer)
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
-        self._sorted: tuple[list[str], Order] | None = None
+        self._sorted: tuple[tuple[str, ...], Order] | None = None
         self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
         self._unindexed: defaultdict[int, Gathered] = defaultdict(Gathered)  # by cluster: what is not in the index yet
 
@@ -261,13 +261,13 @@ class MemoryBackend:
                 self._index.change(number, state.fold, Held(state.taken, state.dark), gathered.whole())
         self._unindexed.clear()
 
-    def _order(self, clusters: Collection[str] | None) -> tuple[list[str], Order]:
+    def _order(self, clusters: Collection[str] | None) -> tuple[tuple[str, ...], Order]:
         """Names in order, and the number of each."""
         if clusters is not None:
-            names = sorted(set(clusters))
+            names = tuple(sorted(set(clusters)))
             return names, np.array([self._state(name).number_in_fleet for name in names], np.int64)
         if self._sorted is None:
-            names = sorted(self._states)
+            names = tuple(sorted(self._states))
             numbers = [self._states[name].number_in_fleet for name in names]
             as_they_came = numbers == list(range(len(numbers)))
             self._sorted = (names, slice(len(numbers)) if as_they_came else np.array(numbers, np.int64))

@@ -8,7 +8,7 @@ cluster's answer and `Explanation` the same with reasons (`model/reasons.py`) an
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -96,11 +96,11 @@ class Positions(Protocol):
 class Matches:
     """The answer of a fleet to one request: names by answer, and one cluster's verdict when asked."""
 
-    __slots__ = ("_count", "_ever", "_fits", "_names", "_now", "_unknown")
+    __slots__ = ("_count", "_ever", "_ever_names", "_fits", "_names", "_now", "_unknown")
 
     def __init__(
         self,
-        names: Sequence[str],
+        names: tuple[str, ...],
         now: Positions,
         ever: Positions,
         unknown: Positions = (),
@@ -113,9 +113,10 @@ class Matches:
         self._unknown = unknown
         self._count = count
         self._fits: dict[str, Fit] | None = None
+        self._ever_names: tuple[str, ...] | None = None
 
-    def of(self, names: Sequence[str]) -> bool:
-        """True if this answers for exactly this list, the same object."""
+    def of(self, names: tuple[str, ...]) -> bool:
+        """True if this answers for exactly these, the same object."""
         return self._names is names
 
     def __len__(self) -> int:
@@ -128,7 +129,7 @@ class Matches:
     @property
     def names(self) -> tuple[str, ...]:
         """Every cluster that was asked, in a fixed order."""
-        return tuple(self._names)
+        return self._names
 
     @property
     def now(self) -> tuple[str, ...]:
@@ -138,9 +139,10 @@ class Matches:
     @property
     def ever(self) -> tuple[str, ...]:
         """Those whose whole graph fits, busy or not; those of `now` are among them."""
-        if len(self._ever) == len(self._names):
-            return tuple(self._names)
-        return tuple(self._names[i] for i in self._ever)
+        if self._ever_names is None:
+            all_of_them = len(self._ever) == len(self._names)
+            self._ever_names = self._names if all_of_them else tuple(self._names[i] for i in self._ever)
+        return self._ever_names
 
     @property
     def all_now(self) -> bool:
