@@ -102,7 +102,7 @@ def progress(
     moved = tx.update_attempt(attempt, to, now, suspect=False, **changes)
     fx.events = True
     started = moved.started_at if to is AttemptState.RUNNING else job.started_at
-    tx.update_job(
+    told = tx.update_job(
         job,
         JobEvent.UPDATED,
         now,
@@ -110,6 +110,8 @@ def progress(
         started_at=started,
         reason=f"{to.value} on {attempt.cluster}",
     )
+    if job.started_at is None and started is not None:
+        settle_dependents(tx, fx, told, now)
     return moved
 
 
@@ -256,7 +258,7 @@ def need_job(tx: Tx, id: int) -> Job:
 
 
 def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
-    """Release the jobs that waited for this one to end, and end those whose condition can no longer come true.
+    """Release the jobs that waited for this one's start or end; end those whose condition can no longer come true.
 
     What ends by this is settled in turn, one after the other: a long chain is no deep recursion. What is more than
     one transaction should hold is kept for the next: see `settle_more`.
@@ -267,7 +269,7 @@ def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
 
 
 def settle_ended(tx: Tx, fx: Effects, now: float) -> None:
-    """Work off the list of jobs that have ended, as far as this transaction goes."""
+    """Work off the list of jobs that have begun or ended, as far as this transaction goes."""
     fx.settling = True
     while fx.ended and fx.room > 0:
         id, after = fx.ended.popleft()
