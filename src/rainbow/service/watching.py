@@ -38,12 +38,13 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> Asyn
                     f"events after {after} were removed with old jobs: list the jobs anew, then follow from now on"
                 )
             found = tx.events(after, EVENTS_AT_ONCE, job=_only(which), owners=owners)
-            seen: dict[int, bool] = {}
+            seen: dict[int, Job | None] = {}
             for event in found:
                 if event.job not in seen:
                     job = tx.job(event.job)
-                    seen[event.job] = job is not None and reaches(tx, who, job) and _passes(which, job)
-            wanted = [(event, seen[event.job] and _state_passes(which, event)) for event in found]
+                    fits = job is not None and reaches(tx, who, job) and _passes(which, job)
+                    seen[event.job] = job if fits else None
+            wanted = [(event, _event_passes(tx, which, event, seen[event.job])) for event in found]
             return wanted, found[-1].seq if found else tx.last_seq()
 
         events, reached = await core.store.read(page)
@@ -69,14 +70,19 @@ def _passes(which: JobFilter, job: Job) -> bool:
     return (
         (not which.ids or job.id in which.ids)
         and (not which.owners or job.owner in which.owners)
-        and (not which.cluster or job.cluster == which.cluster)
         and (not which.name or job.name == which.name)
         and all(job.terms.labels.get(key) == value for key, value in which.labels.items())
     )
 
 
-def _state_passes(which: JobFilter, event: Event) -> bool:
-    return not which.states or event.state in which.states
+def _event_passes(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bool:
+    """True if the event is asked for: of a cluster's events, also those of jobs that have left it since."""
+    if job is None or (which.states and event.state not in which.states):
+        return False
+    if not which.cluster or job.cluster == which.cluster:
+        return True
+    attempt = tx.attempt(event.job, event.attempt) if event.attempt else None
+    return attempt is not None and attempt.cluster == which.cluster
 
 
 @dataclass(frozen=True, slots=True)

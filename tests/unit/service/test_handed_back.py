@@ -11,12 +11,13 @@ import pytest
 
 from rainbow.model.attempt import AttemptState
 from rainbow.model.errors import Invalid
-from rainbow.model.job import JobState, Terms
-from rainbow.service import explaining, jobs, receiving
+from rainbow.model.job import JobEvent, JobState, Terms
+from rainbow.service import explaining, jobs, receiving, watching
 from rainbow.service.clock import ManualClock
 from rainbow.service.receiving import Choice
 from rainbow.service.settings import Settings
 from rainbow.service.sync_messages import Ref
+from rainbow.store.base import JobFilter
 from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
@@ -114,3 +115,21 @@ async def test_an_order_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
         await with_cluster(service, "east")
         with pytest.raises(Invalid, match="a value is missing"):
             await Agent(service, "east").says(want=1, order_by="cores +")
+
+
+async def test_who_watches_a_cluster_hears_that_a_job_left_it(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        await submit(service, a_submission())
+        agent = Agent(service, "east")
+        await agent.says(want=1)
+        [(attempt, _)] = (await agent.says(want=1)).offers
+        await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "not now"),))
+        heard = []
+        async with asyncio.timeout(20):
+            async for event in watching.watch(service.core, JobFilter(cluster="east"), ADMIN, 0):
+                heard.append(event.kind)
+                if event.kind is JobEvent.UNBOUND:
+                    break
+        assert heard[-1] is JobEvent.UNBOUND
+        assert len(heard) > 1
