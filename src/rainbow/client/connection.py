@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import grpc
 
 from rainbow.client.probing import why_not
 from rainbow.client.rpcs import Answered, Asked, Purpose, Rpc
-from rainbow.client.settings import Address, Settings, Tls
+from rainbow.client.settings import Address, Settings, Tls, once_started
 from rainbow.client.statuses import error_of_call
 from rainbow.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable
 
@@ -114,9 +115,9 @@ class Connection:
         timeout: float | None = None,
     ) -> Answered:
         """Ask once and get one answer. `bearer` takes the place of the configured credential."""
-        metadata = self.metadata(rpc.purpose, bearer=bearer, only=only)
 
         async def once(channel: grpc.aio.Channel, seconds: float) -> Answered:
+            metadata = self.metadata(rpc.purpose, bearer=bearer, only=only)
             method = channel.unary_unary(rpc.path, _bytes_of, rpc.answers.FromString)
             answer: Answered = await method(request, timeout=seconds, metadata=metadata)
             return answer
@@ -132,9 +133,9 @@ class Connection:
         self, rpc: Rpc[Asked, Answered], pieces: Callable[[], Iterable[Asked]], *, bearer: str | None = None
     ) -> Answered:
         """Send a stream of pieces and get one answer; `pieces` is called again for every try."""
-        metadata = self.metadata(rpc.purpose, bearer=bearer)
 
         async def once(channel: grpc.aio.Channel, seconds: float) -> Answered:
+            metadata = self.metadata(rpc.purpose, bearer=bearer)
             method = channel.stream_unary(rpc.path, _bytes_of, rpc.answers.FromString)
             answer: Answered = await method(iter(pieces()), timeout=seconds, metadata=metadata)
             return answer
@@ -245,15 +246,15 @@ class Connection:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = _open(address, self.settings.tls)
-        if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
-            return channel
-        try:
-            async with asyncio.timeout(self.patience.connect):
-                ready = await _settled(channel)
-        except TimeoutError:
-            ready = False
+        ready = channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+        if not ready:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.patience.connect):
+                    ready = await _settled(channel)
         if not ready:
             raise _NotConnected(await self._nobody(address))
+        if not self._reached:
+            self.settings = once_started(self.settings)
         self._reached, self._told = True, False
         self._reasons.clear()
         return channel

@@ -9,7 +9,7 @@ import ipaddress
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -149,6 +149,15 @@ def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] |
         config=config,
         origins=origins,
     )
+
+
+def once_started(settings: Settings) -> Settings:
+    """The same, with the token of the user's own server if there was none: it may have been started only now."""
+    if settings.token or settings.origins.get("token") != "default":
+        return settings
+    token = own_server_token(settings.servers, os.environ)
+    origins: Mapping[str, Origin] = {**settings.origins, "token": "local server"}
+    return replace(settings, token=token, origins=origins) if token else settings
 
 
 def _configured_servers(config: Config) -> str:

@@ -11,7 +11,7 @@ from rainbow.client import rpcs
 from rainbow.client.aio import AsyncClient
 from rainbow.client.connection import Backoff, Connection, Patience
 from rainbow.client.rpcs import Purpose
-from rainbow.client.settings import Settings, addresses
+from rainbow.client.settings import Overrides, Settings, addresses, resolve
 from rainbow.client.submission import Submission
 from rainbow.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
 from rainbow.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
@@ -201,3 +201,17 @@ def test_the_configs_secret_goes_to_its_own_cluster_only():
 def test_a_credential_with_a_line_end_is_refused_before_it_is_sent():
     with pytest.raises(Invalid, match="line end"):
         Connection(Settings(token="abc\n")).metadata(Purpose.USER)
+
+
+@pytest.mark.parametrize("given", ["", "mine"])
+async def test_a_client_that_was_faster_than_the_users_own_server_takes_its_token(server, tmp_path, monkeypatch, given):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    settings = resolve(Overrides(server=server.address, token=given), {"HOME": str(tmp_path)})
+    assert settings.token == given
+    server.answers["Jobs/Get"] = jobs_pb2.Job(id=1)
+    async with AsyncClient(settings=settings, patience=QUICK) as client:
+        (tmp_path / "rainbow").mkdir()
+        (tmp_path / "rainbow" / "admin.token").write_text("rbu_own")
+        (tmp_path / "rainbow" / "admin.token").chmod(0o600)
+        await client.job(1)
+    assert server.only("Jobs/Get").bearer == f"Bearer {given or 'rbu_own'}"
