@@ -90,7 +90,7 @@ def test_no_decision_changes_another(one: Question, other: Question) -> None:
 
 
 @given(questions())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=160, deadline=None)
 def test_the_winner_never_breaks_a_limit(question: Question) -> None:
     decision, limits = decide(question), question.asked.limits
     for name in decision.ranked:
