@@ -107,4 +107,4 @@ async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
 def _give_back(core: Core, settled: Sequence[Settlement]) -> None:
     for one in settled:
         if one.cluster:
-            core.fleet.take_back(one.cluster, one.token)
+            core.fleet.release(one.cluster, one.token)

@@ -249,17 +249,8 @@ class Fleet:
         member.held = Counter(member.owners.values())
         self._load_changed(member)
 
-    def take_back(self, name: str, fence: str) -> None:
-        """An attempt was never given to a cluster after all: it leaves no trace there."""
-        member = self._members.get(name)
-        size = None if member is None else member.counted.pop(fence, None)
-        if member is not None and size is not None:
-            since = member.placed_since
-            member.placed_since = Placed(since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores)
-        self.release(name, fence)
-
     def release(self, name: str, fence: str) -> None:
-        """An attempt has left a cluster: what it took is free again."""
+        """An attempt has left a cluster, or was never given to it after all: what it took is free again."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
@@ -270,7 +261,10 @@ class Fleet:
             member.held[owner] -= 1
             if not member.held[owner]:
                 del member.held[owner]
-        member.counted.pop(fence, None)
+        size = member.counted.pop(fence, None)
+        if size is not None:  # the cluster has told nothing since: for all it knows, the attempt was never there
+            since = member.placed_since
+            member.placed_since = Placed(since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores)
         for key in list(itertools.islice(member.crowded, LINES)):
             line = member.crowded.pop(key)
             if self._moves_up(member, line):

@@ -164,4 +164,4 @@ def undo(core: Core, drafts: list[Draft]) -> None:
     """Give back what was set aside for jobs that were not stored."""
     for draft in drafts:
         if draft.cluster:
-            core.fleet.take_back(draft.cluster, draft.token)
+            core.fleet.release(draft.cluster, draft.token)

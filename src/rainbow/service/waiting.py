@@ -204,7 +204,7 @@ class Decider:
             gone = await self.core.write(work)
         except Exception as error:  # whatever it is, what was set aside is free again
             if isinstance(outcome, Chosen):
-                self.core.fleet.take_back(outcome.cluster, fence)
+                self.core.fleet.release(outcome.cluster, fence)
             if isinstance(error, Conflict):
                 return False
             raise

@@ -249,6 +249,17 @@ async def test_what_was_placed_since_the_report_is_counted_once_and_also_after_a
         assert service.core.fleet.member("east").placed_since.jobs == 0
 
 
+async def test_what_has_ended_since_the_report_is_no_longer_counted(tmp_path: Path) -> None:
+    async with a_service(tmp_path, settings=FREE) as service:
+        await with_cluster(service, "east", nodes=64, cores=64)
+        await clusters.update_state(service.core, "east", {"nodes_free": 1})
+        [first] = await submit(service, a_submission())
+        assert (await submit(service, a_submission()))[0].state is JobState.HELD
+        await jobs.cancel(service.core, [first.id], None, ADMIN, "")
+        assert service.core.fleet.member("east").placed_since.jobs == 0
+        assert (await submit(service, a_submission()))[0].state is JobState.BOUND
+
+
 async def test_the_servers_own_age_of_a_stale_state_and_its_options_hold_for_its_policy_alone(tmp_path: Path) -> None:
     clock = ManualClock()
     settings = Settings(policy="least", policy_options={"key": "load"}, stale_after=50.0)
