@@ -120,7 +120,9 @@ TERMS = (
         metavar="DURATION",
         help="Give a run up when its cluster is silent for so long (default: 30m with --rerun, else never).",
     ),
-    click.option("--fail-fast", is_flag=True, help="Refuse at once what no cluster can run, instead of waiting."),
+    click.option(
+        "--fail-fast", is_flag=True, help="Refuse at once what no cluster could ever run, instead of waiting."
+    ),
     click.option("--array", metavar="RANGE", help="Many jobs in one: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."),
     click.option(
         "--dependency",

@@ -158,7 +158,7 @@ class Limits:
     never: frozenset[str] = frozenset()  # wins over `only`
     prefer: Prefer = ""  # takes the place of the policy
     later: bool = False  # may go to a cluster where it fits only later, and queue there
-    otherwise: Literal["wait", "refuse"] = "wait"  # what to do when no cluster is left
+    otherwise: Literal["wait", "refuse"] = "wait"  # what to do when no cluster could ever run it
 
     def __post_init__(self) -> None:
         if self.max_cost is not None and not 0 <= self.max_cost < math.inf:

@@ -139,7 +139,7 @@ class Terms:
     hold: bool = False
     start_after: float | None = None
     deadline: float | None = None
-    fail_fast: bool = False  # no cluster fits: INFEASIBLE or refused at once, instead of waiting
+    fail_fast: bool = False  # no cluster could ever run it: INFEASIBLE at once, instead of waiting
     policy: str = ""  # empty: the server's default
     policy_options: Mapping[str, str] = field(default_factory=dict)
     only_clusters: tuple[str, ...] = ()

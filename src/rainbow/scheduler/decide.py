@@ -110,5 +110,5 @@ def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
         asked = limits.only or limits.never
         reasons.append("no cluster that its owner allows is registered" if asked else "no cluster is registered")
     ever = any(fit is not Fit.NEVER for fit in fits)
-    kind = Wait if limits.otherwise == "wait" else Refuse
+    kind = Refuse if limits.otherwise == "refuse" and not ever else Wait
     return kind(tuple(reasons), ever)

@@ -82,13 +82,21 @@ def test_a_cluster_that_says_no_is_out_with_its_reason() -> None:
     assert rows(decision)["a"].rank is None
 
 
-def test_when_every_bid_is_a_no_the_job_waits_or_is_refused_as_its_owner_asked() -> None:
+def test_when_every_bid_is_a_no_the_job_waits() -> None:
     fleet = [a_cluster(name, bid=a_bid(name, yes=False, reason="full")) for name in "ab"]
     reasons = ("a: says no: full", "b: says no: full")
     assert decide(a_question(*fleet, policy="start")).outcome == Wait(reasons)
-    refused = decide(a_question(*fleet, policy="start", limits=Limits(otherwise="refuse")))
-    assert refused.outcome == Refuse(reasons, ever=True)
-    assert refused.winner is None
+    in_haste = decide(a_question(*fleet, policy="start", limits=Limits(otherwise="refuse")))
+    assert in_haste.outcome == Wait(reasons)  # some day it can run
+    assert in_haste.winner is None
+
+
+@pytest.mark.parametrize("fit", [Fit.LATER, Fit.UNKNOWN])
+def test_only_what_no_cluster_could_ever_run_is_refused_at_once(fit: Fit) -> None:
+    in_haste = Limits(otherwise="refuse")
+    assert isinstance(decide(a_question(a_cluster("a", fit), limits=in_haste)).outcome, Wait)
+    assert isinstance(decide(a_question(misfits={"a": (Fit.UNKNOWN, "is draining")}, limits=in_haste)).outcome, Wait)
+    assert isinstance(decide(a_question(misfits={"a": (Fit.NEVER, "")}, limits=in_haste)).outcome, Refuse)
 
 
 def test_an_expired_bid_is_no_bid_and_a_late_one_says_so() -> None:
