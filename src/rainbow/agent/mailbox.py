@@ -218,6 +218,10 @@ def _account_for(d: Draft, ref: Ref) -> None:
 
 def _settle(d: Draft, said: SyncMessage) -> None:
     """The message arrived: what needs no other receipt is done."""
+    if d.answered is None:  # what a journal says was to be submitted has waited for this
+        for ref, intent in d.held.items():
+            if intent.phase is Phase.INTENT and not intent.busy:
+                d.held[ref] = replace(intent, act_at=d.now)
     d.answered = said
     for report in said.reports:
         held = d.held.get(report.ref)

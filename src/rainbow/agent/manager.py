@@ -96,6 +96,9 @@ def looked_up(d: Draft, event: e.LookedUp) -> None:
         case Absent(never) if held.phase is Phase.INTENT and never:
             if held.wish:
                 d.end(held, Result(state=AttemptState.CANCELLED, reason="cancelled before it was submitted"))
+            elif d.answered is None and not d.alone(held):
+                # The journal may be old: the server says first whether it is wanted still.
+                d.held[event.ref] = replace(held, act_at=d.now + ASK_AGAIN)
             else:
                 submit(d, held)
         case Absent() if held.phase in WITH_MANAGER:

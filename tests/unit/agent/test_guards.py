@@ -11,6 +11,7 @@ from rainbow.agent import events as e
 from rainbow.agent.reactor import due
 from rainbow.agent.state import Limits, State
 from rainbow.agent.values import Absent, Held, Phase
+from rainbow.model.attempt import AttemptState
 from tests.unit.agent.test_reactor import AGAIN, OFFER, REF, Story
 
 GUARD = Limits().run_guard
@@ -53,8 +54,27 @@ def test_what_the_server_may_run_elsewhere_by_now_is_not_begun_but_handed_back(h
         story = Story(State(held={REF: Held(offer=offer, phase=Phase.INTENT)}))
         story.tell(e.Started(heard))
         story.tell(e.LookedUp(REF, Absent(never=True)))
+        assert story.all(e.Submit) == []
+        if begins:  # when the server has answered
+            story.answer()
+            story.tell(e.Tick())
+            story.tell(e.LookedUp(REF, Absent(never=True)))
         assert bool(story.all(e.Submit)) == begins
         if not begins and heard is None:
             assert REF not in story.state.held
             assert REF in story.state.past
             assert [ref for ref, _ in story.state.rejects.items()] == [REF]
+
+
+def test_an_intent_of_an_old_journal_that_the_server_does_not_want_any_more_is_not_submitted() -> None:
+    story = Story(State(held={REF: Held(offer=OFFER, phase=Phase.INTENT)}))
+    story.tell(e.Started())
+    story.tell(e.LookedUp(REF, Absent(never=True)))
+    story.answer(resync=True)
+    story.answer(commands=(e.ServerCommand(id=0, kind="kill", ref=REF),))
+    story.tell(e.Tick())
+    story.tell(e.LookedUp(REF, Absent(never=True)))
+    assert story.all(e.Submit) == []
+    result = story.state.held[REF].result
+    assert result is not None
+    assert result.state is AttemptState.CANCELLED

@@ -125,9 +125,15 @@ def test_an_intent_without_a_record_in_the_manager_has_an_unknown_outcome():
     assert story.all(e.Submit) == []
 
 
-def test_an_intent_that_the_manager_certainly_never_got_is_submitted():
+def test_an_intent_that_the_manager_certainly_never_got_is_submitted_when_the_server_has_answered():
     story = Story(holding(Phase.INTENT))
     story.tell(e.Started())
+    story.tell(e.LookedUp(REF, Absent(never=True)))
+    assert story.all(e.Submit) == [], "the journal may be old"
+    story.answer(resync=True)
+    story.answer()
+    assert due(story.state, story.now) <= story.now, "it need not wait any longer"
+    assert e.Lookup(REF) in story.tell(e.Tick())
     story.tell(e.LookedUp(REF, Absent(never=True)))
     assert story.all(e.Submit) == [e.Submit(OFFER)]
 
