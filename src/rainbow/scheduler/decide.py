@@ -59,7 +59,9 @@ def _rank(name: str, policy: Policy, field: Field, question: Question) -> Rankin
         ranking = policy.rank(field.kept, question.asked.demand, _draws(question.seed))
     except RainbowError:
         raise
-    except Exception as error:  # the edge to other people's code: its bugs are typed errors here
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the edge to other people's code: whatever it raises is a typed error here
         raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
     if ranking.given is field.kept and not ranking.dropped:
         return ranking  # all of them, in another order

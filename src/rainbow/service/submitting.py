@@ -15,6 +15,7 @@ from rainbow.model.errors import Invalid
 from rainbow.model.job import MAX_NAME, Hold, JobState, Terms
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide, wants_bids
+from rainbow.service.auditing import ranges
 from rainbow.service.clock import Clock
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, pinned, question
@@ -121,7 +122,9 @@ def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
     if terms.hold:
         return Hold.USER, "held by its owner; release it with: rainbow release JOB"
     if submission.waits_for:
-        return Hold.DEPENDENCY, "waits for " + ", ".join(f"{d.kind}:{d.job}" for d in submission.waits_for)
+        kinds = dict.fromkeys(waited.kind for waited in submission.waits_for)
+        jobs = {kind: ranges(d.job for d in submission.waits_for if d.kind == kind) for kind in kinds}
+        return Hold.DEPENDENCY, "waits for " + ", ".join(f"{kind}:{numbers}" for kind, numbers in jobs.items())
     if terms.start_after is not None and terms.start_after > now:
         return Hold.TIME, "waits for its start time"
     return None, UNDECIDED

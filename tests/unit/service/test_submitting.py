@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ async def test_a_repeated_submission_takes_nothing_twice(tmp_path: Path) -> None
             await submit(service, a_submission(token="t", cores=2))
         [more] = await submit(service, a_submission(cores=2))
         assert more.state is JobState.BOUND
+
+
+async def test_what_a_job_waits_for_is_said_in_few_words(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=8, cores=64)
+        first = [receipt.id for receipt in await submit(service, *[a_submission() for _ in range(6)])]
+        kinds = ["afterok", "afterok", "after", "afterok", "afterok", "after"]
+        waits = tuple(Dependency(kind, id) for kind, id in zip(kinds, first, strict=True))
+        [receipt] = await submit(service, replace(a_submission(), waits_for=waits))
+        assert receipt.reason == "waits for afterok:1-2,4-5, after:3,6"
 
 
 async def test_many_submitters_at_once_each_get_their_own_answer(tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ class PolicyTable:
                 return built
             except RainbowError:
                 raise
-            except Exception as error:  # the edge to other people's code: its bugs are typed errors here
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # the edge to other people's code: whatever it raises is a typed error here
                 raise PolicyFault(f"policy {name!r} cannot be built: {type(error).__name__}: {error}") from error
         if name in self.broken:
             raise UnknownPolicy(f"policy {name!r} is installed, but does not load: {self.broken[name]}")
