@@ -50,7 +50,14 @@ Examples:
     "--renew-secret", default="30d", show_default=True, metavar="TIME|never", help="Replace its secret so often."
 )
 @click.option("--graph", default="", metavar="FILE", help="Run jobs within this graph.")
-@click.option("--register", default="", metavar="FILE|auto", help="Register the cluster first if it has no credential.")
+@click.option(
+    "--register",
+    is_flag=False,
+    flag_value="auto",
+    default="",
+    metavar="[FILE|auto]",
+    help="Register the cluster first if it has no credential; without a value: auto.",
+)
 @click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Take at most so many jobs at a time.")
 @click.option("--accept", default="", metavar="EXPR", help="Take only jobs for which this holds.")
 @click.option("--order", default="", metavar="EXPR", help="Take those first for which this is highest: -nodes.")

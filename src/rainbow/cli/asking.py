@@ -125,6 +125,7 @@ TERMS = (
     ),
     click.option("--array", metavar="RANGE", help="Many jobs in one: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."),
     click.option(
+        "-d",
         "--dependency",
         "dependencies",
         multiple=True,

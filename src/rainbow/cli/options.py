@@ -45,15 +45,7 @@ class Form(_TextType):
 
 def output(command: Command) -> Command:
     """Add `-o`."""
-    return click.option(
-        "-o",
-        "--output",
-        "form",
-        type=Form(),
-        default="table",
-        envvar="RAINBOW_OUTPUT",
-        help="table, wide, json, jsonl, yaml, name, or a format such as '{id} {state}'.",
-    )(command)
+    return _form("table, wide, json, jsonl, yaml, name, or a format such as '{id} {state}'.")(command)
 
 
 def document_output(*also: str) -> Callable[[Command], Command]:
@@ -67,15 +59,12 @@ def document_output(*also: str) -> Callable[[Command], Command]:
             return "table"  # it was said for all commands, and for listings it is right
         raise click.UsageError(f"there are no rows here to show as {value!r}; -o takes {', '.join(forms)}")
 
+    return _form(f"{', '.join(forms[:-1])} or {forms[-1]}.", callback=checked)
+
+
+def _form(help: str, **more: Any) -> Callable[[Command], Command]:
     return click.option(
-        "-o",
-        "--output",
-        "form",
-        type=Form(),
-        default="table",
-        envvar="RAINBOW_OUTPUT",
-        callback=checked,
-        help=f"{', '.join(forms[:-1])} or {forms[-1]}.",
+        "-o", "--output", "form", type=Form(), default="table", envvar="RAINBOW_OUTPUT", help=help, **more
     )
 
 

@@ -21,6 +21,12 @@ def refused(*words: str, **environment: str) -> BaseException:
     return result.exception
 
 
+@pytest.mark.parametrize(("words", "meant"), [([], "auto"), (["auto"], "auto"), (["here.json"], "here.json")])
+def test_register_takes_what_follows_only_if_that_is_no_option(words: list[str], meant: str):
+    given = agent.make_context("agent", ["--register", *words, "--state-dir", "there"]).params
+    assert (given["register"], str(given["state_dir"])) == (meant, "there")
+
+
 def test_install_prints_a_unit_with_the_options_it_was_given():
     result = CliRunner().invoke(agent, ["install", "--cluster", "here", "--max-jobs", "5", "--accept", "cores < 3"])
     assert result.exit_code == 0

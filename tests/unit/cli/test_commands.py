@@ -35,6 +35,12 @@ def test_submit_prints_the_id_alone_on_stdout(server, rainbow):
     assert json.loads(sent.request.spec.canonical)["tasks"][0]["command"] == ["lmp", "-in", "x"]
 
 
+def test_dependencies_are_asked_for_as_slurm_users_ask(server, rainbow):
+    server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=8)
+    assert rainbow("submit", "-d", "afterok:7", "--", "x").code == 0
+    assert list(server.only("Jobs/Submit").request.terms.dependencies) == ["afterok:7"]
+
+
 def test_a_submit_that_nothing_can_ever_run_ends_with_three(server, rainbow):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=1, state="infeasible", reason="no cluster has gpus")
     assert rainbow("submit", "--fail-fast", "-g9", "--", "x").code == 3
