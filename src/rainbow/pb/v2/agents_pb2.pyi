@@ -17,7 +17,7 @@ class AttemptRef(_message.Message):
     def __init__(self, job: _Optional[int] = ..., n: _Optional[int] = ..., token: _Optional[str] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards", "order_by")
+    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards", "order_by", "node_rules")
     class MarksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class SyncRequest(_message.Message):
     HAS_USED_FIELD_NUMBER: _ClassVar[int]
     GUARDS_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
+    NODE_RULES_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     epoch: str
     seq: int
@@ -74,7 +75,26 @@ class SyncRequest(_message.Message):
     has_used: bool
     guards: bool
     order_by: str
-    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ..., order_by: _Optional[str] = ...) -> None: ...
+    node_rules: NodeRules
+    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ..., order_by: _Optional[str] = ..., node_rules: _Optional[_Union[NodeRules, _Mapping]] = ...) -> None: ...
+
+class NodeRules(_message.Message):
+    __slots__ = ("hosts", "subsystems", "groups")
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    SUBSYSTEMS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    hosts: bool
+    subsystems: _containers.RepeatedScalarFieldContainer[str]
+    groups: bool
+    def __init__(self, hosts: _Optional[bool] = ..., subsystems: _Optional[_Iterable[str]] = ..., groups: _Optional[bool] = ...) -> None: ...
+
+class GroupHosts(_message.Message):
+    __slots__ = ("group", "hosts")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    hosts: str
+    def __init__(self, group: _Optional[int] = ..., hosts: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("attempt", "state")
@@ -85,7 +105,7 @@ class Held(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("attempt", "state", "exit_code", "failure", "reason", "native_id", "started_at", "ended_at")
+    __slots__ = ("attempt", "state", "exit_code", "failure", "reason", "native_id", "started_at", "ended_at", "nodes", "code")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +114,8 @@ class Report(_message.Message):
     NATIVE_ID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
     ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptRef
     state: str
     exit_code: int
@@ -102,7 +124,9 @@ class Report(_message.Message):
     native_id: str
     started_at: float
     ended_at: float
-    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., state: _Optional[str] = ..., exit_code: _Optional[int] = ..., failure: _Optional[str] = ..., reason: _Optional[str] = ..., native_id: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ...) -> None: ...
+    nodes: str
+    code: str
+    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., state: _Optional[str] = ..., exit_code: _Optional[int] = ..., failure: _Optional[str] = ..., reason: _Optional[str] = ..., native_id: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., nodes: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class Reject(_message.Message):
     __slots__ = ("attempt", "reason")
@@ -151,7 +175,7 @@ class SyncResponse(_message.Message):
     def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array")
+    __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array", "hosts")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +185,7 @@ class Offer(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     IS_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptRef
     name: str
     owner: str
@@ -170,7 +195,8 @@ class Offer(_message.Message):
     priority: int
     array_index: int
     is_array: bool
-    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., name: _Optional[str] = ..., owner: _Optional[str] = ..., spec: _Optional[str] = ..., terms: _Optional[str] = ..., lease: _Optional[float] = ..., priority: _Optional[int] = ..., array_index: _Optional[int] = ..., is_array: _Optional[bool] = ...) -> None: ...
+    hosts: _containers.RepeatedCompositeFieldContainer[GroupHosts]
+    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., name: _Optional[str] = ..., owner: _Optional[str] = ..., spec: _Optional[str] = ..., terms: _Optional[str] = ..., lease: _Optional[float] = ..., priority: _Optional[int] = ..., array_index: _Optional[int] = ..., is_array: _Optional[bool] = ..., hosts: _Optional[_Iterable[_Union[GroupHosts, _Mapping]]] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("id", "kind", "attempt", "reason")
@@ -185,14 +211,16 @@ class Command(_message.Message):
     def __init__(self, id: _Optional[int] = ..., kind: _Optional[str] = ..., attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class BidRequest(_message.Message):
-    __slots__ = ("id", "spec", "deadline")
+    __slots__ = ("id", "spec", "deadline", "hosts")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
     id: str
     spec: str
     deadline: float
-    def __init__(self, id: _Optional[str] = ..., spec: _Optional[str] = ..., deadline: _Optional[float] = ...) -> None: ...
+    hosts: _containers.RepeatedCompositeFieldContainer[GroupHosts]
+    def __init__(self, id: _Optional[str] = ..., spec: _Optional[str] = ..., deadline: _Optional[float] = ..., hosts: _Optional[_Iterable[_Union[GroupHosts, _Mapping]]] = ...) -> None: ...
 
 class Bid(_message.Message):
     __slots__ = ("id", "yes", "reason", "start_p50", "start_p90", "runtime_factor", "cost", "valid_for")
