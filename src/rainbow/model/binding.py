@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from rainbow.model.errors import Invalid
 from rainbow.model.hostlist import collapse, expand
+from rainbow.model.request import Equals, Requirement
+
+NAMING_FIELDS = frozenset({"name", "model", "feature", "partition"})  # fields by which managers name things
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,13 @@ class NodeRules:
     hosts: bool = False  # jobs run only on the hosts that their offer names
     subsystems: frozenset[str] = frozenset()  # requirements on these, by equality, are passed on in its own words
     groups: bool = False  # groups of one job may be bound to different hosts
+
+
+def passed_on(requirement: Requirement, rules: NodeRules) -> bool:
+    """Return True if the agent hands this requirement to its manager; any other is kept by the allowed hosts."""
+    return (
+        requirement.subsystem in rules.subsystems
+        and not requirement.below
+        and all(isinstance(term, Equals) for term in requirement.terms)
+        and any(term.field in NAMING_FIELDS for term in requirement.terms)
+    )

@@ -175,7 +175,7 @@ class SyncResponse(_message.Message):
     def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array", "hosts")
+    __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array", "hosts", "hosts_checked")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +186,7 @@ class Offer(_message.Message):
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     IS_ARRAY_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_CHECKED_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptRef
     name: str
     owner: str
@@ -196,7 +197,8 @@ class Offer(_message.Message):
     array_index: int
     is_array: bool
     hosts: _containers.RepeatedCompositeFieldContainer[GroupHosts]
-    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., name: _Optional[str] = ..., owner: _Optional[str] = ..., spec: _Optional[str] = ..., terms: _Optional[str] = ..., lease: _Optional[float] = ..., priority: _Optional[int] = ..., array_index: _Optional[int] = ..., is_array: _Optional[bool] = ..., hosts: _Optional[_Iterable[_Union[GroupHosts, _Mapping]]] = ...) -> None: ...
+    hosts_checked: bool
+    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., name: _Optional[str] = ..., owner: _Optional[str] = ..., spec: _Optional[str] = ..., terms: _Optional[str] = ..., lease: _Optional[float] = ..., priority: _Optional[int] = ..., array_index: _Optional[int] = ..., is_array: _Optional[bool] = ..., hosts: _Optional[_Iterable[_Union[GroupHosts, _Mapping]]] = ..., hosts_checked: _Optional[bool] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("id", "kind", "attempt", "reason")
@@ -211,16 +213,18 @@ class Command(_message.Message):
     def __init__(self, id: _Optional[int] = ..., kind: _Optional[str] = ..., attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class BidRequest(_message.Message):
-    __slots__ = ("id", "spec", "deadline", "hosts")
+    __slots__ = ("id", "spec", "deadline", "hosts", "hosts_checked")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_CHECKED_FIELD_NUMBER: _ClassVar[int]
     id: str
     spec: str
     deadline: float
     hosts: _containers.RepeatedCompositeFieldContainer[GroupHosts]
-    def __init__(self, id: _Optional[str] = ..., spec: _Optional[str] = ..., deadline: _Optional[float] = ..., hosts: _Optional[_Iterable[_Union[GroupHosts, _Mapping]]] = ...) -> None: ...
+    hosts_checked: bool
+    def __init__(self, id: _Optional[str] = ..., spec: _Optional[str] = ..., deadline: _Optional[float] = ..., hosts: _Optional[_Iterable[_Union[GroupHosts, _Mapping]]] = ..., hosts_checked: _Optional[bool] = ...) -> None: ...
 
 class Bid(_message.Message):
     __slots__ = ("id", "yes", "reason", "start_p50", "start_p90", "runtime_factor", "cost", "valid_for")
