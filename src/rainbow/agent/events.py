@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from rainbow.agent.values import Absent, BidAnswer, Chunk, Facts, Found, Offer, Ref, Result, Unknown, Update
+from rainbow.agent.values import (
+    ANY_HOST,
+    Absent,
+    AllowedHosts,
+    BidAnswer,
+    Chunk,
+    Facts,
+    Found,
+    Offer,
+    Ref,
+    Result,
+    Unknown,
+    Update,
+)
 
 # --- the messages of the Sync call, free of protobuf ---
 
@@ -18,6 +31,7 @@ class Report:
     state: str
     native: str = ""
     started_at: float | None = None
+    nodes: str = ""  # hostlist
     result: Result | None = None
 
 
@@ -65,6 +79,8 @@ class BidRequest:
     id: str
     spec: str
     deadline: float  # seconds from now
+    allowed: AllowedHosts = ANY_HOST
+    unreadable: str = ""  # why the question cannot be understood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

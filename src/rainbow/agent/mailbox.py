@@ -69,7 +69,12 @@ def _report(d: Draft, held: Held) -> Report | None:
     elif held.phase not in (Phase.SUBMITTED, Phase.RUNNING) or held.told == held.state:
         return None
     return Report(
-        ref=held.ref, state=held.state.value, native=held.native, started_at=held.started_at, result=held.result
+        ref=held.ref,
+        state=held.state.value,
+        native=held.native,
+        started_at=held.started_at,
+        nodes=held.nodes,
+        result=held.result,
     )
 
 

@@ -145,6 +145,8 @@ def _update(d: Draft, held: Held, update: Update) -> None:
         held = d.held[held.ref] = replace(held, sizes=sizes)
     if held.phase not in WITH_MANAGER:
         return
+    if update.nodes not in ("", held.nodes):
+        held = d.held[held.ref] = replace(held, nodes=update.nodes)
     if held.phase is Phase.INTENT:
         held = _has_it(d, held, update.native)
     if update.phase is Phase.RUNNING:

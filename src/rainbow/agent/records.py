@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from rainbow.agent.values import Held, Offer, Past, Phase, Ref, Result, Wish
 from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Corrupt
+from rainbow.model.binding import GroupHosts
+from rainbow.model.errors import Corrupt, Invalid
 
 Record = Mapping[str, object]
 
@@ -18,8 +20,18 @@ def _named(ref: Ref, kind: str) -> dict[str, object]:
 
 def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict[str, object]:
     """An offer that will be accepted; as `adopt`, an attempt found in the manager by its tag."""
-    body = {key: value for key, value in asdict(offer).items() if key != "ref"}
+    body = {key: value for key, value in asdict(replace(offer, hosts=())).items() if key != "ref"}
+    body["hosts"] = [[one.group, one.hostlist] for one in offer.hosts]
     return {**_named(offer.ref, kind), "offer": body, "native": native}
+
+
+def _offer(ref: Ref, body: Mapping[str, object]) -> Offer:
+    """An offer from its record; those of older agents say nothing of hosts."""
+    listed = body.get("hosts", [])
+    if not isinstance(listed, list):
+        raise ValueError("the hosts of an offer are no list")
+    fields: dict[str, Any] = {key: value for key, value in body.items() if key != "hosts"}
+    return Offer(ref=ref, hosts=tuple(GroupHosts.parse(group, text) for group, text in listed), **fields)
 
 
 def intent_record(ref: Ref) -> dict[str, object]:
@@ -39,7 +51,8 @@ def cancelled_record(ref: Ref, wish: Wish) -> dict[str, object]:
 
 def ended_record(held: Held) -> dict[str, object]:
     """How it ended."""
-    return {**_named(held.ref, "end"), "result": result_json(held.result), "sizes": list(held.sizes)}
+    record = {**_named(held.ref, "end"), "result": result_json(held.result), "sizes": list(held.sizes)}
+    return {**record, "nodes": held.nodes} if held.nodes else record
 
 
 def forgotten_record(ref: Ref, past: Past) -> dict[str, object]:
@@ -84,7 +97,7 @@ def restored(records: Iterable[Record]) -> tuple[dict[Ref, Held], dict[Ref, Past
     for number, record in enumerate(records, start=1):
         try:
             _replay(record, held, past)
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, Invalid) as problem:
             raise Corrupt(f"record {number} of the agent's journal makes no sense: {problem!r}") from problem
     return held, past
 
@@ -100,7 +113,7 @@ def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> Non
             raise ValueError("an offer without a body")
         adopted = kind == "adopt"
         held[ref] = Held(
-            offer=Offer(ref=ref, **body),
+            offer=_offer(ref, body),
             phase=Phase.SUBMITTED if adopted else Phase.ACCEPTED,
             native=str(record.get("native", "")),
         )
@@ -122,6 +135,7 @@ def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> Non
         sizes = record["sizes"]
         if not isinstance(sizes, list):
             raise ValueError("an end without sizes")
-        held[ref] = replace(one, phase=Phase.FINISHED, result=_result(record["result"]), sizes=(sizes[0], sizes[1]))
+        ended = replace(one, phase=Phase.FINISHED, result=_result(record["result"]), sizes=(sizes[0], sizes[1]))
+        held[ref] = replace(ended, nodes=str(record.get("nodes", "")))
     else:
         raise ValueError(f"a record of kind {kind!r}")

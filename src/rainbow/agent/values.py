@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import GroupHosts
 
 STREAMS = ("stdout", "stderr")
+WRONG_NODES = "wrong-nodes"  # code of a return: the manager gave nodes on which the job may not run
 GUARDED_PART = 2 / 3  # of the time after which the server gives a silent run up; the rest is for ending it
 
 
@@ -28,6 +30,21 @@ class Ref:
         return f"rb-{self.job}-{self.n}"
 
 
+@dataclass(frozen=True, slots=True)
+class AllowedHosts:
+    """The hosts on which a job may run, by group, as the server worked them out from the cluster's graph."""
+
+    groups: tuple[GroupHosts, ...] = ()
+    checked: bool = False  # False: the server is too old to work them out
+
+    def of(self, group: int) -> tuple[str, ...]:
+        """Return the hosts on which a group may run; empty: on any host."""
+        return next((one.hosts for one in self.groups if one.group == group), ())
+
+
+ANY_HOST = AllowedHosts()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """An attempt as the server offers it; everything that is needed to run it."""
@@ -40,6 +57,14 @@ class Offer:
     lease: float = 60.0
     priority: int = 0
     array_index: int | None = None
+    hosts: tuple[GroupHosts, ...] = ()
+    hosts_checked: bool = False  # the server worked `hosts` out
+    unreadable: str = ""  # why the offer cannot be understood
+
+    @property
+    def allowed(self) -> AllowedHosts:
+        """Where it may run."""
+        return AllowedHosts(self.hosts, self.hosts_checked or bool(self.hosts))
 
     def guard(self, longest: float) -> float | None:
         """Seconds without contact after which it is ended here, before the server gives it up; None: it runs on."""
@@ -72,6 +97,7 @@ class Result:
     reason: str = ""
     started_at: float | None = None  # seconds since the epoch
     ended_at: float | None = None
+    code: str = ""  # typed reason of a return: `WRONG_NODES`
 
 
 class Phase(enum.StrEnum):
@@ -145,6 +171,7 @@ class Held:
     told: str = ""  # the last report that the server answered
     acked: bool = False  # the server has stored the end
     started_at: float | None = None
+    nodes: str = ""  # hostlist: the nodes that the manager gave; empty: not known
     sizes: tuple[int, int] = (0, 0)  # bytes of stdout and stderr there are
     sent: tuple[int, int] = (0, 0)  # bytes the server has stored
     busy: str = ""  # "submit" or "lookup": the manager was asked and has not answered
@@ -182,6 +209,7 @@ class Update:
     result: Result | None = None
     started_at: float | None = None
     sizes: tuple[int, int] = (0, 0)
+    nodes: str = ""  # hostlist: where it runs or ran; empty: not known
 
 
 @dataclass(frozen=True, slots=True)

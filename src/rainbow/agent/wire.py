@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from rainbow.agent.events import BidRequest, Report, ServerCommand, SyncAnswer, SyncMessage
-from rainbow.agent.values import BidAnswer, Offer, Ref
+from rainbow.agent.values import AllowedHosts, BidAnswer, Offer, Ref
+from rainbow.model.binding import GroupHosts, NodeRules
+from rainbow.model.errors import Invalid
 from rainbow.pb.v2 import agents_pb2 as pb
 
 
@@ -46,7 +49,7 @@ def sync_answer(answer: pb.SyncResponse) -> SyncAnswer:
             ServerCommand(command.id, command.kind, _back(command.attempt), command.reason)
             for command in answer.commands
         ),
-        bid_requests=tuple(BidRequest(request.id, request.spec, request.deadline) for request in answer.bid_requests),
+        bid_requests=tuple(map(_bid_request, answer.bid_requests)),
         heartbeat=answer.heartbeat or 25.0,
         resync=answer.resync,
         expected=tuple(map(_back, answer.expected)),
@@ -64,11 +67,12 @@ def _back(ref: pb.AttemptRef) -> Ref:
 
 
 def _report(report: Report) -> pb.Report:
-    out = pb.Report(attempt=_ref(report.ref), state=report.state, native_id=report.native)
+    out = pb.Report(attempt=_ref(report.ref), state=report.state, native_id=report.native, nodes=report.nodes)
     started = report.started_at
     result = report.result
     if result is not None:
         out.reason, out.failure = result.reason, result.failure.value if result.failure else ""
+        out.code = result.code
         if result.exit_code is not None:
             out.exit_code = result.exit_code
         if result.ended_at is not None:
@@ -94,7 +98,27 @@ def _bid(id: str, answer: BidAnswer) -> pb.Bid:
     return out
 
 
+def node_rules(rules: NodeRules) -> pb.NodeRules:
+    """What the manager can be told about nodes, as it is announced."""
+    return pb.NodeRules(hosts=rules.hosts, subsystems=sorted(rules.subsystems), groups=rules.groups)
+
+
+def _bid_request(request: pb.BidRequest) -> BidRequest:
+    hosts, unreadable = _hosts(request.hosts)
+    allowed = AllowedHosts(hosts, request.hosts_checked or bool(hosts))
+    return BidRequest(request.id, request.spec, request.deadline, allowed, unreadable)
+
+
+def _hosts(listed: Iterable[pb.GroupHosts]) -> tuple[tuple[GroupHosts, ...], str]:
+    """Read the allowed hosts; with the problem if they cannot be read: one bad offer must not spoil the answer."""
+    try:
+        return tuple(GroupHosts.parse(one.group, one.hosts) for one in listed), ""
+    except Invalid as problem:
+        return (), f"the agent cannot read on which hosts the job may run: {problem}"
+
+
 def _offer(offer: pb.Offer) -> Offer:
+    hosts, unreadable = _hosts(offer.hosts)
     return Offer(
         ref=_back(offer.attempt),
         name=offer.name,
@@ -104,4 +128,7 @@ def _offer(offer: pb.Offer) -> Offer:
         lease=offer.lease or 60.0,
         priority=offer.priority,
         array_index=offer.array_index if offer.is_array else None,
+        hosts=hosts,
+        hosts_checked=offer.hosts_checked,
+        unreadable=unreadable,
     )

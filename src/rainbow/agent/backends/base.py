@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Unknown, Update
-from rainbow.model.errors import Invalid
+from rainbow.agent.values import ANY_HOST, Absent, AllowedHosts, BidAnswer, Facts, Found, Unknown, Update
+from rainbow.model.binding import NodeRules
+from rainbow.model.errors import Invalid, Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.hints import did_you_mean
 from rainbow.model.request import Request
@@ -32,6 +33,7 @@ class Launch:
     owner: str = ""
     name: str = ""
     array_index: int | None = None
+    allowed: AllowedHosts = ANY_HOST  # what was matched is where it runs
     guard: float | None = None  # end it when the server was not heard of for so many seconds: it may run elsewhere then
 
 
@@ -85,9 +87,14 @@ class BackendSettings:
         return value
 
 
+class CannotBind(Unsupported):
+    """The job could run here, but not be kept on the hosts on which it may run: it is handed back."""
+
+
 class Backend(Protocol):
     """The manager's side of the agent."""
 
+    node_rules: NodeRules  # what the manager can be told about the nodes of a job
     guards_runs: bool  # True: a run ends by itself at its `Launch.guard`, even if the agent is dead
 
     async def start(self) -> None:
@@ -95,6 +102,9 @@ class Backend(Protocol):
 
     async def submit(self, launch: Launch) -> str:
         """Hand over a job and return the manager's id for it.
+
+        The manager is told the hosts on which the job may run (`Launch.allowed`), and chooses among them. Where the
+        job starts on any other, its command is not started and the attempt ends as returned, with `WRONG_NODES`.
 
         The same tag again returns the same id and starts nothing. `Invalid` and `Unsupported` say that the manager
         certainly did not take it and would not; any other error leaves that open, and the tag is looked up.
@@ -118,11 +128,11 @@ class Backend(Protocol):
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes of stdout or stderr from `offset`; empty if there are none."""
 
-    async def check(self, request: Request) -> str | None:
-        """Why this request can never run here, or None."""
+    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
+        """Why this request can never run here on these hosts, or None."""
 
-    async def bid(self, request: Request) -> BidAnswer:
-        """When it would start, and what it would cost."""
+    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
+        """When it would start on these hosts, and what it would cost."""
 
     async def facts(self) -> Facts:
         """The manager's name and what is free."""
