@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.agent.backends.base import Prices
+from rainbow.agent.backends.base import CannotBind, Prices
+from rainbow.agent.backends.slurm_options import NodesInExtra, nodes_in_extra, option_words
 from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import make_site
+from rainbow.agent.values import AllowedHosts
 from rainbow.discover.slurm import parse_nodes, parse_partitions
 from rainbow.discover.slurm_graph import slurm_graph
 from rainbow.jobspecs.flags import Flags, request_from_flags
+from rainbow.model.binding import GroupHosts
 from rainbow.model.errors import Unsupported
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Within
 
@@ -18,6 +21,8 @@ LINE = (
     "NodeName={name} CoresPerSocket=1 CPUAlloc=0 CPUEfctv=8 CPUTot=8 ActiveFeatures={features} Gres={gres} "
     "RealMemory=16000 Sockets=8 State=IDLE ThreadsPerCore={threads} Partitions={partitions}"
 )
+
+NVME = (Requirement("io", (Equals("kind", "nvme"),)),)
 
 
 def the_nodes(threads: int = 1):
@@ -97,7 +102,7 @@ def test_where_a_core_is_two_cpus_slurm_is_told_to_count_cores():
     assert "--threads-per-core=1" in words(flags(cores_per_task=4), site)
 
 
-def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_the_servers():
+def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_kept_by_the_allowed_hosts():
     level = Level(
         type="node",
         requires=(
@@ -107,8 +112,8 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_the_se
         ),
         inside=(Level(type="gpu", count=Count(2)),),
     )
-    found = shape(of(level), SITE)
-    assert (found.features, found.gpu_kind) == (frozenset({"a100"}), "a100")
+    found = shape(of(level), SITE, AllowedHosts((GroupHosts(0, ("g1",)),), checked=True))
+    assert (found.features, found.gpu_kind, found.only) == (frozenset({"a100"}), "a100", ("g1",))
     assert "--gres=gpu:a100:2" in arguments(found, SITE, None).words
 
 
@@ -128,7 +133,11 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_the_se
         (of(Level(type="rack", inside=(Level(type="node"),))), "rack: 0 here"),
         (replace(of(Level(type="core")), groups=(Group(levels=(Level(type="core"),)),) * 2), "one group"),
         (replace(flags(), properties=("h100",)), "'h100'"),
-        (replace(flags(), requires=(Requirement("features", (Within("name", min="a"),)),)), "by name only"),
+        (
+            of(Level(type="node", requires=(Requirement("features", (Within("name", min="a"),)),))),
+            "requirement on features, Slurm cannot be told so, and the server does not say on which nodes",
+        ),
+        (of(Level(type="node", requires=NVME)), "requirement on io"),
         (replace(flags(), requires=(Requirement("gpus", (Equals("model", "h100"),)),)), "no h100 here; there are a100"),
         (replace(flags(), requires=(Requirement("partitions", (Equals("name", "x"),)),)), "no partition 'x'"),
         (replace(flags(), hosts=("elsewhere",)), "no node of this cluster"),
@@ -184,3 +193,80 @@ def test_the_gpus_of_a_single_slot_are_asked_for_in_the_words_that_every_select_
     assert "--gres=gpu:a100:2" in one
     assert not any(word.startswith("--gpus-per-task") for word in one)
     assert "--gpus-per-task=2" in arguments(Shape(slots=2, cores=1, gpus=2), SITE, None).words
+
+
+def bound(*hosts: str) -> AllowedHosts:
+    """What a server says that worked the hosts out."""
+    return AllowedHosts((GroupHosts(0, hosts),) if hosts else (), checked=True)
+
+
+def host_words(request: Request, allowed: AllowedHosts, *, named: bool = False) -> list[str]:
+    made = arguments(shape(request, SITE, allowed), SITE, None, named=named)
+    return [word for word in made.words if word.startswith(("--exclude", "--nodelist"))]
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed", "expected"),
+    [
+        (flags(), bound(), []),
+        (flags(), bound("a2", "g1"), ["--exclude=a[1,3]"]),
+        (flags(nodes=2, tasks=2), bound("a1", "a2", "g1"), ["--exclude=a3"]),
+        (flags(nodes=2, tasks=2), bound("a3", "g1"), ["--nodelist=a3,g1"]),  # exactly these are needed
+        (replace(flags(), not_hosts=("a2",)), bound("a2", "g1"), ["--exclude=a[1-3]"]),
+        (replace(flags(), hosts=("a1", "a2")), bound("a2", "g1"), ["--exclude=a[1,3],g1"]),
+        (replace(flags(), hosts=("r1",)), bound("a1", "a2"), ["--exclude=a3,g1"]),  # a rack, by its nodes
+        (replace(flags(), properties=("^ib",)), bound("a1", "g1"), ["--exclude=a[1-3]"]),
+        (replace(flags(), properties=("quiet",)), bound("a1"), ["--exclude=a[2-3],g1"]),  # not a word of Slurm
+    ],
+)
+def test_slurm_chooses_among_the_allowed_hosts(request_: Request, allowed: AllowedHosts, expected: list[str]):
+    assert host_words(request_, allowed) == expected
+
+
+def test_nodes_that_the_users_own_words_name_are_not_overruled_by_ours():
+    """Slurm honours the last word of a kind only."""
+    two = flags(nodes=2, tasks=2)
+    assert host_words(two, bound("a3", "g1"), named=True) == ["--exclude=a[1-2]"]
+    words = {"extra": "--exclude=a[1-2] --nodelist=g1 --nice=5"}
+    assert nodes_in_extra(words) == NodesInExtra(("a1", "a2"), named=True)
+    made = arguments(shape(two, SITE), SITE, None)
+    said = option_words(words, {"allow_extra": "exclude,nodelist"}, made)
+    assert said == ["--nodelist=g1", "--nice=5"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed", "reason"),
+    [
+        (flags(), bound("x1", "x2"), r"may run on x\[1-2\], which Slurm does not know: it has a\[1-3\],g1"),
+        (flags(), AllowedHosts(), None),
+        (of(Level(type="node", requires=NVME)), bound(), None),
+        (of(Level(type="node", requires=NVME)), AllowedHosts(), "upgrade"),
+        (of(Level(type="cluster", requires=NVME, inside=flags().groups[0].levels)), AllowedHosts(), None),
+        (replace(flags(), not_hosts=("r1",)), AllowedHosts(), "r1 is no node, and the server does not say"),
+        (replace(flags(), properties=("quiet",)), AllowedHosts(), "neither a feature nor a partition"),
+    ],
+)
+def test_a_job_that_cannot_be_kept_on_its_nodes_is_refused(
+    request_: Request, allowed: AllowedHosts, reason: str | None
+):
+    if reason is None:
+        assert shape(request_, RACKED, allowed)
+        return
+    with pytest.raises(Unsupported, match=reason):
+        shape(request_, RACKED, allowed)
+
+
+def test_gpus_of_two_kinds_are_refused_and_not_given_as_one():
+    kinds = [Level(type="gpu", requires=(Requirement("gpus", (Equals("model", kind),)),)) for kind in ("a100", "v100")]
+    lines = [
+        LINE.format(name="m1", features="x", gres="gpu:a100:2,gpu:v100:2", partitions="main", threads=1),
+    ]
+    nodes = parse_nodes("\n".join(lines))
+    with pytest.raises(Unsupported, match="of one kind, not of a100 and v100"):
+        shape(of(Level(type="node", inside=tuple(kinds))), make_site(slurm_graph("c", nodes), nodes, PARTITIONS))
+
+
+def test_a_list_of_nodes_that_no_command_line_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rainbow.agent.backends.slurm_shape.MAX_WORD", 10)
+    with pytest.raises(CannotBind, match="too many to be listed"):
+        host_words(flags(), bound("a2"))

@@ -29,15 +29,17 @@ from rainbow.agent.backends.slurm_options import SITE
 from rainbow.agent.backends.slurm_partitions import unreachable
 from rainbow.agent.backends.slurm_questions import OPTIONS, SlurmQuestions
 from rainbow.agent.backends.slurm_queue import SlurmQueue
+from rainbow.agent.backends.slurm_shape import RULES
 from rainbow.agent.backends.slurm_tracking import choose, update_of
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.backends.turns import Turns
-from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
+from rainbow.agent.values import ANY_HOST, Absent, AllowedHosts, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.discover.slurm import (
     check_conf,
 )
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
+from rainbow.model.hostlist import collapse
 from rainbow.model.request import Request
 
 AT_ONCE = 4  # calls of sbatch: more do not make a controller faster
@@ -47,6 +49,7 @@ class SlurmBackend:
     """One Slurm cluster."""
 
     guards_runs = False  # its jobs do not see whether the agent lives
+    node_rules = RULES
 
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
@@ -87,10 +90,7 @@ class SlurmBackend:
                 known = before.native or await self._submitted_before(launch.tag, files)
                 if known:
                     return known
-            reason = await self.check(launch.request)
-            if reason is not None:
-                raise Unsupported(reason)
-            words, found = await self.questions.words(launch.request)
+            words, found = await self.questions.require(launch.request, launch.allowed)
             record = Record(
                 key=secrets.token_hex(8),
                 asked=time.time(),
@@ -98,6 +98,7 @@ class SlurmBackend:
                 cores=0 if found.exclusive else found.total_cores,
                 memory=found.total_memory,
                 duration=launch.request.duration,
+                only=collapse(found.only) or ",".join(found.only),
             )
             step = step_words(launch, found.nodes or found.slots, found.cores)
             await asyncio.to_thread(files.create, launch, record, step)
@@ -187,13 +188,13 @@ class SlurmBackend:
 
     # --- questions ---
 
-    async def check(self, request: Request) -> str | None:
+    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
         """What Slurm cannot be told, and what it could never run."""
-        return await self.questions.check(request)
+        return await self.questions.check(request, allowed)
 
-    async def bid(self, request: Request) -> BidAnswer:
+    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
         """By `sbatch --test-only`, and by the prices of this site."""
-        return await self.questions.bid(request)
+        return await self.questions.bid(request, allowed)
 
     async def facts(self) -> Facts:
         """What is free and what others use, asked for at most once per interval."""

@@ -19,14 +19,18 @@ from pathlib import Path
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.job_files import piece, script, size, write
 from rainbow.agent.backends.launches import clean_environment, copies
+from rainbow.agent.backends.node_check import FUNCTIONS, allowed_words
 from rainbow.agent.backends.slurm_jobs import Exit
-from rainbow.agent.values import STREAMS
+from rainbow.agent.values import STREAMS, WRONG_NODES
 from rainbow.agent.wrapper import write_whole
+from rainbow.model.hostlist import expand
 
 STARTED, ALIVE, EXIT, CANCEL, RECORD = "started", "alive", "exit", "cancel", "record.json"
 WITHDRAWN = "withdrawn"  # instead of a job's id: it was marked as begun so that it never begins
 BEAT = 10  # seconds between two signs of life
+NODES = "nodes"
 ALREADY_RAN = 113  # what the batch script of a doubled submission ends with
+NOT_ALLOWED = 114  # what the batch script of a job on wrong nodes ends with
 
 # `set -C` makes the shell open the marker with O_EXCL. `trap :` keeps this script alive while the job tidies up after
 # SIGTERM; a job's own processes do not inherit it. GNU timeout exits with 124, or 137 when it had to kill. `beat` ends
@@ -52,7 +56,9 @@ finish() {{
     echo "$1 $began $(date +%s) $2" > "$dir/.exit" && mv "$dir/.exit" "$dir/exit"
     exit "$1"
 }}
-unset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TIME_FORMAT
+got=${{SLURM_JOB_NODELIST:-$SLURM_NODELIST}}
+echo "$got" > "$dir/nodes"
+{check}unset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TIME_FORMAT
 . "$dir/environment"
 cd {cwd} || finish 126 cwd
 command -v {program} > /dev/null || {{ echo "rainbow: cannot start {named}: not found" >&2; finish 127 launch; }}
@@ -77,6 +83,7 @@ class Record:
     cores: int = 0  # in all, as the server counts them; 0: whole nodes, or not known
     memory: int = 0  # MiB in all; 0: likewise
     duration: float | None = None
+    only: str = ""  # hostlist: where it may run; empty: on any node
 
 
 class SlurmFiles:
@@ -112,6 +119,7 @@ class SlurmFiles:
             dir=shlex.quote(str(self.path)),
             already=ALREADY_RAN,
             beat=BEAT,
+            check=_check(record),
             cwd=shlex.quote(launch.request.cwd or str(work)),
             program=shlex.quote(command[0]),
             named=_within_double_quotes(command[0]),
@@ -167,6 +175,12 @@ class SlurmFiles:
             return None
         return Exit(code=int(code), started=float(began), ended=float(ended), cause=cause)
 
+    def nodes(self) -> str:
+        """The nodes that Slurm gave it, by its own script's word; empty if it has not begun."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / NODES).read_text().strip()
+        return ""
+
     def over_memory(self) -> bool:
         """True if Slurm wrote into the job's errors that it took too much memory."""
         size = self.sizes()[1]
@@ -204,6 +218,14 @@ class SlurmFiles:
     def remove(self) -> None:
         """All of it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _check(record: Record) -> str:
+    """The lines that end a job which is bound to nodes and was given others, before anything of the user's is read."""
+    if not record.only:
+        return ""
+    allowed = allowed_words(expand(record.only))
+    return f'{FUNCTIONS}[ -z "$(rb_outside "$got" {allowed})" ] || finish {NOT_ALLOWED} {WRONG_NODES}\n'
 
 
 def step_words(launch: Launch, slots: int, cores: int) -> tuple[str, ...]:

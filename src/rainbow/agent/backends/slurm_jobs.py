@@ -83,6 +83,12 @@ class SlurmJob:
         """The nodes it runs on."""
         return node_names(self.node_list)
 
+    @property
+    def whole_node_list(self) -> str:
+        """The hostlist of its nodes; empty if there is none, or if it may be cut: it was too long for its field."""
+        cut = len(self.node_list) >= _FIELDS["NodeList"]
+        return "" if cut or self.node_list == "(null)" else self.node_list
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
@@ -91,7 +97,7 @@ class Exit:
     code: int
     started: float | None = None
     ended: float | None = None
-    cause: str = "exit"  # exit, time-limit, launch (no such command) or cwd (no such folder)
+    cause: str = "exit"  # exit, time-limit, launch (no such command), cwd (no such folder) or wrong-nodes
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:

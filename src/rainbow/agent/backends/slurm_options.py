@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rainbow.agent.backends.slurm_shape import Arguments
-from rainbow.model.errors import Unsupported
+from rainbow.model.errors import Invalid, Unsupported
+from rainbow.model.hostlist import expand
 
 SITE = ("partition", "account", "qos", "constraint", "reservation", "licenses")
 SYNONYMS: Mapping[str, str] = {"queue": "partition", "bank": "account"}  # Flux's words for the same
@@ -24,6 +26,7 @@ ALLOWED_EXTRA = (
     "spread-job",
     "tmp",
 )
+EXCLUDE, NODE_LISTS = "exclude", frozenset({"nodelist", "nodefile"})  # extra words that speak of nodes
 _VALUE = re.compile(r"[\w.,:;@%/+&|*()\[\]=^-]{1,200}", re.ASCII)
 _EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
 _SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)
@@ -73,14 +76,40 @@ def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class NodesInExtra:
+    """What the user's extra words say of nodes. Slurm honours the last `--exclude` only, so ours must hold theirs."""
+
+    exclude: tuple[str, ...] = ()
+    named: bool = False  # they name nodes that the job must get
+
+
+def nodes_in_extra(wanted: Mapping[str, str]) -> NodesInExtra:
+    """Read `--exclude` and `--nodelist` among the extra words; raise `Unsupported`."""
+    exclude: list[str] = []
+    named = False
+    for word in _split(wanted.get(EXTRA, "")):
+        name, _, value = word.removeprefix("--").partition("=")
+        named = named or name in NODE_LISTS
+        if name == EXCLUDE:
+            try:
+                exclude += expand(value)
+            except Invalid as problem:
+                raise Unsupported(f"--exclude: {problem}") from None
+    return NodesInExtra(tuple(exclude), named)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise Unsupported(f"the extra words {text[:60]!r} cannot be read: {error}") from None
+
+
 def _extra_words(text: str, site: Mapping[str, str]) -> list[str]:
     allowed = {*ALLOWED_EXTRA, *(name.strip() for name in site.get("allow_extra", "").split(",") if name.strip())}
     words = []
-    try:
-        parts = shlex.split(text)
-    except ValueError as error:
-        raise Unsupported(f"the extra words {text[:60]!r} cannot be read: {error}") from None
-    for word in parts:
+    for word in _split(text):
         found = _EXTRA.fullmatch(word)
         if found is None:
             raise Unsupported(f"an extra word is --name or --name=value, not {word[:40]!r}")
@@ -88,5 +117,6 @@ def _extra_words(text: str, site: Mapping[str, str]) -> list[str]:
             raise Unsupported(f"this site does not allow --{found[1]}; it allows {', '.join(sorted(allowed))}")
         if found[2] is not None and not _VALUE.fullmatch(found[2]):
             raise Unsupported(f"the value of --{found[1]} has letters that are not allowed")
-        words.append(word)
+        if found[1] != EXCLUDE:  # that is in our own word
+            words.append(word)
     return words

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from rainbow.agent.backends.base import BackendSettings
+from rainbow.agent.backends.base import BackendSettings, CannotBind
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
 from rainbow.agent.backends.slurm_files import bad_environment
-from rainbow.agent.backends.slurm_options import chosen_options, option_words
+from rainbow.agent.backends.slurm_options import chosen_options, nodes_in_extra, option_words
 from rainbow.agent.backends.slurm_partitions import Asked, pick
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
-from rainbow.agent.values import BidAnswer
+from rainbow.agent.values import AllowedHosts, BidAnswer
 from rainbow.discover.slurm import (
     SHOW_NODES,
     SHOW_PARTITIONS,
@@ -68,41 +68,44 @@ class SlurmQuestions:
         except Invalid:
             return {}
 
-    async def check(self, request: Request) -> str | None:
+    async def check(self, request: Request, allowed: AllowedHosts) -> str | None:
         """What Slurm cannot be told, and what it could never run."""
-        if len(request.tasks) != 1:
-            return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
-        if request.image:
-            return f"this backend starts no container images ({request.image})"
-        if any("\0" in word for word in request.tasks[0].command):
-            return "a word of the command holds a zero byte"
-        reason = bad_environment(request.environment)
-        if reason is not None:
-            return reason
         try:
-            await self.words(request)
+            await self.require(request, allowed)
         except Unsupported as problem:
             return str(problem)
         return None
 
-    async def words(self, request: Request) -> tuple[tuple[str, ...], Shape]:
-        """The request in the words of sbatch, and its shape; raise Unsupported if there are none for it."""
+    async def require(self, request: Request, allowed: AllowedHosts) -> tuple[tuple[str, ...], Shape]:
+        """The words and the shape of a request that can be run; raise `Unsupported` with the reason otherwise."""
+        reason = _cannot_start(request)
+        if reason is not None:
+            raise Unsupported(reason)
+        return await self._words(request, allowed)
+
+    async def _words(self, request: Request, allowed: AllowedHosts) -> tuple[tuple[str, ...], Shape]:
         site = await self.site()
-        found = shape(request, site)
-        made = arguments(found, site, request.duration)
+        extra = nodes_in_extra(request.options)
+        found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
+        made = arguments(found, site, request.duration, named=extra.named)
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
         said = chosen_options(request.options, options)
         named = made.partition or said.get("partition", "")
         asked = Asked(named, said.get("account", ""), request.duration)
-        made = replace(made, partition=pick(found, site, self.nodes, asked))
+        try:
+            made = replace(made, partition=pick(found, site, self.nodes, asked))
+        except Unsupported as problem:
+            if found.unknown:
+                raise CannotBind(f"{problem}; {found.unknown}") from None
+            raise
         return (*made.words, *option_words(request.options, options, made)), found
 
-    async def bid(self, request: Request) -> BidAnswer:
+    async def bid(self, request: Request, allowed: AllowedHosts) -> BidAnswer:
         """By `sbatch --test-only`, and by the prices of this site."""
-        reason = await self.check(request)
-        if reason is not None:
-            return BidAnswer(yes=False, reason=reason)
-        words, found = await self.words(request)
+        try:
+            words, found = await self.require(request, allowed)
+        except Unsupported as problem:
+            return BidAnswer(yes=False, reason=str(problem))
         estimate = self._estimates.get(words) or await self._estimate(words)
         if estimate.start is None and estimate.reason:
             return BidAnswer(yes=False, reason=estimate.reason)
@@ -122,3 +125,14 @@ class SlurmQuestions:
             raise problem or Unavailable("sbatch --test-only said nothing")
         self._estimates.put(words, found)
         return found
+
+
+def _cannot_start(request: Request) -> str | None:
+    """Why no job of Slurm can run its command, or None."""
+    if len(request.tasks) != 1:
+        return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
+    if request.image:
+        return f"this backend starts no container images ({request.image})"
+    if any("\0" in word for word in request.tasks[0].command):
+        return "a word of the command holds a zero byte"
+    return bad_environment(request.environment)

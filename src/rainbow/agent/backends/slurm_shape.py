@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow.agent.backends.base import Prices
+from rainbow.agent.backends.base import CannotBind, Prices
+from rainbow.agent.backends.host_binding import bound_hosts, carried_in_graph, unkept
 from rainbow.agent.backends.slurm_site import Site
+from rainbow.agent.values import ANY_HOST, AllowedHosts
 from rainbow.discover.slurm_graph import FEATURES, GPUS, PARTITIONS
+from rainbow.model.binding import NAMING_FIELDS, NodeRules, passed_on
 from rainbow.model.errors import Unsupported
 from rainbow.model.hostlist import collapse
 from rainbow.model.quantities import in_bytes
 from rainbow.model.request import Equals, Level, Request, Requirement
 
 _MIB = 2**20
-_HELD_BY_NODES = (FEATURES, PARTITIONS, GPUS)
+RULES = NodeRules(hosts=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))
+MAX_WORD = 100_000  # bytes: no system takes one word of a command line that is longer than 128 KiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Shape:
     features: frozenset[str] = frozenset()
     partition: str = ""
     exclude: frozenset[str] = frozenset()
+    only: tuple[str, ...] = ()  # the nodes on which it may run, checked again at its start; empty: not bound
+    unknown: str = ""  # allowed hosts that Slurm does not know, as a reason
 
     @property
     def total_cores(self) -> int:
@@ -58,21 +64,42 @@ class Shape:
         return self.gpus if self.nodes else self.total_gpus
 
 
-def shape(request: Request, site: Site) -> Shape:
-    """The shape of `request`; raise `Unsupported` with what Slurm cannot be told."""
+def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Shape:
+    """The shape of `request` on its allowed hosts; raise `Unsupported` with what Slurm cannot be told."""
     if len(request.groups) > 1:
         raise Unsupported(f"Slurm is given one group of resources per job; this request has {len(request.groups)}")
     found = _top(request.groups[0].levels, site)
     for requirement in (*request.requires, *(one for level in request.walk() for one in level.requires)):
         found = _with_requirement(found, requirement, site)
+    if (reason := unkept(request, allowed, RULES, site.graph, "Slurm")) is not None:
+        raise CannotBind(reason)
     for name in request.properties:
-        found = _with_property(found, name, site)
-    exclude = set(found.exclude).union(name for name in request.not_hosts if name in site.nodes)
-    if request.hosts:
-        exclude.update(set(site.nodes).difference(request.hosts))
-    if exclude.issuperset(site.nodes):
-        raise Unsupported("no node of this cluster is among the hosts that the request allows")
-    return replace(found, exclude=frozenset(exclude))
+        found = _with_property(found, name, site, allowed)
+    return _with_hosts(found, request, site, allowed)
+
+
+def _with_hosts(found: Shape, request: Request, site: Site, allowed: AllowedHosts) -> Shape:
+    """Exclude all nodes but those that the request and the server allow."""
+    nodes = set(site.nodes)
+    named = {*request.hosts, *request.not_hosts}
+    if not allowed.checked and (others := (named - nodes).intersection(site.graph.names)):
+        raise CannotBind(
+            f"{', '.join(sorted(others))} is no node, and the server does not say which nodes it stands for; "
+            "upgrade the server"
+        )
+    exclude = set(found.exclude).union(nodes.intersection(request.not_hosts))
+    if request.hosts and (not allowed.checked or nodes.issuperset(request.hosts)):
+        exclude |= nodes.difference(request.hosts)  # names of racks are among the allowed hosts as their nodes
+    bound, unknown = bool(request.hosts), ""
+    if hosts := allowed.of(0):
+        known = bound_hosts(hosts, site.nodes, "Slurm")
+        exclude |= nodes.difference(known.names)
+        bound, unknown = True, known.unknown
+    if nodes and exclude >= nodes:
+        reason = "no node of this cluster is among the hosts that the request allows"
+        raise CannotBind(f"{reason}; {unknown}") if unknown else Unsupported(reason)
+    only = tuple(name for name in site.nodes if name not in exclude) if bound else ()
+    return replace(found, exclude=frozenset(exclude), only=only, unknown=unknown)
 
 
 def _top(levels: tuple[Level, ...], site: Site) -> Shape:
@@ -141,14 +168,12 @@ def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
 
 
 def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Shape:
-    """A requirement on what Slurm itself knows becomes its word; on anything else the server's match stands."""
-    if requirement.subsystem not in _HELD_BY_NODES:
+    """A requirement on what Slurm itself knows becomes its word; any other is kept by the allowed hosts."""
+    if not passed_on(requirement, RULES):
         return found
-    if requirement.below or not all(isinstance(term, Equals) for term in requirement.terms):
-        raise Unsupported(f"Slurm can be asked for {requirement.subsystem} by name only")
     for term in requirement.terms:
         value = str(term.value) if isinstance(term, Equals) else ""
-        if term.field not in ("name", "model", "feature", "partition"):
+        if term.field not in NAMING_FIELDS:
             continue  # what else is known of a feature or partition holds wherever its name does
         if requirement.subsystem == FEATURES:
             found = _with_feature(found, value, site)
@@ -157,13 +182,24 @@ def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Sha
         else:
             if value not in site.gpu_kinds:
                 raise Unsupported(f"gpus: no {value} here; there are {', '.join(sorted(site.gpu_kinds)) or 'none'}")
+            if found.gpu_kind not in ("", value):
+                raise Unsupported(f"Slurm gives a job gpus of one kind, not of {found.gpu_kind} and {value}")
             if not found.total_gpus:
                 raise Unsupported(f"a node with {value} gpus is asked for by asking for a gpu of it")
             found = replace(found, gpu_kind=value)
     return found
 
 
-def _with_property(found: Shape, name: str, site: Site) -> Shape:
+def _with_property(found: Shape, name: str, site: Site, allowed: AllowedHosts) -> Shape:
+    """A property that Slurm knows becomes its word; any other is kept by the allowed hosts."""
+    bare = name.removeprefix("^")
+    if bare not in site.features and bare not in site.partitions and (allowed.checked or name != bare):
+        if not allowed.checked and carried_in_graph(site.graph, bare):
+            raise CannotBind(
+                f"Slurm does not know the property {bare!r}, and the server does not say which nodes have it; "
+                "upgrade the server"
+            )
+        return found
     if name.startswith("^"):
         holders = site.features.get(name[1:], frozenset()) | site.partitions.get(name[1:], frozenset())
         return replace(found, exclude=found.exclude | holders)
@@ -212,8 +248,8 @@ class Arguments:
     features: frozenset[str] = field(default_factory=frozenset)
 
 
-def arguments(found: Shape, site: Site, duration: float | None) -> Arguments:
-    """The shape as words of sbatch, without partition and constraint."""
+def arguments(found: Shape, site: Site, duration: float | None, *, named: bool = False) -> Arguments:
+    """The shape as words of sbatch, without partition and constraint; `named`: the user's own words name nodes."""
     words: list[str] = []
     cores = max(1, found.cores)
     if found.nodes is not None:
@@ -234,12 +270,28 @@ def arguments(found: Shape, site: Site, duration: float | None) -> Arguments:
         words.append("--exclusive")
     if found.one_rack:
         words.append("--switches=1")
-    if found.exclude:
-        names = [name for name in site.nodes if name in found.exclude]
-        words.append(f"--exclude={collapse(names) or ','.join(names)}")
+    words += _host_words(found, site, named=named)
     if duration is not None:
         words.append(f"--time={math.ceil(duration / 60)}")
     return Arguments(tuple(words), found.partition, found.features)
+
+
+def _host_words(found: Shape, site: Site, *, named: bool) -> list[str]:
+    """Slurm chooses among the nodes that are left. `--nodelist` asks for all nodes that it lists."""
+    if not found.exclude:
+        return []
+    left = [name for name in site.nodes if name not in found.exclude]
+    if len(left) == found.nodes and not named:
+        word = f"--nodelist={_listed(left)}"
+    else:
+        word = f"--exclude={_listed([name for name in site.nodes if name in found.exclude])}"
+    if len(word) > MAX_WORD:
+        raise CannotBind(f"the nodes on which it must not run are too many to be listed to Slurm ({len(word)} bytes)")
+    return [word]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return collapse(names) or ",".join(names)
 
 
 def _gres_words(found: Shape) -> list[str]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rainbow.agent.backends.endings import not_found, over_limit
+from rainbow.agent.backends.host_binding import wrong_nodes
 from rainbow.agent.backends.slurm_files import ALREADY_RAN, WITHDRAWN, Record, SlurmFiles
-from rainbow.agent.backends.slurm_jobs import SlurmJob, from_exit, read_comment, result
-from rainbow.agent.values import Phase, Result, Update
+from rainbow.agent.backends.slurm_jobs import Exit, SlurmJob, from_exit, read_comment, result
+from rainbow.agent.values import WRONG_NODES, Phase, Result, Update
 from rainbow.model.attempt import AttemptState, Failure
 
 CLOCK_SKEW = 120.0  # seconds that the clocks of agent and controller may differ
@@ -38,14 +39,25 @@ def _same(job: SlurmJob, record: Record) -> bool:
 def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | None:
     """Where an attempt is; None if neither Slurm nor its files tell."""
     left = files.left()
+    if left is not None and left.cause == WRONG_NODES:
+        return _never_started(files, job, left)
     if job is None:
         if files.begun() == WITHDRAWN:
             return withdrawn(files)
         if left is None:
             return None
         ended = _explained(from_exit(left), files)
-        return Update(tag=files.tag, phase=Phase.ENDED, native=files.begun() or "", result=ended, sizes=files.sizes())
+        return Update(
+            tag=files.tag,
+            phase=Phase.ENDED,
+            native=files.begun() or "",
+            result=ended,
+            sizes=files.sizes(),
+            nodes=files.nodes(),
+        )
     found = Update(tag=files.tag, phase=job.phase, native=job.id, sizes=files.sizes())
+    if job.phase is not Phase.SUBMITTED:
+        found = replace(found, nodes=job.whole_node_list or files.nodes())
     if job.phase is Phase.RUNNING:
         return replace(found, started_at=job.started)
     if job.phase is Phase.ENDED:
@@ -57,6 +69,16 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
             ended = _explained(result(job, left, over_memory=files.over_memory()), files)
         return replace(found, started_at=job.started, result=ended)
     return found
+
+
+def _never_started(files: SlurmFiles, job: SlurmJob | None, left: Exit) -> Update:
+    """Its script found that Slurm gave it nodes on which it may not run, and did not start its command."""
+    record = files.record()
+    ended = wrong_nodes(files.nodes(), record.only if record is not None else "", "Slurm", left.ended)
+    if files.asked_to_end():
+        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began", ended_at=left.ended)
+    native = job.id if job is not None else files.begun() or ""
+    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, nodes=files.nodes())
 
 
 def withdrawn(files: SlurmFiles) -> Update:
