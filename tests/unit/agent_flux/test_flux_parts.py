@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow.agent.backends.base import CannotBind
 from rainbow.agent.backends.flux_bids import believed, played_forward, soon
 from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_facts import FluxSite
@@ -15,10 +17,11 @@ from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, pars
 from rainbow.agent.backends.flux_jobspec import jobspec, plain, with_tag
 from rainbow.agent.backends.flux_room import Queues, lacks, takes
 from rainbow.agent.backends.programs import Done
-from rainbow.agent.values import Phase
+from rainbow.agent.values import ANY_HOST, AllowedHosts, Phase
 from rainbow.discover.flux import flux_graph, parse_r
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import GroupHosts
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 
@@ -35,6 +38,10 @@ GRAPH = flux_graph("c", R)
 
 def flags(**given: object) -> Request:
     return request_from_flags(Flags(command=("true",), **given))
+
+
+def bare_of(request: Request, site: Mapping[str, str], allowed: AllowedHosts = ANY_HOST) -> Request:
+    return plain(request, GRAPH, site, parse_r(R), allowed).request
 
 
 @settings(max_examples=100)
@@ -135,7 +142,7 @@ def test_a_request_becomes_a_jobspec_with_its_mark_environment_and_output():
         properties=("ib",),
         requires=(Requirement("software", (Equals("name", "x"),)),),
     )
-    request = replace(plain(asked, GRAPH, {"bank": "lab", "queue.batch": "pbatch"}), name="rb-1-1", cwd="/tmp")
+    request = replace(bare_of(asked, {"bank": "lab", "queue.batch": "pbatch"}), name="rb-1-1", cwd="/tmp")
     document = with_tag(jobspec(request), {"tag": "rb-1-1"}, {"stdout": "/x/out.{{id.dec}}"})
     system = document["attributes"]["system"]
     assert (system["job"], system["duration"], system["cwd"]) == ({"name": "rb-1-1"}, 600.0, "/tmp")
@@ -153,7 +160,7 @@ def test_a_rack_that_the_instance_does_not_have_stands_for_the_instance():
     inside = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(2)),))
     rack = Level(type="rack", shared=True, abstract=True, inside=(inside,))
     request = replace(flags(), groups=(Group(levels=(rack,)),))
-    assert jobspec(plain(request, GRAPH, {}))["resources"][0]["count"] == 2
+    assert jobspec(bare_of(request, {}))["resources"][0]["count"] == 2
 
 
 @pytest.mark.parametrize(
@@ -168,7 +175,7 @@ def test_a_rack_that_the_instance_does_not_have_stands_for_the_instance():
 )
 def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
     with pytest.raises(Unsupported, match=reason):
-        jobspec(plain(request_, GRAPH, {}))
+        jobspec(bare_of(request_, {}))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +194,7 @@ def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
     ],
 )
 def test_what_can_never_run_is_known_before_it_is_submitted(request_, fits):
-    bare = plain(request_, GRAPH, {})
+    bare = bare_of(request_, {})
     assert (lacks(bare, jobspec(bare), parse_r(R), Queues()) is None) is fits
 
 
@@ -211,19 +218,69 @@ QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
     ],
 )
 def test_only_nodes_that_may_be_used_count(request_, queues, reason):
-    bare = plain(request_, GRAPH, {})
+    bare = bare_of(request_, {})
     said = lacks(bare, jobspec(bare), parse_r(R), queues)
     assert said is None if reason is None else reason in (said or "")
 
 
 def test_requirements_on_properties_and_queues_become_fluxs_own_words():
     wanted = Requirement("properties", (Equals("name", "ib"),)), Requirement("queues", (Equals("name", "batch"),))
-    bare = plain(replace(flags(), requires=wanted), GRAPH, {"queue.batch": "pbatch"})
+    bare = bare_of(replace(flags(), requires=wanted), {"queue.batch": "pbatch"})
     assert (bare.properties, bare.options, bare.requires) == (("ib",), {"queue": "pbatch"}, ())
     with pytest.raises(Unsupported, match="one queue"):
-        plain(replace(flags(), requires=wanted, options={"queue": "debug"}), GRAPH, {})
-    with pytest.raises(Unsupported, match="by name only"):
-        plain(replace(flags(), requires=(Requirement("properties", (Equals("speed", 5),)),)), GRAPH, {})
+        bare_of(replace(flags(), requires=wanted, options={"queue": "debug"}), {})
+
+
+def bound(*hosts: str) -> AllowedHosts:
+    """What a server says that worked the hosts out."""
+    return AllowedHosts((GroupHosts(0, hosts),) if hosts else (), checked=True)
+
+
+def constraint(request: Request, allowed: AllowedHosts) -> object:
+    return jobspec(bare_of(request, {}, allowed))["attributes"]["system"].get("constraints")
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed", "expected"),
+    [
+        (flags(), bound(), None),
+        (flags(), bound("n1", "n3"), {"hostlist": ["n1,n3"]}),
+        (replace(flags(), hosts=("n1", "n2")), bound("n2", "n3"), {"hostlist": ["n2"]}),
+        (replace(flags(), hosts=("r1",)), bound("n2", "n3"), {"hostlist": ["n2,n3"]}),  # a rack, by its nodes
+        (
+            replace(flags(), not_hosts=("n2",), properties=("ib",)),
+            bound("n0", "n2"),
+            {"and": [{"properties": ["ib"]}, {"hostlist": ["n0,n2"]}, {"not": [{"hostlist": ["n2"]}]}]},
+        ),
+        (replace(flags(), properties=("^fast", "slow")), bound("n0"), {"hostlist": ["n0"]}),  # not words of Flux
+    ],
+)
+def test_flux_chooses_among_the_allowed_hosts(request_: Request, allowed: AllowedHosts, expected: object):
+    assert constraint(request_, allowed) == expected
+
+
+NVME = Level(type="node", requires=(Requirement("io", (Equals("kind", "nvme"),)),))
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed", "reason"),
+    [
+        (flags(), bound("x1", "x2"), r"may run on x\[1-2\], which Flux does not know: it has n\[0-3\]"),
+        (replace(flags(), hosts=("n1",)), bound("n2"), "no node of this instance is among the hosts"),
+        (replace(flags(), groups=(Group(levels=(NVME,)),)), AllowedHosts(), "the server does not say on which nodes"),
+        (replace(flags(), not_hosts=("c",)), AllowedHosts(), "c is no node"),
+    ],
+)
+def test_a_job_that_cannot_be_kept_on_its_nodes_is_refused(request_: Request, allowed: AllowedHosts, reason: str):
+    with pytest.raises(CannotBind, match=reason):
+        bare_of(request_, {}, allowed)
+
+
+def test_nodes_of_one_name_cannot_be_told_apart_unless_all_of_them_are_allowed():
+    twins = parse_r({**R, "execution": {**R["execution"], "nodelist": ["vm,vm,n2,n3"]}})
+    with pytest.raises(CannotBind, match="some of the nodes that Flux calls vm"):
+        plain(flags(), GRAPH, {}, twins, bound("vm", "n2"))
+    assert plain(flags(), GRAPH, {}, twins, bound("vm", "vm")).only == ("vm",)
 
 
 def running(cores: int, ends: float | None) -> FluxJob:
@@ -272,8 +329,8 @@ def test_only_the_nodes_that_a_job_may_use_count_for_its_start(tmp_path):
 
 def test_whole_nodes_are_taken_with_all_that_is_in_them():
     shared, whole = flags(nodes=2, tasks=2), flags(nodes=2)
-    assert takes(jobspec(plain(shared, GRAPH, {})), parse_r(R)) == (2, 2, 0)
-    assert takes(jobspec(plain(whole, GRAPH, {})), parse_r(R)) == (2, 16, 4)
+    assert takes(jobspec(bare_of(shared, {})), parse_r(R)) == (2, 2, 0)
+    assert takes(jobspec(bare_of(whole, {})), parse_r(R)) == (2, 16, 4)
 
 
 _jobs = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=4)

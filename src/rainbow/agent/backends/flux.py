@@ -24,16 +24,17 @@ from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_files import FluxFiles, Record, gpus_by_id
 from rainbow.agent.backends.flux_follower import FluxFollower
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs
-from rainbow.agent.backends.flux_jobspec import SITE, cores_and_gpus, jobspec, plain, with_tag
+from rainbow.agent.backends.flux_jobspec import RULES, SITE, cores_and_gpus, jobspec, with_tag
 from rainbow.agent.backends.flux_questions import FluxQuestions
 from rainbow.agent.backends.flux_tracking import by_tag, update_of
 from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.launches import TAG, clean_environment, copies
 from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.tombstones import Tombstones
-from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Unknown, Update
+from rainbow.agent.values import ANY_HOST, Absent, AllowedHosts, BidAnswer, Facts, Found, Phase, Unknown, Update
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
+from rainbow.model.hostlist import collapse
 from rainbow.model.request import Request
 
 OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
@@ -46,6 +47,7 @@ class FluxBackend:
     """One Flux instance."""
 
     guards_runs = False  # its jobs do not see whether the agent lives
+    node_rules = RULES
 
     def __init__(self, settings: BackendSettings) -> None:
         settings.know(*OPTIONS, maps=SITE)
@@ -88,24 +90,22 @@ class FluxBackend:
                 known = before.native or await self._submitted_before(files, before)
                 if known:
                     return known
-            reason = await self.check(launch.request)
-            if reason is not None:
-                raise Unsupported(reason)
+            made = await self.questions.require(launch.request, launch.allowed)
             record = Record(
                 key=secrets.token_hex(8),
                 asked=time.time(),
                 tasks=copies(launch.request, launch.request.tasks[0]),
                 duration=launch.request.duration,
+                only=collapse(made.only) or ",".join(made.only),
             )
-            document = await self._document(launch, files, record)
+            document = await self._document(launch, files, record, made.request)
             native = await self._hand_over(document, files)
             files.put(replace(record, native=native, gpus=cores_and_gpus(document)[2]))
             self._pace.hurry()
             return native
 
-    async def _document(self, launch: Launch, files: FluxFiles, record: Record) -> dict[str, object]:
-        command = await asyncio.to_thread(files.create, launch, record)
-        bare = plain(launch.request, (await self.questions.site()).graph, self.settings.options)
+    async def _document(self, launch: Launch, files: FluxFiles, record: Record, bare: Request) -> dict[str, object]:
+        command = await asyncio.to_thread(files.create, launch, record, self.commands.in_jobs)
         request = replace(
             bare,
             name=launch.tag,
@@ -236,13 +236,13 @@ class FluxBackend:
 
     # --- questions ---
 
-    async def check(self, request: Request) -> str | None:
+    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
         """What a jobspec cannot say, and what this instance could never run."""
-        return await self.questions.check(request)
+        return await self.questions.check(request, allowed)
 
-    async def bid(self, request: Request) -> BidAnswer:
+    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
         """By the scheduler's word where it is honest, else by the queue; and by the prices of this site."""
-        return await self.questions.bid(request, self._active_jobs)
+        return await self.questions.bid(request, allowed, self._active_jobs)
 
     async def _active_jobs(self) -> tuple[FluxJob, ...]:
         """What waits and runs now, everybody's."""

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rainbow.agent.backends.programs import Done, run
@@ -26,6 +28,14 @@ _NO_ANSWER = re.compile(
 _KEPT = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")
 
 
+@dataclass(frozen=True, slots=True)
+class FluxInJobs:
+    """How a job's own script runs `flux`: as the agent does, whatever the job's environment says."""
+
+    program: str = "flux"
+    environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": os.defpath})
+
+
 class FluxCommands:
     """The `flux` program as the agent's user."""
 
@@ -36,6 +46,9 @@ class FluxCommands:
         if uri:
             self._environment["FLUX_URI"] = uri
         self._program = program
+        path = shutil.which(program, path=self._environment["PATH"]) or program
+        kept = {name: self._environment[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in self._environment}
+        self.in_jobs = FluxInJobs(path, kept)
         self._few = asyncio.Semaphore(AT_ONCE)
 
     async def ask(self, *words: str, feed: str | None = None) -> str:

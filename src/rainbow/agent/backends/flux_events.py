@@ -7,13 +7,14 @@ with `clean`; its times, result and code follow the same rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rainbow.agent.backends.flux_jobs import FluxJob, when
 from rainbow.agent.values import Phase
-from rainbow.discover.flux import parse_r
+from rainbow.discover.flux import FluxNode, parse_r
 from rainbow.model.errors import Invalid
+from rainbow.model.hostlist import collapse
 
 KEPT = 10_000  # ended jobs; an older one that is still wanted is looked up by its name
 _NEXT = {"validate": "DEPEND", "depend": "PRIORITY", "priority": "SCHED"}
@@ -121,8 +122,14 @@ def _holding(job: FluxJob, r: Mapping[str, object]) -> FluxJob:
         nodes=len(nodes),
         cores=sum(node.counts.get("core", 0) for node in nodes),
         ranks=",".join(str(node.rank) for node in nodes),
+        node_list=_names(r, nodes),
         expires=when(_mapping(r["execution"]).get("expiration")),
     )
+
+
+def _names(r: Mapping[str, object], nodes: Sequence[FluxNode]) -> str:
+    """The nodes as a hostlist, if R names them."""
+    return collapse([node.name for node in nodes]) or "" if _mapping(r["execution"]).get("nodelist") else ""
 
 
 def asked(resources: object, times: int = 1) -> tuple[int, int]:

@@ -3,13 +3,15 @@
 Flux starts the script once per task, in /tmp if it cannot enter the working directory, so
 the script enters it again. The first task links a start marker with the job's id into place;
 tasks of another job with the same tag see that id and leave, so that a doubled submission
-runs once. Output goes to files named by the job's id for the same reason.
+runs once. Output goes to files named by the job's id for the same reason. The script itself
+works with the agent's PATH, whatever the job's environment says.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import shutil
 from dataclasses import asdict, dataclass
@@ -17,14 +19,22 @@ from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.endings import not_found
+from rainbow.agent.backends.flux_commands import FluxInJobs
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, job_number
 from rainbow.agent.backends.job_files import piece, script, size, write
+from rainbow.agent.backends.node_check import FUNCTIONS, allowed_words
 from rainbow.agent.wrapper import write_whole
+from rainbow.model.hostlist import expand
 
-STARTED, RECORD, MISSING, NO_FOLDER = "started", "record.json", "missing", "no-folder"
+STARTED, RECORD, MISSING, NO_FOLDER, VERDICT = "started", "record.json", "missing", "no-folder", "verdict"
+NOT_ALLOWED = 114  # what the tasks of a job on wrong nodes end with
+R_SECONDS = 30  # to read the job's R
+FLUX = FluxInJobs()
 _PREFIX = {"stdout": "out", "stderr": "err"}
 _SCRIPT = """\
 #!/bin/sh
+own_path=$PATH
+export PATH={path}
 dir={dir}
 rank=${{FLUX_TASK_RANK:-0}}
 mkdir -p "$dir"
@@ -33,6 +43,7 @@ echo "$FLUX_JOB_ID" > "$claim" && ln "$claim" "$dir/started" 2> /dev/null
 rm -f "$claim"
 [ "$(cat "$dir/started")" = "$FLUX_JOB_ID" ] || exit {already}
 [ "$rank" -lt {tasks} ] || exit 0
+{check}PATH=$own_path
 trap : TERM
 RAINBOW_TASK_RANK=$rank
 export RAINBOW_TASK_RANK
@@ -48,8 +59,29 @@ if ! command -v "$1" > /dev/null; then
 fi
 "$@"
 code=$?
+PATH={path}
 echo "$code" > "$dir/.exit.$rank" && mv "$dir/.exit.$rank" "$dir/exit.$rank"
 exit $code
+"""
+# What the first task finds is the verdict for all, so that either all tasks start the command or none does. Where the
+# job's R cannot be read, a job on one node goes by that node's own name.
+_CHECK = """\
+rb_r=$(env -i {environment} "FLUX_URI=$FLUX_URI" timeout {seconds} {flux} job info "$FLUX_JOB_ID" R 2> /dev/null)
+rb_r=$(printf '%s' "$rb_r" | tr -d ' \\t\\n')
+case $rb_r in
+*'"nodelist":['*) rb_got=${{rb_r#*'"nodelist":['}}; rb_got=$(printf '%s' "${{rb_got%%'"]'*}}" | tr -d '"') ;;
+*) rb_got= ;;
+esac
+if [ -z "$rb_got" ] && [ "$FLUX_JOB_NNODES" = 1 ]; then
+    rb_got=$(uname -n)
+    [ -z "$(rb_outside "$rb_got" {allowed})" ] || rb_got=${{rb_got%%.*}}
+fi
+if [ -z "$(rb_outside "$rb_got" {allowed})" ]; then rb_verdict=allowed; else rb_verdict="not:$rb_got"; fi
+echo "$rb_verdict" > "$claim" && ln "$claim" "$dir/verdict" 2> /dev/null
+rm -f "$claim"
+rb_verdict=
+read -r rb_verdict < "$dir/verdict"
+[ "$rb_verdict" = allowed ] || {{ echo "rainbow: on nodes that are not allowed; not started" >&2; exit {code}; }}
 """
 
 
@@ -63,6 +95,7 @@ class Record:
     tasks: int = 1
     duration: float | None = None
     gpus: int = 0  # in all
+    only: str = ""  # hostlist: where it may run; empty: on any node
 
 
 class FluxFiles:
@@ -72,7 +105,7 @@ class FluxFiles:
         self.tag = tag
         self.path = root / tag
 
-    def create(self, launch: Launch, record: Record) -> tuple[str, ...]:
+    def create(self, launch: Launch, record: Record, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
         """Write down what is to run; returns the command that Flux is given: our script with the user's words."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
@@ -83,6 +116,8 @@ class FluxFiles:
                 cwd=shlex.quote(launch.request.cwd or self.work),
                 already=ALREADY_RAN,
                 tasks=record.tasks,
+                check=_check(record, flux),
+                path=shlex.quote(f"{flux.environment.get('PATH', '')}:{os.defpath}".lstrip(":")),
             ),
         )
         task = launch.request.tasks[0]
@@ -114,6 +149,13 @@ class FluxFiles:
         """The id of the job that began, or None."""
         with contextlib.suppress(FileNotFoundError):
             return job_number((self.path / STARTED).read_text())
+        return None
+
+    def wrong_nodes(self) -> str | None:
+        """The nodes on which it may not run and that it was given, so that it was not started; None: nothing wrong."""
+        with contextlib.suppress(FileNotFoundError):
+            said, _, got = (self.path / VERDICT).read_text().strip().partition(":")
+            return got if said == "not" else None
         return None
 
     def trouble(self) -> str:
@@ -152,6 +194,19 @@ class FluxFiles:
     def remove(self) -> None:
         """All of it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _check(record: Record, flux: FluxInJobs) -> str:
+    """The lines that end the tasks of a job which is bound to nodes and was given others, before its command starts."""
+    if not record.only:
+        return ""
+    return FUNCTIONS + _CHECK.format(
+        environment=shlex.join(f"{name}={value}" for name, value in flux.environment.items()),
+        flux=shlex.quote(flux.program),
+        seconds=R_SECONDS,
+        allowed=allowed_words(expand(record.only)),
+        code=NOT_ALLOWED,
+    )
 
 
 def gpus_by_id(root: Path) -> dict[int, int]:

@@ -36,6 +36,7 @@ class FluxJob:
     cores: int = 0
     nodes: int = 0
     ranks: str = ""
+    node_list: str = ""
     exception: str = ""  # its type
     note: str = ""
 
@@ -80,6 +81,7 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
         cores=int(_number(raw.get("ncores")) or 0),
         nodes=int(_number(raw.get("nnodes")) or 0),
         ranks=str(raw.get("ranks", "")),
+        node_list=str(raw.get("nodelist") or ""),
         exception=str(about.get("type", "")),
         note=str(about.get("note", "")),
     )

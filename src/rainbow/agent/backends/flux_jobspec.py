@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from rainbow.agent.backends.base import CannotBind
+from rainbow.agent.backends.host_binding import bound_hosts, carried_in_graph, unkept
 from rainbow.agent.backends.launches import copies
-from rainbow.discover.flux import PROPERTIES, QUEUES
+from rainbow.agent.values import ANY_HOST, AllowedHosts
+from rainbow.discover.flux import PROPERTIES, QUEUES, FluxNode
 from rainbow.jobspecs.writing import as_flux
+from rainbow.model.binding import NAMING_FIELDS, NodeRules, passed_on
 from rainbow.model.errors import Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Equals, Group, Level, Request, Requirement, Task
 
+RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}))
 SITE = ("queue", "bank", "project")
 SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
 OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, or they are not for Flux
 
 
-def plain(request: Request, graph: Graph, site: Mapping[str, str]) -> Request:
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A request with only what a jobspec can carry."""
+
+    request: Request
+    only: tuple[str, ...] = ()  # the nodes on which it may run, checked again at its start; empty: not bound
+    unknown: str = ""  # allowed hosts that Flux does not know, as a reason
+
+
+def plain(
+    request: Request,
+    graph: Graph,
+    site: Mapping[str, str],
+    nodes: Sequence[FluxNode],
+    allowed: AllowedHosts = ANY_HOST,
+) -> Plain:
     """The request with only what a jobspec can carry; raise `Unsupported` for what must not be left out.
 
-    Requirements on properties and queues become Flux's own words; on anything else the server's match stands, and
-    parameters were for choosing the cluster. Levels that this graph does not have, and that may stand for the cluster
-    itself, are left out.
+    Requirements on properties and queues become Flux's own words; any other is kept by the allowed hosts. Parameters
+    were for choosing the cluster. Levels that this graph does not have, and that may stand for the cluster itself, are
+    left out.
     """
     if len(request.tasks) != 1:
         raise Unsupported(f"Flux runs one task per job, in as many copies as needed; this has {len(request.tasks)}")
@@ -33,32 +53,71 @@ def plain(request: Request, graph: Graph, site: Mapping[str, str]) -> Request:
     )
     if len(groups) == 1 and len(groups[0].levels) == 1:
         groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
+    if (reason := unkept(request, allowed, RULES, graph, "Flux")) is not None:
+        raise CannotBind(reason)
     wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
     queues = _named(wanted, QUEUES)
     if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
         raise Unsupported(f"a job runs in one queue; this asks for {', '.join(queues)} and another")
-    return replace(
+    asked = replace(
         request,
         groups=groups,
         requires=(),
         parameters={},
-        properties=tuple(dict.fromkeys((*request.properties, *_named(wanted, PROPERTIES)))),
+        properties=tuple(
+            dict.fromkeys((*_known_properties(request, graph, nodes, allowed), *_named(wanted, PROPERTIES)))
+        ),
         options=_options({**request.options, **({"queue": queues[0]} if queues else {})}, site),
         tasks=(_task(request.tasks[0], copies(request, request.tasks[0]), groups[0].levels[0]),),
         ignored=(),
     )
+    return _with_hosts(asked, graph, [node.name for node in nodes], allowed)
+
+
+def _known_properties(
+    request: Request, graph: Graph, nodes: Sequence[FluxNode], allowed: AllowedHosts
+) -> Iterator[str]:
+    """The properties that Flux knows; any other is kept by the allowed hosts."""
+    known = {name for node in nodes for name in node.properties}
+    for name in request.properties:
+        bare = name.removeprefix("^")
+        if bare in known or (name == bare and not allowed.checked):
+            yield name
+        elif not allowed.checked and carried_in_graph(graph, bare):
+            raise CannotBind(
+                f"Flux does not know the property {bare!r}, and the server does not say which nodes have it; "
+                "upgrade the server"
+            )
+
+
+def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> Plain:
+    """The request with the hosts that it and the server allow, by the names that Flux knows."""
+    nodes = set(names)
+    named = {*request.hosts, *request.not_hosts}
+    if not allowed.checked and (others := (named - nodes).intersection(graph.names)):
+        raise CannotBind(
+            f"{', '.join(sorted(others))} is no node, and the server does not say which nodes it stands for; "
+            "upgrade the server"
+        )
+    own = not allowed.checked or nodes.issuperset(request.hosts)  # names of racks are allowed hosts as their nodes
+    hosts, unknown = request.hosts if own else (), ""
+    not_hosts = tuple(name for name in request.not_hosts if name in nodes)
+    if bound := allowed.of(0):
+        known = bound_hosts(bound, names, "Flux")
+        unknown = f"; {known.unknown}" if known.unknown else ""
+        hosts = tuple(name for name in known.names if not hosts or name in hosts)
+        if not set(hosts).difference(not_hosts):
+            raise CannotBind(f"no node of this instance is among the hosts that the request allows{unknown}")
+    only = tuple(name for name in hosts if name not in not_hosts)
+    return Plain(replace(request, hosts=hosts, not_hosts=not_hosts), only, unknown)
 
 
 def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
     """The names that the requirements on properties or queues ask for; nothing else of them can be said."""
     found = []
     for one in wanted:
-        if one.subsystem != subsystem:
-            continue
-        names = [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field == "name"]
-        if one.below or len(names) != len(one.terms):
-            raise Unsupported(f"Flux can be asked for {subsystem} by name only")
-        found += names
+        if one.subsystem == subsystem and passed_on(one, RULES):  # what else is said of it holds where its name does
+            found += [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field in NAMING_FIELDS]
     return found
 
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rainbow.agent.backends.base import BackendSettings
+from rainbow.agent.backends.base import BackendSettings, CannotBind
 from rainbow.agent.backends.flux_bids import believed, played_forward, soon
 from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_facts import FluxSite, make_facts
 from rainbow.agent.backends.flux_follower import FluxFollower
 from rainbow.agent.backends.flux_jobs import FluxJob
-from rainbow.agent.backends.flux_jobspec import jobspec, plain
+from rainbow.agent.backends.flux_jobspec import Plain, jobspec, plain
 from rainbow.agent.backends.flux_room import Queues, lacks, properties, takes, usable
-from rainbow.agent.values import BidAnswer, Facts, Phase
+from rainbow.agent.values import AllowedHosts, BidAnswer, Facts, Phase
 from rainbow.discover.flux import default_queue, flux_graph, parse_queues, parse_r
 from rainbow.discover.flux_state import scheduler
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
@@ -48,25 +48,34 @@ class FluxQuestions:
             self._site = made
         return self._site
 
-    async def check(self, request: Request) -> str | None:
+    async def check(self, request: Request, allowed: AllowedHosts) -> str | None:
         """What a jobspec cannot say, and what this instance could never run."""
-        site = await self.site()
-        if any("\0" in word for task in request.tasks for word in task.command):
-            return "a word of the command holds a zero byte"
         try:
-            bare = plain(request, site.graph, self._settings.options)
-            document = jobspec(bare)
+            await self.require(request, allowed)
         except Unsupported as problem:
             return str(problem)
-        return lacks(bare, document, site.nodes, site.queues)
+        return None
 
-    async def bid(self, request: Request, jobs: Callable[[], Awaitable[Sequence[FluxJob]]]) -> BidAnswer:
-        """When it would start and for how much; `jobs` tells what waits and runs."""
-        reason = await self.check(request)
-        if reason is not None:
-            return BidAnswer(yes=False, reason=reason)
+    async def require(self, request: Request, allowed: AllowedHosts) -> Plain:
+        """What Flux is asked for; raise `Unsupported` with the reason if it cannot be, or could never be run here."""
         site = await self.site()
-        bare = plain(request, site.graph, self._settings.options)
+        if any("\0" in word for task in request.tasks for word in task.command):
+            raise Unsupported("a word of the command holds a zero byte")
+        made = plain(request, site.graph, self._settings.options, site.nodes, allowed)
+        reason = lacks(made.request, jobspec(made.request), site.nodes, site.queues)
+        if reason is not None:
+            raise CannotBind(f"{reason}{made.unknown}") if made.unknown else Unsupported(reason)
+        return made
+
+    async def bid(
+        self, request: Request, allowed: AllowedHosts, jobs: Callable[[], Awaitable[Sequence[FluxJob]]]
+    ) -> BidAnswer:
+        """When it would start and for how much; `jobs` tells what waits and runs."""
+        try:
+            bare = (await self.require(request, allowed)).request
+        except Unsupported as problem:
+            return BidAnswer(yes=False, reason=str(problem))
+        site = await self.site()
         # Flux adds what the queue requires on submission; the scheduler is asked without one.
         document = jobspec(replace(bare, properties=properties(bare, site.queues)))
         may_use = usable(bare, site.nodes, site.queues)

@@ -8,6 +8,7 @@ from rainbow.agent.backends.endings import exited
 from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_files import FluxFiles
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, FluxJob, job_name, parse_jobs, result
+from rainbow.agent.backends.host_binding import wrong_nodes
 from rainbow.agent.values import Phase, Update
 from rainbow.model.errors import Invalid
 
@@ -54,14 +55,30 @@ def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
             return None  # a doubled submission that did not run: it says nothing of the one that did
         record = files.record()
         limit = record.duration if record is not None else None
-        ended = result(job, limit=limit, trouble=files.trouble(), began=files.begun() is not None)
-    return Update(tag=files.tag, phase=job.phase, native=native, result=ended, started_at=job.started, sizes=sizes)
+        got = files.wrong_nodes()
+        if got is not None and job.result != "CANCELED":
+            ended = wrong_nodes(got or job.node_list, record.only if record is not None else "", "Flux", job.ended)
+        else:
+            ended = result(job, limit=limit, trouble=files.trouble(), began=files.begun() is not None)
+    return Update(
+        tag=files.tag,
+        phase=job.phase,
+        native=native,
+        result=ended,
+        started_at=job.started,
+        sizes=sizes,
+        nodes=job.node_list if job.phase is not Phase.SUBMITTED else "",
+    )
 
 
 def _from_files(files: FluxFiles) -> Update | None:
     """A job that Flux no longer lists (it was purged), by the codes that its tasks left."""
-    begun, code = files.begun(), files.exit_code()
-    if begun is None or code is None:
+    begun, code, got, record = files.begun(), files.exit_code(), files.wrong_nodes(), files.record()
+    if begun is None or (code is None and got is None):
         return None
     native, sizes = job_name(begun), files.sizes(begun)
-    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=exited(code), sizes=sizes)
+    if code is None:
+        ended = wrong_nodes(got or "", record.only if record is not None else "", "Flux")
+    else:
+        ended = exited(code)
+    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=sizes)

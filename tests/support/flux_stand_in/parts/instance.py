@@ -70,6 +70,20 @@ class Instance:
                         found[int(rank)][type] = kept
         return found
 
+    def names(self):
+        """Host names by rank."""
+        return names_of(self.resources())
+
+    def within(self, jobspec, free):
+        """Of what is free, the ranks that meet the job's constraint (RFC 31), as the real schedulers do."""
+        constraint = jobspec["attributes"]["system"].get("constraints", {})
+        held = self.resources()["execution"].get("properties", {})
+        return {
+            rank: kinds
+            for rank, kinds in free.items()
+            if meets(constraint, rank, self.names()[rank], {name for name, on in held.items() if rank in ids(on)})
+        }
+
     def states(self):
         try:
             return json.loads((self.path / "states.json").read_text())
@@ -81,7 +95,7 @@ class Instance:
         for job in self.jobs():
             if job["state"] != "SCHED":
                 continue
-            held = place(job["jobspec"], self.free())
+            held = place(job["jobspec"], self.within(job["jobspec"], self.free()))
             if held is None:
                 return
             job["held"], job["state"], job["t_run"] = held, "RUN", time.time()
@@ -107,6 +121,57 @@ def ids(text):
 
 def idset(numbers):
     return ",".join(map(str, sorted(numbers)))
+
+
+def names_of(resources):
+    """Host names by rank of an R."""
+    execution = resources["execution"]
+    ranks = sorted(rank for part in execution["R_lite"] for rank in ids(part["rank"]))
+    return dict(zip(ranks, hostlist(",".join(execution["nodelist"])), strict=True))
+
+
+def hostlist(text):
+    """The names of a list with one bracket at the end of a name at most: n[0-3],m1."""
+    found, depth, word = [], 0, ""
+    for letter in text + ",":
+        depth += (letter == "[") - (letter == "]")
+        if letter != "," or depth:
+            word += letter
+            continue
+        prefix, bracket, inside = word.partition("[")
+        found += [f"{prefix}{number}" for number in ids(inside[:-1])] if bracket else [word]
+        word = ""
+    return found
+
+
+def meets(constraint, rank, name, properties):
+    """One node and one constraint."""
+    for operator, values in constraint.items():
+        if operator == "properties":
+            ok = all((one[1:] not in properties) if one[0] == "^" else one in properties for one in values)
+        elif operator == "hostlist":
+            ok = name in hostlist(",".join(values))
+        elif operator == "ranks":
+            ok = rank in ids(",".join(values))
+        else:
+            each = [meets(one, rank, name, properties) for one in values]
+            ok = {"and": all(each), "or": any(each) or not each, "not": not all(each)}[operator]
+        if not ok:
+            return False
+    return True
+
+
+def r_of(job, names):
+    """What a running job holds."""
+    lite = [
+        {"rank": rank, "children": {type: ",".join(map(str, sorted(ids))) for type, ids in kinds.items()}}
+        for rank, kinds in sorted(job["held"].items())
+    ]
+    limit = job["jobspec"]["attributes"]["system"].get("duration")
+    end = job["t_run"] + limit if limit else 0.0
+    listed = [",".join(names[int(rank)] for rank in sorted(job["held"]))]
+    execution = {"R_lite": lite, "nodelist": listed, "starttime": job["t_run"], "expiration": end}
+    return {"version": 1, "execution": execution}
 
 
 def place(jobspec, free):
@@ -136,4 +201,4 @@ def ever(jobspec, instance):
     for part in instance.resources()["execution"]["R_lite"]:
         for rank in ids(part["rank"]):
             whole[rank] = {type: ids(text) for type, text in part["children"].items()}
-    return place(jobspec, whole) is not None
+    return place(jobspec, instance.within(jobspec, whole)) is not None

@@ -36,6 +36,7 @@ def run(path, number):
     status, note = 0, ""
     for rank in range(total):
         own = {"FLUX_JOB_ID": name, "FLUX_TASK_RANK": str(rank), "FLUX_JOB_SIZE": str(total)}
+        own |= {"FLUX_URI": f"local://{path}", "FLUX_JOB_NNODES": str(len(job["held"]))}
         try:
             children.append(
                 subprocess.Popen(

@@ -5,7 +5,13 @@ It has the events that matter (RFC 21), with the contexts that the real one give
 
 import errno
 import json
+import pathlib
+import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "parts"))
+
+from instance import names_of, r_of
 
 LOOK = 0.02  # seconds between two looks at the folder: there is no daemon that could tell
 
@@ -15,6 +21,7 @@ class Journal:
 
     def __init__(self, path):
         self._path = path
+        self._names = names_of(json.loads((path / "resource.json").read_text()))
         self._seen = {}
         self._entries = []
         self._guest = (path / "guest").exists()
@@ -58,7 +65,7 @@ class Journal:
             if name == "submit":
                 entry["jobspec"] = job["jobspec"]
             if name == "alloc":
-                entry["R"] = r_of(job)
+                entry["R"] = r_of(job, self._names)
             self._entries.append(entry)
         self._seen[job["id"]] = len(told)
 
@@ -79,14 +86,3 @@ def events(job):
     if "waitstatus" in job:
         found.append(("finish", ended, {"status": job["waitstatus"]}))
     return [*found, ("clean", job["t_inactive"], {})]
-
-
-def r_of(job):
-    """What a running job holds."""
-    lite = [
-        {"rank": rank, "children": {type: ",".join(map(str, sorted(ids))) for type, ids in kinds.items()}}
-        for rank, kinds in sorted(job["held"].items())
-    ]
-    limit = job["jobspec"]["attributes"]["system"].get("duration")
-    end = job["t_run"] + limit if limit else 0.0
-    return {"version": 1, "execution": {"R_lite": lite, "nodelist": [], "starttime": job["t_run"], "expiration": end}}
