@@ -263,6 +263,17 @@ def not_started(launch: dict[str, Any], problem: Exception) -> str:
     return f"cannot start {command!r}: {said}"
 
 
+def outside(launch: dict[str, Any], place: dict[str, Any]) -> str:
+    """Why the job must not start where it was placed: on hosts that are not among its allowed ones; or nothing."""
+    got = place.get("hosts", [])
+    for group, only in enumerate(launch.get("only", [])):  # launch files of older agents say nothing of hosts
+        hosts = got[group] if group < len(got) else ["an unknown host"]
+        if only and not set(hosts) <= set(only):
+            said = f"it was placed on {', '.join(hosts)}, and it may run on {', '.join(only)} only"
+            return f"{said[:500]}; it was not started"
+    return ""
+
+
 def main(directory: Path) -> int:
     """Run the job of `directory` unless somebody did; 0 if it ran here."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # first: a cancel right after the marker must not end us
@@ -272,10 +283,13 @@ def main(directory: Path) -> int:
     started = time.time()
     launch = json.loads((directory / "launch.json").read_text())
     run = Run(directory, launch, json.loads((directory / "place.json").read_text()))
+    misplaced = outside(launch, run.place)
     if (directory / CANCEL).exists():
         run.cause, run.reason = "cancelled", "cancelled before it started"
     elif run.out_of_touch():
         run.cause, run.reason = "out-of-touch", "the server could not be reached for too long; it was not started"
+    elif misplaced:
+        run.cause, run.reason = "wrong-nodes", misplaced
     else:
         try:
             run.start()

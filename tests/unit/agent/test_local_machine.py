@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.agent.backends.base import Prices
-from rainbow.agent.backends.local_bids import Ran, Running, cost, starts_in, takes
+from rainbow.agent.backends.local_bids import Ran, Running, Wanted, cost, starts_in, takes
 from rainbow.agent.backends.local_machine import Machine, Place
 from rainbow.model.graph import Graph, Vertex
 from rainbow.model.request import Count, Group, Level, Request
@@ -122,22 +120,22 @@ def test_a_job_that_outlived_the_short_ones_is_compared_with_the_long_ones():
 def test_a_bid_waits_for_enough_running_jobs_to_end_and_for_the_queue_before_it():
     machine = a_machine(2)
     running = [Running(machine.take(slots(1, 1)), 100.0, 40.0), Running(machine.take(slots(1, 1)), 30.0, 0.0)]
-    assert starts_in(slots(1, 1), machine, running, [], [], 0.5) == 30.0
-    assert starts_in(slots(1, 2), machine, running, [], [], 0.5) == 60.0
-    queued = [slots(1, 1, duration=500.0), slots(1, 1, duration=500.0)]
-    assert starts_in(slots(1, 1), machine, running, queued, [], 0.5) == 530.0
+    assert starts_in(Wanted(slots(1, 1)), machine, running, [], [], 0.5) == 30.0
+    assert starts_in(Wanted(slots(1, 2)), machine, running, [], [], 0.5) == 60.0
+    queued = [Wanted(slots(1, 1, duration=500.0)), Wanted(slots(1, 1, duration=500.0))]
+    assert starts_in(Wanted(slots(1, 1)), machine, running, queued, [], 0.5) == 530.0
     assert machine.count("core", free=True) == 0, "a bid takes nothing"
 
 
 def test_a_bid_behind_a_job_of_unknown_length_names_no_time():
     machine = a_machine(1)
     running = [Running(machine.take(slots(1, 1)), None, 5.0)]
-    assert starts_in(slots(1, 1), machine, running, [], [], 0.5) is None
+    assert starts_in(Wanted(slots(1, 1)), machine, running, [], [], 0.5) is None
 
 
 def test_the_cost_is_what_is_taken_times_its_price_times_the_hours():
     machine = a_machine(4, 4, gpus=2)
     prices = Prices(core_hour=0.5, node_hour=10.0, gpu_hour=2.0)
-    assert cost(replace(slots(2, 3, gpus=1), duration=7200.0), machine, prices) == 2 * (6 * 0.5 + 2 * 10.0 + 2 * 2.0)
-    assert cost(slots(1, 1), machine, prices) is None
-    assert cost(slots(1, 1), machine, Prices()) == 0.0
+    assert cost(Wanted(slots(2, 3, gpus=1, duration=7200.0)), machine, prices) == 2 * (6 * 0.5 + 2 * 10.0 + 2 * 2.0)
+    assert cost(Wanted(slots(1, 1)), machine, prices) is None
+    assert cost(Wanted(slots(1, 1)), machine, Prices()) == 0.0

@@ -13,16 +13,16 @@ import os
 import time
 from dataclasses import replace
 
-from rainbow.agent.backends.base import BackendSettings, Launch
+from rainbow.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow.agent.backends.launches import TAG
-from rainbow.agent.backends.local_bids import Running, bid_on, impossible
+from rainbow.agent.backends.local_bids import Running, Wanted, bid_on, impossible
 from rainbow.agent.backends.local_files import GONE, JobFiles
 from rainbow.agent.backends.local_history import History
 from rainbow.agent.backends.local_jobs import Job
-from rainbow.agent.backends.local_machine import NOWHERE, Machine, Place
+from rainbow.agent.backends.local_machine import NOWHERE, RULES, Machine, Place
 from rainbow.agent.backends.local_runner import Runners, ask_to_end, grounds_for
 from rainbow.agent.backends.turns import Turns
-from rainbow.agent.values import Absent, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
+from rainbow.agent.values import ANY_HOST, Absent, AllowedHosts, BidAnswer, Facts, Found, Phase, Result, Unknown, Update
 from rainbow.agent.wrapper import start_time
 from rainbow.discover.host import discover_graph
 from rainbow.model.errors import Unsupported
@@ -39,6 +39,7 @@ class LocalBackend:
     """Jobs in a queue, first fit, on one machine."""
 
     guards_runs = True
+    node_rules = RULES
 
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
@@ -65,19 +66,21 @@ class LocalBackend:
                 files.remove()  # it was being removed, or its submission did not come to its end and never was
                 continue
             ticket = files.ticket()
-            job = self._jobs[path.name] = Job(files, ticket.request, ticket.order)
+            job = self._jobs[path.name] = Job(files, ticket.request, ticket.order, ticket.allowed)
             if files.begun() is not None or files.result() is not None:
                 self._adopt(job)
         self._start_what_fits()
 
     def _adopt(self, job: Job) -> None:
         job.result = job.files.result()
+        place = job.files.place(self.machine)
+        job.nodes = place.nodes
         if job.result is not None:
             job.end_strays(job.result)
             job.phase = Phase.ENDED
             return
         marker = job.files.begun()
-        job.phase, job.place = Phase.RUNNING, job.files.place(self.machine)
+        job.phase, job.place = Phase.RUNNING, place
         job.started_at = float(str(marker["at"])) if marker else None
         self.machine.occupy(job.place)
         pid = job.files.runner()
@@ -98,12 +101,12 @@ class LocalBackend:
             return
         if not TAG.fullmatch(launch.tag):
             raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
-        reason = await self.check(launch.request)
+        reason = await self.check(launch.request, launch.allowed)
         if reason is not None:
-            raise Unsupported(reason)
+            raise CannotBind(reason) if launch.allowed.groups else Unsupported(reason)
         files = JobFiles(self.root, launch.tag)
         ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
-        self._jobs[launch.tag] = Job(files, ticket.request, ticket.order)
+        self._jobs[launch.tag] = Job(files, ticket.request, ticket.order, ticket.allowed)
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
         """This machine forgets nothing before it is told to, so absent means never."""
@@ -147,11 +150,11 @@ class LocalBackend:
         job = self._jobs.get(tag)
         return b"" if job is None else await asyncio.to_thread(job.files.read, stream, offset, limit)
 
-    async def check(self, request: Request) -> str | None:
+    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
         """What this machine cannot do."""
-        return impossible(request, self.machine)
+        return impossible(Wanted(request, allowed), self.machine)
 
-    async def bid(self, request: Request) -> BidAnswer:
+    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
         """By playing the queue forward, and by the prices of this site."""
         now = time.time()
         running = [
@@ -159,8 +162,9 @@ class LocalBackend:
             for job in self._jobs.values()
             if job.phase is Phase.RUNNING
         ]
-        queued = [job.request for job in self._queue()]
-        return bid_on(request, self.machine, running, queued, self._history.ran, self.settings.prices)
+        queued = [Wanted(job.request, job.allowed) for job in self._queue()]
+        wanted = Wanted(request, allowed)
+        return bid_on(wanted, self.machine, running, queued, self._history.ran, self.settings.prices)
 
     async def facts(self) -> Facts:
         """What is free, and what it costs."""
@@ -183,7 +187,7 @@ class LocalBackend:
                 machine.occupy(job.place)
         self.machine = machine
         for job in self._queue():
-            reason = machine.lacks(job.request)
+            reason = machine.lacks(job.request, job.allowed)
             if reason is not None:
                 job.files.end_before_start("no-room", f"the machine changed: {reason}")
                 self._ended(job, job.files.result())
@@ -211,7 +215,7 @@ class LocalBackend:
 
     def _start_what_fits(self) -> None:
         for job in self._queue():
-            place = self.machine.take(job.request)
+            place = self.machine.take(job.request, job.allowed)
             if place is None:
                 continue
             try:
@@ -224,7 +228,7 @@ class LocalBackend:
     def _run(self, job: Job, place: Place) -> None:
         job.files.put_place(place, self.machine, self.grounds)
         self._runners.start(job.files.tag)
-        job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
+        job.place, job.phase, job.started_at, job.nodes = place, Phase.RUNNING, time.time(), place.nodes
         self._news.set()
 
     def _began(self, tag: str, pid: int) -> None:
@@ -239,7 +243,7 @@ class LocalBackend:
         job = self._jobs.get(tag)
         if job is not None and job.phase is Phase.RUNNING and job.watch < 0:
             self.machine.release(job.place)
-            job.phase, job.place, job.pid = Phase.SUBMITTED, NOWHERE, 0
+            job.phase, job.place, job.pid, job.nodes = Phase.SUBMITTED, NOWHERE, 0, ""
             asyncio.get_running_loop().call_later(BLIND_INTERVAL, self._start_what_fits)
 
     def _watch(self, job: Job, pid: int) -> None:

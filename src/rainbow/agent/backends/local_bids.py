@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rainbow.agent.backends.base import Prices
 from rainbow.agent.backends.launches import copies
 from rainbow.agent.backends.local_machine import Machine, Place
-from rainbow.agent.values import BidAnswer
+from rainbow.agent.values import ANY_HOST, AllowedHosts, BidAnswer
 from rainbow.model.request import Request
 
 MIN_HISTORY = 5  # fewer jobs than this say nothing
@@ -35,8 +35,17 @@ class Running:
     elapsed: float
 
 
-def impossible(request: Request, machine: Machine) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One job that does not run yet."""
+
+    request: Request
+    allowed: AllowedHosts = ANY_HOST
+
+
+def impossible(wanted: Wanted, machine: Machine) -> str | None:
     """Why this machine can never run it, or None."""
+    request = wanted.request
     if not request.tasks:
         return "there is nothing to run: the request has no task"
     if request.image:
@@ -46,27 +55,27 @@ def impossible(request: Request, machine: Machine) -> str | None:
         return f"one machine runs at most {MAX_TASKS} tasks of a job, not {tasks}"
     if any("\0" in word for task in request.tasks for word in task.command):
         return "a word of the command holds a zero byte"
-    return machine.lacks(request)
+    return machine.lacks(request, wanted.allowed)
 
 
 def bid_on(
-    request: Request,
+    wanted: Wanted,
     machine: Machine,
     running: Sequence[Running],
-    queued: Sequence[Request],
+    queued: Sequence[Wanted],
     history: Sequence[Ran],
     prices: Prices,
 ) -> BidAnswer:
     """When it would start behind what runs and waits, and for how much; or why never."""
-    reason = impossible(request, machine)
+    reason = impossible(wanted, machine)
     if reason is not None:
         return BidAnswer(yes=False, reason=reason)
-    p50, p90 = (starts_in(request, machine, running, queued, history, q) for q in (0.5, 0.9))
+    p50, p90 = (starts_in(wanted, machine, running, queued, history, q) for q in (0.5, 0.9))
     return BidAnswer(
         yes=True,
         start_p50=p50,
         start_p90=None if p50 is None or p90 is None else max(p50, p90),
-        cost=cost(request, machine, prices),
+        cost=cost(wanted, machine, prices),
         valid_for=30.0,
     )
 
@@ -94,29 +103,29 @@ def takes(limit: float | None, q: float, history: Sequence[Ran], elapsed: float 
 
 
 def starts_in(
-    request: Request,
+    wanted: Wanted,
     machine: Machine,
     running: Sequence[Running],
-    queued: Sequence[Request],
+    queued: Sequence[Wanted],
     history: Sequence[Ran],
     q: float,
 ) -> float | None:
-    """Seconds until `request` would start behind what runs and waits, at quantile `q`; None if that cannot be told."""
+    """Seconds until `wanted` would start behind what runs and waits, at quantile `q`; None if that cannot be told."""
     trial = copy(machine)
     trial.free = dict(machine.free)
     ends = [(max(0.0, takes(job.limit, q, history, job.elapsed) - job.elapsed), job.place) for job in running]
-    waiting = [*queued, request]
+    waiting = [*queued, wanted]
     at = 0.0
     while True:
         for one in list(waiting):
-            units = trial.fit(one)
+            units = trial.fit(one.request, one.allowed)
             if units is None:
                 continue
-            if one is request:
+            if one is wanted:
                 return at
             for i, amount in units.items():
                 trial.free[i] -= amount
-            ends.append((at + takes(one.duration, q, history), Place(units)))
+            ends.append((at + takes(one.request.duration, q, history), Place(units)))
             waiting.remove(one)
         if not ends:
             return None
@@ -129,9 +138,9 @@ def starts_in(
             trial.free[i] += amount
 
 
-def cost(request: Request, machine: Machine, prices: Prices) -> float | None:
+def cost(wanted: Wanted, machine: Machine, prices: Prices) -> float | None:
     """What the whole job would cost; None if its length is not known, or it does not fit."""
-    units = machine.fit(request, empty=True)
+    units = machine.fit(wanted.request, wanted.allowed, empty=True)
     if units is None:
         return None
     of = {"core": 0, "gpu": 0}
@@ -143,4 +152,4 @@ def cost(request: Request, machine: Machine, prices: Prices) -> float | None:
         while i >= 0 and machine.graph.types[i] != "node":
             i = machine.graph.parents[i]
         nodes.add(i)
-    return prices.cost(cores=of["core"], nodes=len(nodes), gpus=of["gpu"], duration=request.duration)
+    return prices.cost(cores=of["core"], nodes=len(nodes), gpus=of["gpu"], duration=wanted.request.duration)

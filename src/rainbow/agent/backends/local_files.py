@@ -16,10 +16,11 @@ from rainbow.agent.backends.job_files import piece, script, size
 from rainbow.agent.backends.launches import clean_environment, copies
 from rainbow.agent.backends.local_machine import Machine, Place
 from rainbow.agent.cgroups import NOWHERE, Grounds, JobGroup
-from rainbow.agent.values import STREAMS, Result
+from rainbow.agent.values import ANY_HOST, STREAMS, WRONG_NODES, AllowedHosts, Result
 from rainbow.agent.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
 from rainbow.jobspecs.canonical import from_json, to_json
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import GroupHosts
 from rainbow.model.request import Request
 
 GONE = ".gone-"  # before the tag of a job whose files are being removed
@@ -33,6 +34,7 @@ class Ticket:
     tag: str
     request: Request
     order: int  # the queue's order
+    allowed: AllowedHosts = ANY_HOST
 
 
 class JobFiles:
@@ -56,7 +58,7 @@ class JobFiles:
         for number, task in enumerate(launch.request.tasks):
             argv = list(task.command) or script(self.path / f"script{number}", task.script)
             tasks += [argv] * copies(launch.request, task)
-        ticket = Ticket(tag=self.tag, request=launch.request, order=time.time_ns())
+        ticket = Ticket(tag=self.tag, request=launch.request, order=time.time_ns(), allowed=launch.allowed)
         write_whole(
             self.path / "launch.json",
             {
@@ -68,6 +70,8 @@ class JobFiles:
                 "order": ticket.order,
                 "guard": launch.guard,
                 "request": to_json(launch.request),
+                "only": [launch.allowed.of(group) for group in range(len(launch.request.groups))],
+                "checked": launch.allowed.checked,
             },
         )
         return ticket
@@ -75,13 +79,16 @@ class JobFiles:
     def ticket(self) -> Ticket:
         """What was submitted, read back."""
         launch = json.loads((self.path / "launch.json").read_text())
-        return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]))
+        only = tuple(GroupHosts(group, tuple(hosts)) for group, hosts in enumerate(launch.get("only", [])) if hosts)
+        allowed = AllowedHosts(only, launch.get("checked", False))  # an older agent wrote neither
+        return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]), allowed=allowed)
 
     def put_place(self, place: Place, machine: Machine, grounds: Grounds = NOWHERE) -> None:
         """Write down where it is to run. An earlier place of a job that may have begun stays."""
         group = str(Path(grounds.path) / self.tag) if grounds.path else ""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
         about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
+        about["hosts"] = place.hosts
         write_whole(self.path / "place.json", {**about, "environment": environment, "cgroup": group}, safe=False)
 
     def group(self) -> JobGroup | None:
@@ -95,7 +102,8 @@ class JobFiles:
         """Where it runs."""
         with contextlib.suppress(FileNotFoundError):
             data = json.loads((self.path / "place.json").read_text())
-            return Place(machine.held(data["holds"]), tuple(data["cpus"]), tuple(data["gpus"]), data["memory"])
+            hosts = tuple(map(tuple, data.get("hosts", [])))
+            return Place(machine.held(data["holds"]), tuple(data["cpus"]), tuple(data["gpus"]), data["memory"], hosts)
         return Place()
 
     def begun(self) -> dict[str, object] | None:
@@ -174,6 +182,7 @@ _STATES = {
     "cancelled": AttemptState.CANCELLED,
     "out-of-touch": AttemptState.PREEMPTED,
     "no-room": AttemptState.RETURNED,  # it never ran
+    WRONG_NODES: AttemptState.RETURNED,
 }
 
 
@@ -190,4 +199,5 @@ def _result(ended: Mapping[str, object]) -> Result:
         reason=str(ended["reason"]),
         started_at=started,
         ended_at=stopped,
+        code=WRONG_NODES if cause == WRONG_NODES else "",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rainbow.agent.backends.local_files import JobFiles
 from rainbow.agent.backends.local_machine import NOWHERE, Place
 from rainbow.agent.backends.local_runner import end_strays
-from rainbow.agent.values import Phase, Result, Update
+from rainbow.agent.values import ANY_HOST, AllowedHosts, Phase, Result, Update
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.request import Request
 
@@ -23,10 +23,12 @@ class Job:
     files: JobFiles
     request: Request
     order: int
+    allowed: AllowedHosts = ANY_HOST
     phase: Phase = Phase.SUBMITTED
     place: Place = NOWHERE
     started_at: float | None = None
     result: Result | None = None
+    nodes: str = ""  # hostlist: where it was placed
     sizes: tuple[int, int] | None = None  # of its output, once that grows no more
     pid: int = 0  # the runner that this agent started
     watch: int = -1  # a descriptor that becomes readable when the runner ends
@@ -40,6 +42,7 @@ class Job:
             result=self.result,
             started_at=self.started_at,
             sizes=self.sizes or self.files.sizes(),
+            nodes=self.nodes,
         )
 
     def never_began(self) -> Result:

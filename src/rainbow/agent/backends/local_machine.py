@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rainbow.agent.backends.base import CannotBind
+from rainbow.agent.backends.host_binding import bound_hosts, unkept
+from rainbow.agent.values import ANY_HOST, AllowedHosts
+from rainbow.model.binding import NodeRules
 from rainbow.model.graph import Graph
+from rainbow.model.hostlist import collapse
 from rainbow.model.quantities import factor, human_bytes
 from rainbow.model.request import Level, Request
 
+RULES = NodeRules(hosts=True, groups=True)
 IDENTIFIED = ("core", "gpu")  # units of these have numbers: cpus to bind to, devices to show
 
 
@@ -20,6 +26,13 @@ class Place:
     cpus: tuple[int, ...] = ()
     gpus: tuple[int, ...] = ()
     memory: int = 0  # bytes; 0: it did not ask
+    hosts: tuple[tuple[str, ...], ...] = ()  # the hosts of each of the request's groups
+
+    @property
+    def nodes(self) -> str:
+        """All its hosts as a hostlist."""
+        names = list(dict.fromkeys(name for hosts in self.hosts for name in hosts))
+        return collapse(names) or ",".join(names)
 
 
 NOWHERE = Place()
@@ -36,8 +49,20 @@ class Machine:
         self.leaves = [i for i, below in enumerate(self._children) if not below]
         self.size = {i: graph.sizes[i] * self._scale[i] for i in self.leaves}
         self.free = dict(self.size)
+        self._host = self._hosts()  # by leaf the vertex of the node that it lies in; -1: in none
         self._numbers = self._numbered(cpus)
         self._idle = {i: list(numbers) for i, numbers in self._numbers.items()}
+
+    def _hosts(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for i, type in enumerate(self.graph.types):  # parents come first
+            above = self.graph.parents[i]
+            found[i] = i if type == "node" else found.get(above, -1)
+        return {i: found[i] for i in self.leaves}
+
+    def host_name(self, vertex: int) -> str:
+        """The name of a node."""
+        return self.graph.names[vertex] or self.graph.ids[vertex]
 
     def _numbered(self, cpus: Sequence[int]) -> dict[int, list[int]]:
         """Which cpu or gpu numbers each leaf stands for."""
@@ -69,21 +94,37 @@ class Machine:
                 found += (self.free if free else self.size)[i]
         return found
 
-    def fit(self, request: Request, *, empty: bool = False) -> dict[int, int] | None:
+    def fit(self, request: Request, allowed: AllowedHosts = ANY_HOST, *, empty: bool = False) -> dict[int, int] | None:
         """Units by leaf that `request` would take of what is free (or of the empty machine); None: no room."""
-        free = dict(self.size if empty else self.free)
-        taken: dict[int, int] = {}
-        for group in request.groups:
-            for level in group.levels:
-                if not self._place(level, 0, free, taken):
-                    return None
-        return taken
+        groups = self._groups(request, allowed, dict(self.size if empty else self.free))
+        return None if groups is None else _added(groups)
 
-    def take(self, request: Request) -> Place | None:
-        """Reserve room for `request`, or None."""
-        units = self.fit(request)
-        if units is None:
+    def _groups(self, request: Request, allowed: AllowedHosts, free: dict[int, int]) -> list[dict[int, int]] | None:
+        """Units by leaf for each group; those that may run on the fewest hosts choose first."""
+        found: list[dict[int, int]] = [{} for _ in request.groups]
+        for number in sorted(range(len(found)), key=lambda number: len(allowed.of(number)) or len(self.leaves)):
+            closed = {i: free[i] for i in self._closed(allowed.of(number))}
+            free.update(dict.fromkeys(closed, 0))
+            for level in request.groups[number].levels:
+                if not self._place(level, 0, free, found[number]):
+                    return None
+            free.update(closed)
+        return found
+
+    def _closed(self, hosts: Sequence[str]) -> Iterator[int]:
+        """The leaves of all nodes but these; none if no hosts are named."""
+        names = frozenset(hosts)
+        if names:
+            for i, host in self._host.items():
+                if host >= 0 and self.host_name(host) not in names:
+                    yield i
+
+    def take(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> Place | None:
+        """Reserve room for `request` on its allowed hosts, or None."""
+        groups = self._groups(request, allowed, dict(self.free))
+        if groups is None:
             return None
+        units = _added(groups)
         chosen: dict[str, list[int]] = {kind: [] for kind in IDENTIFIED}
         for i, amount in units.items():
             kind = self.graph.types[i]
@@ -91,9 +132,14 @@ class Machine:
                 each = len(self._numbers[i]) // self.size[i]  # a core may be several hardware threads
                 chosen[kind] += self._idle[i][: amount * each]
         memory = sum(amount for i, amount in units.items() if self.graph.types[i] == "memory")
-        place = Place(units, tuple(chosen["core"]), tuple(chosen["gpu"]), memory)
+        hosts = tuple(self._names(group) for group in groups)
+        place = Place(units, tuple(chosen["core"]), tuple(chosen["gpu"]), memory, hosts)
         self.occupy(place)
         return place
+
+    def _names(self, units: Iterable[int]) -> tuple[str, ...]:
+        nodes = dict.fromkeys(self._host[i] for i in sorted(units))
+        return tuple(self.host_name(node) for node in nodes if node >= 0)
 
     def occupy(self, place: Place) -> None:
         """Reserve exactly this; also for a job that an earlier agent placed, even if that is over what is there."""
@@ -123,15 +169,32 @@ class Machine:
             returned = back[self.graph.types[i]]
             self._idle[i] = [n for n in numbers if n in returned or n in self._idle[i]]
 
-    def lacks(self, request: Request) -> str | None:
-        """Why `request` could never run here, or None."""
+    def lacks(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
+        """Why `request` could never run here on its allowed hosts, or None."""
         for level in request.walk():
             if level.type in self.graph.types or (level.abstract and level.inside and not level.requires):
                 continue
             return f"{level.type}: 0 here, {level.count.min} needed"
-        if self.fit(request, empty=True) is None:
-            return "it does not fit on this machine even when nothing else runs: " + self.totals()
+        try:
+            unknown = self._unknown(request, allowed)
+        except CannotBind as problem:
+            return str(problem)
+        if self.fit(request, allowed, empty=True) is None:
+            return "it does not fit on this machine even when nothing else runs: " + self.totals() + unknown
         return None
+
+    def _unknown(self, request: Request, allowed: AllowedHosts) -> str:
+        """What to say of allowed hosts that are not here; raise `CannotBind` if the job cannot be kept on its own."""
+        nodes = [self.host_name(i) for i, type in enumerate(self.graph.types) if type == "node"]
+        reason = unkept(request, allowed, RULES, self.graph, "this machine")
+        if reason is None and not allowed.checked and len(nodes) > 1:
+            named = request.hosts or request.not_hosts or request.properties
+            reason = "it names hosts or properties, and the server does not say on which nodes; upgrade the server"
+            reason = reason if named else None
+        if reason is not None:
+            raise CannotBind(reason)
+        bound = [bound_hosts(group.hosts, nodes, "this machine's graph") for group in allowed.groups]
+        return "".join(f"; {one.unknown}" for one in bound if one.unknown)
 
     def totals(self) -> str:
         """What there is in all, in words."""
@@ -216,6 +279,14 @@ class Machine:
         if amount:
             free[i] -= amount
             taken[i] = taken.get(i, 0) + amount
+
+
+def _added(groups: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for units in groups:
+        for i, amount in units.items():
+            found[i] = found.get(i, 0) + amount
+    return found
 
 
 def _cpus_of(metadata: Mapping[str, object]) -> list[int]:
