@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rainbow.agent import events as e
-from rainbow.agent.backends.base import Backend, Launch
+from rainbow.agent.backends.base import Backend, CannotBind, Launch
 from rainbow.agent.rules import Rules
 from rainbow.agent.signatures import Signatures
-from rainbow.agent.values import BidAnswer, Chunk, Offer, Result, Unknown
+from rainbow.agent.values import AllowedHosts, BidAnswer, Chunk, Offer, Result, Unknown
 from rainbow.jobspecs.canonical import from_json
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.model.errors import Denied, Invalid, RainbowError, Unsupported
@@ -56,22 +56,23 @@ class Errands:
                 return e.BidReady(request.id, await self._bid(request))
 
     async def _refusal(self, offer: Offer) -> str | None:
+        reason: str | None
         try:
             request = from_json(offer.spec)
         except RainbowError as problem:
-            reason: str | None = f"the agent cannot read the request: {problem}"
+            reason = f"the agent cannot read the request: {problem}"
         else:
-            reason = self.rules.refuses(offer, request)
+            reason = offer.unreadable or self.rules.refuses(offer, request)
             if reason is None and self.signatures is not None:
                 reason = self.signatures.refuses(offer)
-            reason = reason or await self._check(request)
+            reason = reason or await self._check(request, offer.allowed)
         if reason is not None:
             log.info("%s: handed back: %s", offer.ref.tag, reason)
         return reason
 
-    async def _check(self, request: Request) -> str | None:
+    async def _check(self, request: Request, allowed: AllowedHosts) -> str | None:
         try:
-            return await self.backend.check(request)
+            return await self.backend.check(request, allowed)
         except Exception as problem:  # a driver may fail in any way; another cluster can take the job meanwhile
             return f"the manager cannot be asked whether it could run: {problem}"
 
@@ -87,11 +88,14 @@ class Errands:
                 owner=offer.owner,
                 name=offer.name,
                 array_index=offer.array_index,
+                allowed=offer.allowed,
                 guard=offer.guard(self.run_guard),
             )
             if self.signatures is not None:
                 await asyncio.to_thread(self.signatures.take, offer)
             return e.SubmitAnswered(ref, await self.backend.submit(launch))
+        except CannotBind as problem:  # known only since the offer was judged; another cluster may keep it
+            return e.SubmitRefused(ref, Result(state=AttemptState.RETURNED, reason=str(problem)))
         except (Denied, Invalid, Unsupported) as problem:
             return e.SubmitRefused(ref, Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason=str(problem)))
         except Exception as problem:  # a driver may fail in any way; what the manager did is then unknown
@@ -99,9 +103,11 @@ class Errands:
             return e.SubmitUnclear(ref, str(problem))
 
     async def _bid(self, request: e.BidRequest) -> BidAnswer:
+        if request.unreadable:
+            return BidAnswer(yes=False, reason=request.unreadable)
         try:
             async with asyncio.timeout(request.deadline or BID_DEADLINE):
-                return await self.backend.bid(from_json(request.spec))
+                return await self.backend.bid(from_json(request.spec), request.allowed)
         except TimeoutError:
             return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
         except Exception as problem:  # a driver may fail in any way; without an answer nobody would know of it

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from rainbow import __version__
 from rainbow.agent.events import SyncAnswer, SyncMessage
-from rainbow.agent.wire import sync_answer, sync_request
+from rainbow.agent.wire import node_rules, sync_answer, sync_request
 from rainbow.client import rpcs
 from rainbow.client.connection import Connection, Patience
 from rainbow.client.settings import Settings
+from rainbow.model.binding import NodeRules
 from rainbow.model.errors import Unauthenticated
 from rainbow.pb.v2 import agents_pb2 as pb
 
@@ -29,6 +30,7 @@ class Identity:
     accept_only: str = ""
     order_by: str = ""
     guards: bool = False  # see `Backend.guards_runs`
+    node_rules: NodeRules = field(default_factory=NodeRules)  # see `Backend.node_rules`
 
 
 class Link:
@@ -47,6 +49,7 @@ class Link:
         request.manager, request.version = self.identity.manager, __version__
         request.accept_only, request.order_by = self.identity.accept_only, self.identity.order_by
         request.guards = self.identity.guards
+        request.node_rules.CopyFrom(node_rules(self.identity.node_rules))
         try:
             return await self._sync(request, message.wait + MARGIN)
         except Unauthenticated:

@@ -150,6 +150,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
             accept_only=options.accept,
             order_by=options.order and speaking_of_jobs("--order", options.order).text,
             guards=backend.guards_runs,
+            node_rules=backend.node_rules,
         )
         link = Link(settings, identity)
         looking = None if options.once else rediscovery(options, settings, lambda: link.secret)

@@ -7,13 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.agent.values import Absent, Found, Phase
+from rainbow.agent.values import Absent, AllowedHosts, Found, Phase
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import GroupHosts
 from rainbow.model.errors import Unsupported
-from rainbow.model.request import Task
+from rainbow.model.request import Count, Equals, Group, Level, Requirement, Task
 from tests.contract.backends.conftest import Desk, a_launch, a_request
 
 LONG = ("sleep", "60")
+
+
+def bound(*hosts: str) -> AllowedHosts:
+    """What a server says that worked out where a job may run."""
+    return AllowedHosts((GroupHosts(0, hosts),), checked=True)
 
 
 async def test_a_job_that_ends_well_has_succeeded(desk: Desk):
@@ -236,3 +242,39 @@ async def test_a_forgotten_job_is_gone(desk: Desk):
     await desk.backend.forget(update.tag)
     assert isinstance(await desk.backend.lookup(update.tag), Absent)
     assert await desk.backend.poll() == ()
+
+
+async def test_a_job_runs_on_the_host_that_it_is_bound_to_and_says_so(desk: Desk):
+    tag = await desk.submit(a_request(*LONG), allowed=bound("n0"))
+    assert (await desk.until(tag, Phase.RUNNING)).nodes == "n0"
+    await desk.again()
+    found = await desk.backend.lookup(tag)
+    assert isinstance(found, Found)
+    assert found.update.nodes == "n0"
+    await desk.backend.cancel(tag)
+    assert (await desk.until(tag, Phase.ENDED)).nodes == "n0"
+
+
+async def test_hosts_that_the_manager_does_not_know_are_refused_with_both_names(desk: Desk):
+    for request in (a_request("true"), a_request("true", cores=2)):
+        reason = await desk.backend.check(request, bound("x1", "x2"))
+        assert "x[1-2]" in reason
+        assert "n0" in reason
+        assert not (await desk.backend.bid(request, bound("x1", "x2"))).yes
+    with pytest.raises(Unsupported, match=r"x\[1-2\]"):
+        await desk.submit(a_request("true"), allowed=bound("x1", "x2"))
+    assert (await desk.run(a_request("true"), job=2, allowed=bound("x1", "n0"))).nodes == "n0"
+    unbound = AllowedHosts(checked=True)
+    assert (await desk.run(a_request("true"), job=3, allowed=unbound)).result.state is AttemptState.SUCCEEDED
+
+
+async def test_a_requirement_that_neither_the_manager_nor_the_allowed_hosts_keep_is_refused(desk: Desk):
+    fast = Level(type="core", count=Count(1), requires=(Requirement("clocks", (Equals("kind", "fast"),)),))
+    level = Level(type="node", shared=True, abstract=True, inside=(fast,))
+    request = replace(a_request("true"), groups=(Group(levels=(level,)),))
+    assert "upgrade the server" in await desk.backend.check(request)
+    assert "clocks" in (await desk.backend.bid(request)).reason
+    assert await desk.backend.check(request, AllowedHosts(checked=True)) is None  # all cores of this cluster meet it
+    assert await desk.backend.check(request, bound("n0")) is None
+    with pytest.raises(Unsupported, match="clocks"):
+        await desk.submit(request)
