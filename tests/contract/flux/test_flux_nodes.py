@@ -73,7 +73,7 @@ async def test_sixteen_jobs_run_on_the_nodes_that_meet_their_requirement(flux: F
         (replace(sh("true"), properties=("^ib",)), ("a2", "g1"), {"g1"}),
         (replace(sh("true"), properties=("fast",)), ("g1",), {"g1"}),  # a property that Flux knows nothing of
         (requiring(sh("true"), NVME, Requirement("properties", (Equals("name", "ib"),))), ("a2", "g1"), {"a2"}),
-        (replace(sh("true"), environment={"FLUX_URI": "local:///nowhere", "LD_PRELOAD": ""}), ("a2",), {"a2"}),
+        (replace(sh("true"), environment={"FLUX_URI": "local:///nowhere", "PATH": "/nowhere"}), ("a2",), {"a2"}),
     ],
 )
 async def test_the_allowed_hosts_are_joined_with_what_else_the_job_asks_for(

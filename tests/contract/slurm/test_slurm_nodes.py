@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from rainbow.agent.backends import BackendSettings
+from rainbow.agent.backends.base import CannotBind
 from rainbow.agent.backends.slurm import SlurmBackend, make
 from rainbow.agent.values import WRONG_NODES, AllowedHosts, Found, Phase
 from rainbow.discover.slurm import SHOW_NODES, parse_nodes
@@ -211,6 +212,14 @@ async def test_names_that_slurm_does_not_know_are_refused_with_both_names(desk: 
     assert "2 nodes" in too_few
     assert "x1, which Slurm does not know" in too_few
     assert await desk.backend.check(sh("true"), AllowedHosts(checked=True)) is None
+
+
+async def test_a_node_that_slurm_has_lost_since_it_was_asked_returns_the_job_and_is_asked_for_again(desk: Desk):
+    site = await desk.backend.questions.site()
+    desk.backend.questions._site = replace(site, nodes=(*site.nodes, "z9"))
+    with pytest.raises(CannotBind, match="nodes of the cluster have changed"):
+        await desk.submit(sh("true"), allowed=bound("a1"))
+    assert (await desk.run(sh("true"), allowed=bound("a1"))).nodes == "a1"
 
 
 async def test_without_the_servers_word_a_requirement_is_refused_and_a_plain_job_runs(desk: Desk):

@@ -23,6 +23,7 @@ from rainbow.agent.values import Chunk, Offer, Ref, Result
 from rainbow.client.settings import Address, Settings
 from rainbow.jobspecs.canonical import to_json
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import NodeRules
 from rainbow.model.errors import NotFound, Unauthenticated, Unavailable
 from rainbow.pb.v2 import agents_pb2 as pb
 from rainbow.pb.v2 import agents_pb2_grpc
@@ -231,8 +232,12 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
         offers=[pb.Offer(attempt=pb.AttemptRef(job=9, n=1, token="x"), is_array=True, array_index=0, lease=60.0)],
         commands=[pb.Command(id=3, kind="cancel", attempt=pb.AttemptRef(job=1, n=2, token="t"), reason="why")],
     )
+    rules = NodeRules(hosts=True, subsystems=frozenset({"features"}))
     link = Link(
-        settings, Identity(cluster="here", epoch="e1", secret="right", manager="local", accept_only="cores > 1")
+        settings,
+        Identity(
+            cluster="here", epoch="e1", secret="right", manager="local", accept_only="cores > 1", node_rules=rules
+        ),
     )
     result = Result(state=AttemptState.FAILED, exit_code=0, failure=Failure.TIME_LIMIT, reason="late", ended_at=5.0)
     message = e.SyncMessage(
@@ -246,6 +251,7 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
     await link.close()
     (seen,) = servicer.seen
     assert (seen.cluster, seen.epoch, seen.seq, seen.want) == ("here", "e1", 4, 3)
+    assert (seen.node_rules.hosts, list(seen.node_rules.subsystems)) == (True, ["features"])
     assert (seen.reports[0].exit_code, seen.reports[0].failure, seen.reports[0].HasField("started_at")) == (
         0,
         "time-limit",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from rainbow.agent.backends.base import BackendSettings, Launch
+from rainbow.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow.agent.backends.kept_facts import KeptFacts
 from rainbow.agent.backends.launches import TAG
 from rainbow.agent.backends.pace import Pace
@@ -42,6 +43,7 @@ from rainbow.model.graph import Graph
 from rainbow.model.hostlist import collapse
 from rainbow.model.request import Request
 
+_NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
 AT_ONCE = 4  # calls of sbatch: more do not make a controller faster
 
 
@@ -131,6 +133,9 @@ class SlurmBackend:
             problem = self.commands.problem(done)
             if isinstance(problem, Invalid):
                 await asyncio.to_thread(files.remove)
+                if record.only and _NODE_NAME.search(done.err):
+                    self.questions.reshape(self.settings)
+                    raise CannotBind(f"{problem}; the nodes of the cluster have changed, and are asked for again")
             raise problem
         return done.out.strip().partition(";")[0]
 
