@@ -62,7 +62,8 @@ class Errands:
         except RainbowError as problem:
             reason = f"the agent cannot read the request: {problem}"
         else:
-            reason = offer.unreadable or self.rules.refuses(offer, request)
+            reason = offer.unreadable or offer.allowed.mismatch(len(request.groups))
+            reason = reason or self.rules.refuses(offer, request)
             if reason is None and self.signatures is not None:
                 reason = self.signatures.refuses(offer)
             reason = reason or await self._check(request, offer.allowed)
@@ -106,8 +107,11 @@ class Errands:
         if request.unreadable:
             return BidAnswer(yes=False, reason=request.unreadable)
         try:
+            wanted = from_json(request.spec)
+            if (reason := request.allowed.mismatch(len(wanted.groups))) is not None:
+                return BidAnswer(yes=False, reason=reason)
             async with asyncio.timeout(request.deadline or BID_DEADLINE):
-                return await self.backend.bid(from_json(request.spec), request.allowed)
+                return await self.backend.bid(wanted, request.allowed)
         except TimeoutError:
             return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
         except Exception as problem:  # a driver may fail in any way; without an answer nobody would know of it

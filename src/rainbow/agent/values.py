@@ -41,6 +41,13 @@ class AllowedHosts:
         """Return the hosts on which a group may run; empty: on any host."""
         return next((one.hosts for one in self.groups if one.group == group), ())
 
+    def mismatch(self, groups: int) -> str | None:
+        """Return why these cannot be the hosts of a request with so many groups, or None."""
+        named = [one.group for one in self.groups]
+        if len(set(named)) == len(named) and all(group < groups for group in named):
+            return None
+        return f"the allowed hosts are for the groups {named}, and the request has {groups}; upgrade the server"
+
 
 ANY_HOST = AllowedHosts()
 

@@ -14,6 +14,7 @@ from rainbow.agent.backends.flux_jobs import FluxJob, parse_jobs
 from rainbow.agent.values import Absent, Found, Phase, Unknown
 from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.hostlist import expand
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from tests.contract.backends.conftest import a_launch, a_request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
@@ -211,4 +212,4 @@ async def test_the_journal_says_the_same_as_the_question(flux: Flux):
 def rounded(job: FluxJob) -> FluxJob:
     """Times to the millisecond, ranks in one form."""
     times = {name: round(getattr(job, name) or 0.0, 3) for name in ("submitted", "started", "ended", "expires")}
-    return replace(job, ranks=str(sorted(job.on)), **times)
+    return replace(job, ranks=str(sorted(job.on)), node_list=",".join(sorted(expand(job.node_list))), **times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -157,11 +158,23 @@ def errands(backend: Taking) -> Errands:
 
 
 async def test_the_backend_hears_of_the_hosts_whatever_it_is_asked():
+    backend, offer = Taking(), replace(OFFER, hosts=HOSTS[:1])
+    await errands(backend).run(e.Judge(offer))
+    await errands(backend).run(e.Submit(offer))
+    await errands(backend).run(e.AskBid(e.BidRequest("b", offer.spec, 1.0, offer.allowed)))
+    assert backend.asked == [offer.allowed] * 3
+
+
+async def test_hosts_for_groups_that_the_request_does_not_have_are_refused():
     backend = Taking()
-    await errands(backend).run(e.Judge(OFFER))
-    await errands(backend).run(e.Submit(OFFER))
-    await errands(backend).run(e.AskBid(e.BidRequest("b", OFFER.spec, 1.0, OFFER.allowed)))
-    assert backend.asked == [OFFER.allowed] * 3
+    for hosts in (HOSTS, (HOSTS[0], HOSTS[0])):
+        judged = await errands(backend).run(e.Judge(replace(OFFER, hosts=hosts)))
+        assert isinstance(judged, e.Judged)
+        assert "and the request has 1" in (judged.reason or "")
+        ready = await errands(backend).run(e.AskBid(e.BidRequest("b", OFFER.spec, 1.0, AllowedHosts(hosts))))
+        assert isinstance(ready, e.BidReady)
+        assert not ready.answer.yes
+    assert backend.asked == []
 
 
 async def test_a_job_that_cannot_be_bound_when_it_is_submitted_goes_back_and_has_not_failed():

@@ -13,9 +13,11 @@ from rainbow.agent.backends.base import CannotBind
 from rainbow.agent.backends.flux_bids import believed, played_forward, soon
 from rainbow.agent.backends.flux_commands import FluxCommands
 from rainbow.agent.backends.flux_facts import FluxSite
+from rainbow.agent.backends.flux_files import FluxFiles
 from rainbow.agent.backends.flux_jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow.agent.backends.flux_jobspec import jobspec, plain, with_tag
 from rainbow.agent.backends.flux_room import Queues, lacks, takes
+from rainbow.agent.backends.flux_tracking import update_of
 from rainbow.agent.backends.programs import Done
 from rainbow.agent.values import ANY_HOST, AllowedHosts, Phase
 from rainbow.discover.flux import flux_graph, parse_r
@@ -374,3 +376,11 @@ def tick(total, now_running, queued, cores):
 )
 def test_no_answer_and_a_refusal_are_told_apart(said, kind):
     assert isinstance(FluxCommands({}).problem(Done(1, "", said)), kind)
+
+
+def test_the_nodes_of_a_job_are_told_by_its_list_or_by_its_ranks(tmp_path):
+    files = FluxFiles(tmp_path, "rb-1-1")
+    job = FluxJob(id=1, name="rb-1-1", user=0, state="RUN", ranks="1-2")
+    assert update_of(files, job, parse_r(R)).nodes == "n[1-2]"
+    assert update_of(files, replace(job, node_list="m7"), parse_r(R)).nodes == "m7"
+    assert update_of(files, replace(job, state="SCHED", ranks=""), parse_r(R)).nodes == ""

@@ -146,7 +146,8 @@ class FluxBackend:
         files = FluxFiles(self.root, tag)
         record = files.record()
         try:
-            update = update_of(files, await by_tag(self.commands, files, self.settings.cluster))
+            job = await by_tag(self.commands, files, self.settings.cluster)
+            update = update_of(files, job, self.questions.nodes)
         except Unavailable as problem:
             return Unknown(str(problem))
         if update is not None:
@@ -206,7 +207,7 @@ class FluxBackend:
         job = jobs.get(number) if number is not None else None
         if job is None and number is not None and now < record.asked + self._settle:
             return Update(tag=files.tag, phase=Phase.SUBMITTED, native=record.native)
-        return update_of(files, job)
+        return update_of(files, job, self.questions.nodes)
 
     async def changed(self) -> None:
         """Soon after something was done or a running job wrote something, then ever more seldom up to the interval."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rainbow.agent.backends.base import CannotBind
-from rainbow.agent.backends.host_binding import bound_hosts, carried_in_graph, unkept
+from rainbow.agent.backends.host_binding import bound_hosts, carried_in_graph, stands_for_nodes, unkept
 from rainbow.agent.backends.launches import copies
 from rainbow.agent.values import ANY_HOST, AllowedHosts
 from rainbow.discover.flux import PROPERTIES, QUEUES, FluxNode
@@ -93,12 +93,8 @@ def _known_properties(
 def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> Plain:
     """The request with the hosts that it and the server allow, by the names that Flux knows."""
     nodes = set(names)
-    named = {*request.hosts, *request.not_hosts}
-    if not allowed.checked and (others := (named - nodes).intersection(graph.names)):
-        raise CannotBind(
-            f"{', '.join(sorted(others))} is no node, and the server does not say which nodes it stands for; "
-            "upgrade the server"
-        )
+    if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, graph, allowed):
+        raise CannotBind(reason)
     own = not allowed.checked or nodes.issuperset(request.hosts)  # names of racks are allowed hosts as their nodes
     hosts, unknown = request.hosts if own else (), ""
     not_hosts = tuple(name for name in request.not_hosts if name in nodes)

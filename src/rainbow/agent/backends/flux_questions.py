@@ -16,7 +16,7 @@ from rainbow.agent.backends.flux_jobs import FluxJob
 from rainbow.agent.backends.flux_jobspec import Plain, jobspec, plain
 from rainbow.agent.backends.flux_room import Queues, lacks, properties, takes, usable
 from rainbow.agent.values import AllowedHosts, BidAnswer, Facts, Phase
-from rainbow.discover.flux import default_queue, flux_graph, parse_queues, parse_r
+from rainbow.discover.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow.discover.flux_state import scheduler
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.request import Request
@@ -36,6 +36,11 @@ class FluxQuestions:
     def reshape(self, settings: BackendSettings) -> None:
         """The instance is another now, or its graph: it is looked at anew."""
         self._settings, self._site = settings, None
+
+    @property
+    def nodes(self) -> Sequence[FluxNode]:
+        """The instance's nodes, as far as they are known."""
+        return self._site.nodes if self._site is not None else ()
 
     async def site(self) -> FluxSite:
         """The instance's resources; raise Unavailable if Flux cannot be asked."""

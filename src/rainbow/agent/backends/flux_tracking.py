@@ -10,7 +10,9 @@ from rainbow.agent.backends.flux_files import FluxFiles
 from rainbow.agent.backends.flux_jobs import ALREADY_RAN, FluxJob, job_name, parse_jobs, result
 from rainbow.agent.backends.host_binding import wrong_nodes
 from rainbow.agent.values import Phase, Update
+from rainbow.discover.flux import FluxNode
 from rainbow.model.errors import Invalid
+from rainbow.model.hostlist import collapse
 
 
 def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
@@ -45,8 +47,8 @@ async def _mark(commands: FluxCommands, job: FluxJob) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
-    """Where an attempt is; None if neither Flux nor its files tell."""
+def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] = ()) -> Update | None:
+    """Where an attempt is; None if neither Flux nor its files tell. `nodes`: of the instance, for their names."""
     if job is None:
         return _from_files(files)
     native, sizes, ended = job_name(job.id), files.sizes(job.id), None
@@ -57,7 +59,9 @@ def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
         limit = record.duration if record is not None else None
         got = files.wrong_nodes()
         if got is not None and job.result != "CANCELED":
-            ended = wrong_nodes(got or job.node_list, record.only if record is not None else "", "Flux", job.ended)
+            ended = wrong_nodes(
+                got or _node_list(job, nodes), record.only if record is not None else "", "Flux", job.ended
+            )
         else:
             ended = result(job, limit=limit, trouble=files.trouble(), began=files.begun() is not None)
     return Update(
@@ -67,8 +71,14 @@ def update_of(files: FluxFiles, job: FluxJob | None) -> Update | None:
         result=ended,
         started_at=job.started,
         sizes=sizes,
-        nodes=job.node_list if job.phase is not Phase.SUBMITTED else "",
+        nodes=_node_list(job, nodes) if job.phase is not Phase.SUBMITTED else "",
     )
+
+
+def _node_list(job: FluxJob, nodes: Sequence[FluxNode]) -> str:
+    """The nodes of a job as a hostlist: as Flux lists them, else by its ranks."""
+    ranks = frozenset(job.on)
+    return job.node_list or collapse([node.name for node in nodes if node.rank in ranks]) or ""
 
 
 def _from_files(files: FluxFiles) -> Update | None:

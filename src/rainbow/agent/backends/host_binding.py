@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rainbow.agent.backends.base import CannotBind
@@ -55,14 +55,19 @@ def unkept(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Gra
     """
     if allowed.checked:
         return None
-    everywhere = _types_that_hold_all_nodes(graph)
-    for level in request.walk():
-        for requirement in level.requires:
-            if not passed_on(requirement, rules) and level.type not in everywhere:
-                return (
-                    f"the {level.type} must meet a requirement on {requirement.subsystem}, {manager} cannot be told "
-                    "so, and the server does not say on which nodes; upgrade the server"
-                )
+    left = [
+        (level.type, requirement.subsystem)
+        for level in request.walk()
+        for requirement in level.requires
+        if not passed_on(requirement, rules)
+    ]
+    everywhere = _types_that_hold_all_nodes(graph) if left else frozenset[str]()
+    for type, subsystem in left:
+        if type not in everywhere:
+            return (
+                f"the {type} must meet a requirement on {subsystem}, {manager} cannot be told so, "
+                "and the server does not say on which nodes; upgrade the server"
+            )
     return None
 
 
@@ -77,6 +82,17 @@ def _types_that_hold_all_nodes(graph: Graph) -> frozenset[str]:
             found.add(graph.types[at])
         at = graph.parents[at]
     return frozenset(found)
+
+
+def stands_for_nodes(names: Iterable[str], nodes: Collection[str], graph: Graph, allowed: AllowedHosts) -> str | None:
+    """Return why hosts that the request names, such as racks, cannot be told to a manager of nodes, or None."""
+    others = {name for name in names if name not in nodes}
+    if allowed.checked or not others or not (others := others.intersection(graph.names)):
+        return None
+    return (
+        f"{', '.join(sorted(others))} is no node, and the server does not say which nodes it stands for; "
+        "upgrade the server"
+    )
 
 
 def carried_in_graph(graph: Graph, name: str) -> bool:

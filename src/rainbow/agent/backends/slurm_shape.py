@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rainbow.agent.backends.base import CannotBind, Prices
-from rainbow.agent.backends.host_binding import bound_hosts, carried_in_graph, unkept
+from rainbow.agent.backends.host_binding import bound_hosts, carried_in_graph, stands_for_nodes, unkept
 from rainbow.agent.backends.slurm_site import Site
 from rainbow.agent.values import ANY_HOST, AllowedHosts
 from rainbow.discover.slurm_graph import FEATURES, GPUS, PARTITIONS
@@ -80,18 +80,17 @@ def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Sha
 
 def _with_hosts(found: Shape, request: Request, site: Site, allowed: AllowedHosts) -> Shape:
     """Exclude all nodes but those that the request and the server allow."""
+    hosts = allowed.of(0)
+    if not (hosts or request.hosts or request.not_hosts or found.exclude):
+        return found
     nodes = set(site.nodes)
-    named = {*request.hosts, *request.not_hosts}
-    if not allowed.checked and (others := (named - nodes).intersection(site.graph.names)):
-        raise CannotBind(
-            f"{', '.join(sorted(others))} is no node, and the server does not say which nodes it stands for; "
-            "upgrade the server"
-        )
+    if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, site.graph, allowed):
+        raise CannotBind(reason)
     exclude = set(found.exclude).union(nodes.intersection(request.not_hosts))
     if request.hosts and (not allowed.checked or nodes.issuperset(request.hosts)):
         exclude |= nodes.difference(request.hosts)  # names of racks are among the allowed hosts as their nodes
     bound, unknown = bool(request.hosts), ""
-    if hosts := allowed.of(0):
+    if hosts:
         known = bound_hosts(hosts, site.nodes, "Slurm")
         exclude |= nodes.difference(known.names)
         bound, unknown = True, known.unknown
