@@ -16,7 +16,7 @@ import pytest
 from rainbow.agent import events as e
 from rainbow.agent import mailbox, manager, reactor, records
 from rainbow.agent.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
-from rainbow.model.attempt import AttemptState
+from rainbow.model.attempt import AttemptState, Failure, Outcome, outcome
 from rainbow.model.job import JobState
 from rainbow.service import lifecycle, new_jobs, reported, syncing
 from rainbow.service.assembly import Timers
@@ -302,25 +302,77 @@ def calls_it_cancelled_while_it_runs(patch: Patch) -> None:
 # --- R11, R12: budgets, books ---
 
 
+def instead(patch: Patch, kind: Outcome, rule: Callable[[Any], bool], cost: Callable[[Any], dict[str, int]]) -> None:
+    """After an outcome of this kind, `rule` says whether there is a further run, and `cost` the job's counts then."""
+
+    def further_run(job: Any, how: Any) -> Any:
+        if outcome(how.state, how.failure) is not kind or not how.surely_over:
+            return original(job, how)
+        counts = {"failures": job.failures, "reruns_used": job.reruns_used} | cost(job)
+        return lifecycle.Further(**counts) if rule(job) else None
+
+    original = lifecycle._further_run
+    patch.setattr(lifecycle, "_further_run", further_run)
+
+
+def one_retry(job: Any) -> dict[str, int]:
+    return {"failures": job.failures + 1}
+
+
+def one_rerun(job: Any) -> dict[str, int]:
+    return {"reruns_used": job.reruns_used + 1}
+
+
 @mutant()
-def reruns_without_the_owners_word(patch: Patch) -> None:
-    patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.failures < job.terms.retries)
+def pays_for_unknown_outcomes_with_retries(patch: Patch) -> None:
+    instead(patch, Outcome.UNKNOWN, lambda job: job.failures < job.terms.retries, one_retry)
+
+
+@mutant()
+def pays_for_known_failures_with_reruns(patch: Patch) -> None:
+    instead(patch, Outcome.FAILED, lambda job: job.reruns_used < job.terms.reruns, one_rerun)
+
+
+@mutant()
+def lets_an_unknown_outcome_use_up_a_retry_too(patch: Patch) -> None:
+    both = lambda job: one_retry(job) | one_rerun(job)  # noqa: E731
+    instead(patch, Outcome.UNKNOWN, lambda job: job.reruns_used < job.terms.reruns, both)
+
+
+@mutant()
+def reruns_only_what_has_retries_left(patch: Patch) -> None:
+    enough = lambda job: job.failures < job.terms.retries and job.reruns_used < job.terms.reruns  # noqa: E731
+    instead(patch, Outcome.UNKNOWN, enough, one_rerun)
 
 
 @mutant()
 def reruns_without_a_budget(patch: Patch) -> None:
-    patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.terms.delivery.value == "at-least-once")
+    instead(patch, Outcome.UNKNOWN, lambda job: job.terms.reruns > 0, one_rerun)
 
 
 @mutant()
-def reruns_what_was_preempted(patch: Patch) -> None:
-    def finished(tx: Any, fx: Any, job: Any, event: Any, how: Any, now: float) -> Any:
-        if how.state is AttemptState.PREEMPTED:
-            return lifecycle._again(tx, fx, job, how, now, failures=job.failures)
-        return original(tx, fx, job, event, how, now)
+def retries_without_a_budget(patch: Patch) -> None:
+    instead(patch, Outcome.FAILED, lambda job: job.terms.retries > 0, one_retry)
 
-    original = lifecycle._finished
-    patch.setattr(lifecycle, "_finished", finished)
+
+@mutant()
+def reruns_preempted_runs_for_nothing(patch: Patch) -> None:
+    def further_run(job: Any, how: Any) -> Any:
+        if how.state is AttemptState.PREEMPTED:
+            return lifecycle.Further(failures=job.failures, reruns_used=job.reruns_used)
+        return original(job, how)
+
+    original = lifecycle._further_run
+    patch.setattr(lifecycle, "_further_run", further_run)
+
+
+@mutant()
+def takes_a_failed_node_for_a_failed_run(patch: Patch) -> None:
+    def known(state: Any, failure: Any) -> Any:
+        return Outcome.FAILED if failure is Failure.NODE else original(state, failure)
+
+    original = lifecycle.outcome
+    patch.setattr(lifecycle, "outcome", known)
 
 
 @mutant()

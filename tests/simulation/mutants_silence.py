@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,13 +55,27 @@ def runs_again_what_may_still_run(patch: Patch) -> None:
     def waits(self: Timers, tx: Any, attempt: Any) -> float:
         return lifecycle.need_job(tx, attempt.job).terms.patience(self.core.settings.run_lease)
 
+    def further_run(job: Any, how: Any) -> Any:
+        return original(job, replace(how, surely_over=True))
+
+    original = lifecycle._further_run
     patch.setattr(Timers, "_waits", waits)
-    patch.setattr(lifecycle, "_may_rerun", lambda job, how: job.terms.delivery.value == "at-least-once")
+    patch.setattr(lifecycle, "_further_run", further_run)
 
 
 @mutant(GONE)
 def believes_in_a_guard_that_is_not_there(patch: Patch) -> None:
     patch.setattr(Manager, "_out_of_touch", lambda self, entry: False)
+
+
+@mutant(AWAY)
+def gives_a_rerun_back_when_the_lost_run_is_heard_of(patch: Patch) -> None:
+    def found(tx: Any, fx: Any, job: Any, attempt: Any, how: Any, now: float) -> Any:
+        fewer = replace(job, reruns_used=max(0, job.reruns_used - 1))
+        return original(tx, fx, fewer, attempt, how, now)
+
+    original = lifecycle.found
+    patch.setattr(lifecycle, "found", found)
 
 
 @mutant(AWAY)

@@ -12,14 +12,12 @@ from rainbow.client.config import user_path
 from rainbow.client.private_files import check_private, write_whole
 from rainbow.client.submission import Submission
 from rainbow.model.errors import AlreadyExists, Invalid, NotFound
-from rainbow.model.job import Delivery
 from rainbow.model.signature import CONTEXT, LONGEST, Statement, digest_of, joined
 
 if TYPE_CHECKING:  # not every client signs
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 GOOD_FOR = 7 * 86_400.0
-RERUNS = 9  # lost attempts of a job that may be rerun cost no budget; a signature needs some bound
 MAX_KEY = 16 * 1024
 
 
@@ -74,7 +72,6 @@ def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: floa
     terms = submission.terms
     begin = max(now, terms.start_after or now)
     end = begin + GOOD_FOR if terms.deadline is None else min(terms.deadline, begin + LONGEST)
-    rerun = terms.delivery is Delivery.AT_LEAST_ONCE
     statement = Statement(
         job=digest_of(submission.canonical, name=submission.name, priority=terms.priority, labels=terms.labels),
         owner=owner,
@@ -83,7 +80,7 @@ def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: floa
         not_before=begin,
         not_after=end,
         nonce=secrets.token_hex(16),
-        runs=1 + terms.retries + (RERUNS if rerun else 0),
+        runs=terms.runs,
     )
     body = statement.to_bytes()
     return replace(submission, terms=replace(terms, signature=joined(body, key.sign(CONTEXT + body))))

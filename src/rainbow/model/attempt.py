@@ -63,7 +63,7 @@ def allowed(before: AttemptState, following: AttemptState) -> bool:
 
 
 class Failure(enum.StrEnum):
-    """Why an attempt failed; the retry budget is counted by it."""
+    """Why an attempt failed; `outcome` counts by it."""
 
     EXIT = "exit"  # the job itself ended with a code other than 0, or by a signal
     TIME_LIMIT = "time-limit"
@@ -73,6 +73,34 @@ class Failure(enum.StrEnum):
     NODE = "node"  # the machine under it failed
     UNKNOWN = "outcome-unknown"  # the manager has no record of how it ended
     LOST = "lost"
+
+
+class Outcome(enum.StrEnum):
+    """What the end of an attempt says about its run. It decides which number of further runs is used up."""
+
+    NOT_RUN = "not-run"  # it certainly never ran: the next attempt costs nothing
+    FAILED = "failed"  # it certainly failed: the next attempt is one of the job's retries
+    UNKNOWN = "unknown"  # it may have run, wholly or in part: the next attempt is one of the job's reruns
+    FINAL = "final"  # no attempt follows
+
+
+_OUTCOMES: Mapping[AttemptState, Outcome] = {
+    AttemptState.RETURNED: Outcome.NOT_RUN,
+    AttemptState.LAPSED: Outcome.NOT_RUN,
+    AttemptState.WITHDRAWN: Outcome.NOT_RUN,
+    AttemptState.PREEMPTED: Outcome.UNKNOWN,
+    AttemptState.LOST: Outcome.UNKNOWN,
+}
+# A node that failed may only be cut off from its manager, with the run still on it.
+_UNKNOWN_FAILURES = frozenset({Failure.UNKNOWN, Failure.LOST, Failure.NODE})
+NEVER_LAUNCHED = frozenset({Failure.LAUNCH, Failure.REFUSED})
+
+
+def outcome(state: AttemptState, failure: Failure | None) -> Outcome:
+    """Return what an attempt that ended in `state` says about its run."""
+    if state is AttemptState.FAILED:
+        return Outcome.UNKNOWN if failure in _UNKNOWN_FAILURES else Outcome.FAILED
+    return _OUTCOMES.get(state, Outcome.FINAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rainbow.model.attempt import NEVER_LAUNCHED, Failure
 from rainbow.model.errors import Conflict, Invalid, TooLarge
 
 MAX_NAME = 256
@@ -22,6 +23,9 @@ MAX_CLUSTERS = 1_000  # named by one job
 MAX_DEPENDENCIES = 1_000
 END_OF_TIME = 253_402_300_800.0  # the year 10000, in seconds since the epoch
 MAX_SIGNATURE = 4_096
+MAX_RUNS_AGAIN = 100  # retries, and reruns
+DEFAULT_RERUNS = 3  # of a job that may be run again after an unknown outcome, when no number is given
+RERUNS_BEFORE = 9  # of such a job that was stored before reruns had a number: as many as its signature allows
 
 
 class JobState(enum.StrEnum):
@@ -114,10 +118,10 @@ def after(state: JobState, event: JobEvent) -> JobState:
 
 
 class Delivery(enum.StrEnum):
-    """How often a job may be launched."""
+    """Whether a job may be launched again when the outcome of a run is unknown."""
 
-    AT_MOST_ONCE = "at-most-once"
-    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"  # no: only after a failure that is certain
+    AT_LEAST_ONCE = "at-least-once"  # yes: it has reruns
 
 
 class Hold(enum.StrEnum):
@@ -134,8 +138,8 @@ class Terms:
     """The conditions under which a job is to run: everything a submitter may say beside the request itself."""
 
     priority: int = 0
-    delivery: Delivery = Delivery.AT_MOST_ONCE
-    retries: int = 0  # reruns allowed after a failure that costs budget
+    delivery: Delivery = Delivery.AT_MOST_ONCE  # at-least-once exactly if there are reruns
+    retries: int = 0  # further runs after a known failure
     hold: bool = False
     start_after: float | None = None
     deadline: float | None = None
@@ -151,12 +155,19 @@ class Terms:
     signature: str = ""  # the owner's own, for sites that run only what is signed
     lost_after: float | None = None  # seconds of its cluster's silence after which it is given up; None: `patience`
     opened: tuple[str, ...] = ()  # patterns of the clusters that the submitter's credential opened; empty: all
+    reruns: int = 0  # further runs after an unknown outcome; 0 with at-least-once: the default number
+    before_reruns: bool = False  # stored by a server that did not know reruns; see `retries_after`
 
     def __post_init__(self) -> None:
+        if self.reruns:
+            object.__setattr__(self, "delivery", Delivery.AT_LEAST_ONCE)
+        elif self.delivery is Delivery.AT_LEAST_ONCE:
+            object.__setattr__(self, "reruns", RERUNS_BEFORE if self.before_reruns else DEFAULT_RERUNS)
         if abs(self.priority) > MAX_PRIORITY:
             raise Invalid(f"a priority lies between -{MAX_PRIORITY} and {MAX_PRIORITY}")
-        if not 0 <= self.retries <= 100:
-            raise Invalid("retries lie between 0 and 100")
+        for name, number in (("retries", self.retries), ("reruns", self.reruns)):
+            if not 0 <= number <= MAX_RUNS_AGAIN:
+                raise Invalid(f"{name} lie between 0 and {MAX_RUNS_AGAIN}, not at {number}")
         if self.prefer not in ("", "start", "cost"):
             raise Invalid(f"prefer is start or cost, not {self.prefer!r}")
         if len(self.labels) > MAX_LABELS:
@@ -183,6 +194,20 @@ class Terms:
             return self.lost_after
         return run_lease if self.delivery is Delivery.AT_LEAST_ONCE else math.inf
 
+    def retries_after(self, failure: Failure | None) -> int:
+        """Return how many retries the job has if an attempt of it failed like this.
+
+        Jobs of older servers keep what they were promised: an at-most-once job that was launched is not run again.
+        """
+        if self.before_reruns and self.delivery is Delivery.AT_MOST_ONCE and failure not in NEVER_LAUNCHED:
+            return 0
+        return self.retries
+
+    @property
+    def runs(self) -> int:
+        """How often the job may be run at most."""
+        return 1 + self.retries + self.reruns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -198,7 +223,8 @@ class Job:
     hold: Hold | None = None
     cluster: str = ""  # of the live or last attempt
     attempt: int = 0  # number of the live or last attempt
-    failures: int = 0  # attempts that cost retry budget
+    failures: int = 0  # retries used
+    reruns_used: int = 0
     evaluations: int = 0  # how often it was decided
     evaluated_at: float | None = None
     exit_code: int | None = None

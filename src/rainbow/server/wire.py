@@ -132,6 +132,7 @@ def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = No
         signature=message.signature,
         lost_after=message.lost_after if message.HasField("lost_after") else None,
         opened=opened(by),
+        reruns=message.reruns,
     )
 
 
@@ -160,6 +161,7 @@ def terms_out(terms: Terms) -> pb.Terms:
         labels=terms.labels,
         signature=terms.signature,
         lost_after=terms.lost_after,
+        reruns=terms.reruns,
     )
 
 

@@ -12,17 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
+from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, Outcome, outcome
 from rainbow.model.decision import Stored
 from rainbow.model.errors import Conflict, NotFound
-from rainbow.model.job import Delivery, Hold, Job, JobEvent, JobState
+from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.service.effects import Effects
 from rainbow.store.base import Tx
 
 CANCEL = "cancel"
 DEADLINE_PASSED = "its deadline passed"
 UNSETTLED_META = "dependents.unsettled"
-_COSTS_NOTHING = frozenset({AttemptState.RETURNED, AttemptState.LAPSED, AttemptState.WITHDRAWN, AttemptState.PREEMPTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,17 +131,14 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, no
     if how.state is AttemptState.CANCELLED:
         lost = Ending(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
         return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
-    if how.state is AttemptState.PREEMPTED and job.terms.delivery is Delivery.AT_MOST_ONCE:
-        return _finished(tx, fx, job, JobEvent.FAILED, how, now)  # it may have run, and is not to run again
-    if how.state in _COSTS_NOTHING:
-        return _again(tx, fx, job, how, now, failures=job.failures)
-    if job.state is JobState.CANCELLING or not _may_rerun(job, how):
-        return _finished(tx, fx, job, JobEvent.FAILED, how, now)
-    return _again(tx, fx, job, how, now, failures=job.failures + 1)
+    further = None if job.state is JobState.CANCELLING else _further_run(job, how)
+    if further is None:
+        return _finished(tx, fx, job, JobEvent.FAILED, how, now, counted=_used(job))
+    return _again(tx, fx, job, how, now, further)
 
 
 def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: float) -> Job:
-    """Give up an accepted attempt whose cluster is silent; it is run again only if it certainly does not run there."""
+    """Give up an accepted attempt whose cluster is silent; it is rerun only if it certainly does not run there."""
     reason = f"{attempt.cluster} was silent for {silence:.0f} s"
     if not attempt.guarded:
         reason += ", and it may still run there; it is ended when the cluster comes back"
@@ -169,35 +165,66 @@ def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: flo
     return _finished(tx, fx, replace(job, attempt=attempt.n, cluster=attempt.cluster), JobEvent.SUCCEEDED, how, now)
 
 
-def _may_rerun(job: Job, how: Ending) -> bool:
-    """A rerun needs the owner's word and budget; an attempt that never ran may be tried again within the budget."""
-    if job.failures >= job.terms.retries or not how.surely_over:
-        return False
-    never_ran = how.failure in (Failure.LAUNCH, Failure.REFUSED)
-    return never_ran or job.terms.delivery is Delivery.AT_LEAST_ONCE
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """A further attempt that is allowed, and the counts of the job with it."""
+
+    failures: int
+    reruns_used: int
+    counted: str = ""  # as which of how many it counts, in words
 
 
-def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, *, failures: int) -> Job:
+def _further_run(job: Job, how: Ending) -> Further | None:
+    """Return what a further attempt costs after one that ended so; None if its owner did not allow one.
+
+    Retries are for known failures and reruns for unknown outcomes; neither stands in for the other.
+    """
+    terms, failures, reruns = job.terms, job.failures, job.reruns_used
+    match outcome(how.state, how.failure):
+        case Outcome.NOT_RUN:
+            return Further(failures=failures, reruns_used=reruns)
+        case Outcome.FAILED if failures < terms.retries_after(how.failure):
+            counted = f"retry {failures + 1} of {terms.retries}"
+            return Further(failures=failures + 1, reruns_used=reruns, counted=counted)
+        case Outcome.UNKNOWN if reruns < terms.reruns and how.surely_over:
+            counted = f"rerun {reruns + 1} of {terms.reruns}"
+            return Further(failures=failures, reruns_used=reruns + 1, counted=counted)
+    return None
+
+
+def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, further: Further) -> Job:
     fx.queued.append(job.id)
-    reason = (
-        f"{how.state.value} by {job.cluster}: {how.reason}" if how.reason else f"{how.state.value} by {job.cluster}"
-    )
+    reason = f"{how.state.value} by {job.cluster}"
+    if how.reason:
+        reason += f": {how.reason}"
+    if further.counted:
+        reason += f"; {further.counted}"
     return tx.update_job(
         job,
         JobEvent.UNBOUND,
         now,
-        detail={"why": how.state.value, "reason": how.reason},
-        failures=failures,
+        detail={"why": how.state.value, "reason": how.reason, "counted": further.counted},
+        failures=further.failures,
+        reruns_used=further.reruns_used,
         reason=reason,
         cluster="",
     )
 
 
-def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: Ending, now: float) -> Job:
+def _used(job: Job) -> str:
+    """Say how many of its further runs a job has used; empty if its owner allowed none."""
+    terms = job.terms
+    numbers = ((job.failures, terms.retries, "retries"), (job.reruns_used, terms.reruns, "reruns"))
+    return ", ".join(f"{used} of {allowed} {name} used" for used, allowed, name in numbers if allowed)
+
+
+def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: Ending, now: float, *, counted: str = "") -> Job:
     changes: dict[str, object] = {"exit_code": how.exit_code, "reason": how.reason, "ended_at": how.ended_at or now}
     if how.started_at is not None and job.started_at is None:
         changes["started_at"] = how.started_at
     detail = {"exit_code": how.exit_code, "failure": how.failure.value if how.failure else "", "reason": how.reason}
+    if counted:
+        detail["counted"] = counted
     ended = tx.update_job(job, event, now, detail=detail, **changes)
     settle_dependents(tx, fx, ended, now)
     return ended

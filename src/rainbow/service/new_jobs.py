@@ -139,6 +139,8 @@ def _known(tx: Tx, calls: Sequence[Call]) -> dict[_Key, Job]:
 def _same_body(tx: Tx, job: Job, draft: Draft) -> bool:
     """True if the draft asks for the job that was made; which registration of a cluster its names mean may differ."""
     was, now = (replace(terms, opened=tuple(map(unpinned, terms.opened))) for terms in (job.terms, draft.terms))
+    if was.before_reruns:  # an older server stored it, and no number of reruns
+        was, now = (replace(terms, before_reruns=False, reruns=0) for terms in (was, now))
     return (job.spec, job.name, was) == (draft.spec, draft.name, now) and set(tx.dependencies(job.id)) == set(
         draft.waits_for
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.job import TRANSITIONS, Delivery, Event, JobEvent, JobState
-from rainbow.sim.witness import Change, Rules, Witness
+from rainbow.sim.witness import KNOWN, Change, Rules, Witness, known_failure, unknown_outcome
 
 S = AttemptState
 NEVER_RAN = frozenset({S.WITHDRAWN, S.RETURNED, S.LAPSED})
@@ -122,11 +122,41 @@ def _after(state: JobState | None, event: Event) -> JobState | None:
 
 
 def i8_budgets_hold(world: Witness, change: Change) -> str | None:
-    """I8 no more reruns than the owner allowed."""
-    allowed = change.job.terms.retries
-    spent = sum(attempt.state in (S.FAILED, S.LOST) for attempt in change.attempts)
-    if change.job.failures > allowed or spent > allowed + 1:
-        return f"job {change.job.id} failed {spent} times and was to be run again at most {allowed} times"
+    """I8 a job goes on after no more known failures than it has retries, and no more unknown outcomes than reruns."""
+    job = change.job
+    if job.state.terminal:
+        return None
+    numbers = (
+        (world.known_failures[job.id], job.failures, job.terms.retries, "known failures"),
+        (world.unknown_outcomes[job.id], job.reruns_used, job.terms.reruns, "unknown outcomes"),
+    )
+    for happened, counted, allowed, what in numbers:
+        if happened > allowed:
+            return f"job {job.id} goes on after {happened} {what}; its owner allowed {allowed}"
+        if happened != counted:
+            return f"job {job.id} had {happened} {what} and counts {counted}"
+    return None
+
+
+def i8_further_runs_are_made(world: Witness, change: Change) -> str | None:
+    """I8 a job does not fail while its owner allows another run after how its attempt ended."""
+    job = change.job
+    if job.state is not JobState.FAILED or change.before is None or change.before.state is not JobState.BOUND:
+        return None
+    for attempt in change.ended():
+        known, unknown = known_failure(attempt), unknown_outcome(attempt) and not world.given_up(job.id, attempt.n)
+        if known and world.known_failures[job.id] <= job.terms.retries:
+            return f"job {job.id} failed with retries left: {job.terms.retries} for {attempt.failure}"
+        if unknown and world.unknown_outcomes[job.id] <= job.terms.reruns:
+            return f"job {job.id} failed with reruns left: {job.terms.reruns} for {attempt.state}"
+    return None
+
+
+def i8_runs_are_bounded(world: Witness, job: int, n: int, cluster: str) -> str | None:
+    """I8 a job runs at most once and once more for each retry and each rerun."""
+    terms, runs = world.jobs[job].terms, len(world.truth.of(job))
+    if runs > terms.retries + terms.reruns:
+        return f"job {job} starts for the {runs + 1}th time; its owner allowed {terms.retries} and {terms.reruns} more"
     return None
 
 
@@ -204,10 +234,12 @@ def i3_one_run_at_a_time(world: Witness, job: int, n: int, cluster: str) -> str 
 
 
 def i3a_at_most_once(world: Witness, job: int, n: int, cluster: str) -> str | None:
-    """I3a an at-most-once job is launched at most once."""
-    runs = world.truth.of(job)
-    if runs and world.jobs[job].terms.delivery is Delivery.AT_MOST_ONCE:
-        return f"job {job} starts on {cluster}, and ran before on {runs[0].cluster}"
+    """I3a an at-most-once job is launched again only if every run before certainly failed."""
+    if world.jobs[job].terms.delivery is Delivery.AT_LEAST_ONCE:
+        return None
+    for run in world.truth.of(job):
+        if run.result is None or run.result.state is not S.FAILED or run.result.failure not in KNOWN:
+            return f"job {job} starts on {cluster}, and its run on {run.cluster} did not certainly fail"
     return None
 
 
@@ -270,6 +302,7 @@ RULES = Rules(
         i4_live_attempts_belong,
         i4_ends_are_true,
         i8_budgets_hold,
+        i8_further_runs_are_made,
         i9_ended_jobs_do_not_run,
         i11_nothing_is_given_twice,
         waits_are_kept,
@@ -279,6 +312,7 @@ RULES = Rules(
     on_launch=(
         i3_one_run_at_a_time,
         i3a_at_most_once,
+        i8_runs_are_bounded,
         i4_launches_are_confirmed,
         i9_cancelled_is_cancelled,
     ),

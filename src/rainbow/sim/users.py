@@ -11,7 +11,7 @@ from rainbow.jobspecs.canonical import to_json
 from rainbow.model.cluster import Standing
 from rainbow.model.credential import Kind, Principal
 from rainbow.model.errors import Conflict, NotFound, RainbowError, Unavailable
-from rainbow.model.job import Delivery, Hold, Job, JobState, Terms
+from rainbow.model.job import Hold, Job, JobState, Terms
 from rainbow.model.request import Count, Group, Level, Request, Task
 from rainbow.service import jobs, receiving, registering
 from rainbow.service.assembly import Service
@@ -111,7 +111,7 @@ class Users:
         again = rng.random() < 0.4
         return Terms(
             priority=rng.choice((0, 0, 5)),
-            delivery=Delivery.AT_LEAST_ONCE if again else Delivery.AT_MOST_ONCE,
+            reruns=1 + self.tokens % 3 if again else 0,
             retries=rng.choice((0, 1, 2, 3)) if again or rng.random() < 0.3 else 0,
             lost_after=rng.uniform(SHORTEST, 1.5 * SHORTEST) if rng.random() < 0.3 else None,
             hold=rng.random() < later,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from rainbow.model.attempt import LIVE, Attempt, AttemptState
+from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.job import Delivery, Event, Job
 from rainbow.sim.truth import Truth
 from rainbow.store.base import Dependency, Tx
 
 EVENTS_AT_ONCE = 10_000
+KNOWN = frozenset({Failure.EXIT, Failure.TIME_LIMIT, Failure.MEMORY, Failure.LAUNCH, Failure.REFUSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,18 @@ class Change:
         live = {attempt.n for attempt in self.attempts_before if attempt.state.live}
         known = {attempt.n for attempt in self.attempts_before}
         return [a for a in self.attempts if not a.state.live and (a.n in live or a.n not in known)]
+
+
+def known_failure(attempt: Attempt) -> bool:
+    """True if the run of an attempt certainly failed, or could certainly not be launched."""
+    return attempt.state is AttemptState.FAILED and attempt.failure in KNOWN
+
+
+def unknown_outcome(attempt: Attempt) -> bool:
+    """True if an attempt ended and nobody knows how far its run came."""
+    if attempt.state is AttemptState.FAILED:
+        return attempt.failure not in KNOWN
+    return attempt.state in (AttemptState.LOST, AttemptState.PREEMPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,8 @@ class Witness:
     allocated: dict[str, dict[str, int]] = field(default_factory=dict)  # cluster -> fence -> cores
     waits_for: dict[int, list[Dependency]] = field(default_factory=dict)
     excused: set[tuple[int, int]] = field(default_factory=set)  # attempts whose guard gave the order to end them
+    known_failures: Counter[int] = field(default_factory=Counter)  # by job: attempts that ended so
+    unknown_outcomes: Counter[int] = field(default_factory=Counter)
     acknowledged: dict[int, str] = field(default_factory=dict)  # job -> request
     by_token: dict[tuple[str, str], int] = field(default_factory=dict)
     server_since: float | None = None  # when the server that runs now was ready; None: it is down
@@ -135,6 +151,9 @@ class Witness:
             elif attempt.token not in of_cluster:
                 of_cluster[attempt.token] = self.cores_of(job)
             self._time(attempt)
+        for attempt in change.ended():  # how a lost one ends after all gives no run back
+            self.known_failures[job.id] += known_failure(attempt)
+            self.unknown_outcomes[job.id] += unknown_outcome(attempt)
 
     def _time(self, attempt: Attempt) -> None:
         if attempt.state is not AttemptState.LEASED:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from rainbow.model.errors import Conflict, Unavailable
+from rainbow.model.job import Delivery, JobEvent, Terms
 from rainbow.store import open_store
 from rainbow.store.base import Tx
 from rainbow.store.postgres import _connect as connect_postgres
 from rainbow.store.schema import Migration, migrate, migrations
+from rainbow.store.session import Session
 from rainbow.store.sqlite import _connect as connect_sqlite
 from tests.contract.store.builders import a_draft, flat
 from tests.support.postgres import Postgres
@@ -105,12 +107,84 @@ async def test_an_older_database_is_brought_up_step_by_step_and_keeps_what_it_ha
     await store.close()
 
 
-async def test_decisions_from_before_their_table_was_made_anew_are_kept(url: str) -> None:
-    session = (
-        connect_postgres(url, writing=True)
-        if url.startswith("postgresql")
-        else connect_sqlite(Path(url.removeprefix("sqlite:///")), writing=True)
+def connected(url: str) -> Session:
+    if url.startswith("postgresql"):
+        return connect_postgres(url, writing=True)
+    return connect_sqlite(Path(url.removeprefix("sqlite:///")), writing=True)
+
+
+BEFORE_RERUNS = {  # what 0.1.0 stored before reruns had a number, and what it means now
+    "{}": Terms(),
+    '{"retries":2}': Terms(retries=2, before_reruns=True),
+    '{"delivery":"at-least-once"}': Terms(delivery=Delivery.AT_LEAST_ONCE, reruns=9, before_reruns=True),
+    '{"delivery":"at-least-once","retries":2}': Terms(retries=2, reruns=9, before_reruns=True),
+    '{"delivery":"at-least-once","retries":2,"labels":{"reruns":"x"}}': Terms(
+        retries=2, reruns=9, before_reruns=True, labels={"reruns": "x"}
+    ),
+}
+
+
+async def test_jobs_from_before_reruns_were_counted_keep_their_terms_and_what_they_have_used(url: str) -> None:
+    session = connected(url)
+    migrate(session, migrations()[:6])
+    session.begin()
+    session.run(
+        "INSERT INTO clusters (id, name, standing, manager, registered_at, state, marks, used, rules, record, "
+        "drain_reason, version) VALUES (1, 'east', 'active', '', 0, '', '', '', '', '', '', 0)"
     )
+    session.run("INSERT INTO texts (id, digest, body) VALUES (1, 'd', 'b')")
+    # Job 1 had every end below; the preemption cost nothing then. Job 2 is over, job 3 is new.
+    columns = "owner, name, spec, spec_check, cluster, evaluations, reason, submitted_at, version, terms"
+    for id, state, failures, ended in ((1, "queued", 6, "NULL"), (2, "failed", 6, "9"), (3, "queued", 0, "NULL")):
+        session.run(
+            f"INSERT INTO jobs (id, state, attempt, failures, ended_at, {columns}) "
+            f"VALUES ({id}, '{state}', 0, {failures}, {ended}, 'ana', 'job', 1, 0, '', 0, '', 0, 0, '{{}}')"
+        )
+    ends = [("failed", failure) for failure in ("outcome-unknown", "node", "exit", "exit", "memory")]
+    ends += [("lost", "lost"), ("preempted", "")]
+    for job in (1, 2):
+        for n, (state, failure) in enumerate(ends, 1):
+            session.run(
+                "INSERT INTO attempts (job, n, cluster_id, cluster, token, state, live, priority, created_at, failure, "
+                f"reason, native_id, suspect, holder) VALUES ({job}, {n}, 1, 'east', 't', '{state}', 0, 0, 0, "
+                f"'{failure}', '', '', 0, '')"
+            )
+    session.commit()
+    assert migrate(session) == migrations()[-1].version
+    found = session.rows_of("SELECT id, failures, reruns_used FROM jobs ORDER BY id", {})
+    assert found == [(1, 3, 3), (2, 6, 0), (3, 0, 0)]
+    session.close()
+
+
+async def test_terms_from_before_reruns_had_a_number_are_read_and_stay_as_they_are(url: str) -> None:
+    store = await open_store(url)
+    ids = await store.write(lambda tx: tx.add_jobs([a_draft() for _ in BEFORE_RERUNS]))
+    for id, text in zip(ids, BEFORE_RERUNS, strict=True):
+        said = {"id": id, "name": "job", "terms": text, "start_after": None, "deadline": None}
+        await store.write(lambda tx, said=said: tx.db.change("update_terms", **said))
+    for id, (text, meant) in zip(ids, BEFORE_RERUNS.items(), strict=True):
+        job = await store.read(lambda tx, id=id: tx.job(id))
+        assert job is not None
+        assert job.terms == meant
+        renamed = await store.write(lambda tx, job=job: tx.update_job(job, JobEvent.UPDATED, 2.0, name="other"))
+        assert renamed.terms == meant
+        session = store._writer.session  # type: ignore[attr-defined]
+        assert session.rows_of(f"SELECT terms FROM jobs WHERE id = {id}", {}) == [(text,)]
+    await store.close()
+
+
+@pytest.mark.parametrize("terms", [Terms(retries=2), Terms(reruns=3), Terms(reruns=9, retries=2)])
+async def test_terms_with_a_number_of_reruns_are_not_taken_for_older_ones(sqlite_url: str, terms: Terms) -> None:
+    store = await open_store(sqlite_url)
+    (id,) = await store.write(lambda tx: tx.add_jobs([a_draft(terms=terms)]))
+    job = await store.read(lambda tx: tx.job(id))
+    assert job is not None
+    assert job.terms == terms
+    await store.close()
+
+
+async def test_decisions_from_before_their_table_was_made_anew_are_kept(url: str) -> None:
+    session = connected(url)
     migrate(session, migrations()[:5])
     session.begin()
     session.run("INSERT INTO texts (id, digest, body) VALUES (1, 'd', 'b')")

@@ -25,7 +25,7 @@ from rainbow.client.submission import Submission
 from rainbow.jobspecs.canonical import from_json, to_json
 from rainbow.model.errors import Corrupt, Denied, Invalid
 from rainbow.model.job import Delivery, Terms
-from rainbow.model.signature import SKEW, parted, signer_line
+from rainbow.model.signature import CONTEXT, SKEW, joined, parted, signer_line
 from tests.contract.backends.conftest import a_graph, a_request
 from tests.unit.agent.test_loop import Desk
 
@@ -187,7 +187,49 @@ def test_retries_are_signed_for_and_no_more(site: Site):
     assert "3 times" in str(held.refuses(offer))
     with pytest.raises(Denied):
         held.take(replace(offer, ref=Ref(1, 4, "t4")))
-    assert parted(json.loads(site.offer(delivery=Delivery.AT_LEAST_ONCE).terms)["signature"])[0].runs == 10
+
+
+@pytest.mark.parametrize(
+    ("terms", "runs"),
+    [
+        ({}, 1),
+        ({"retries": 2}, 3),
+        ({"reruns": 4}, 5),
+        ({"delivery": Delivery.AT_LEAST_ONCE}, 4),
+        ({"retries": 2, "reruns": 4}, 7),
+        ({"retries": 100, "reruns": 100}, 201),
+    ],
+    ids=str,
+)
+def test_a_signature_is_good_for_one_run_and_each_retry_and_each_rerun(site: Site, terms: dict[str, object], runs: int):
+    offer, held = site.offer(**terms), site.signatures()
+    for n in range(1, runs + 1):
+        assert held.refuses(offer) is None
+        held.take(replace(offer, ref=Ref(1, n, f"t{n}")))
+    assert held.refuses(offer) is not None
+    with pytest.raises(Denied):
+        held.take(replace(offer, ref=Ref(1, runs + 1, "one more")))
+
+
+def test_a_signature_of_an_older_client_means_what_it_meant(site: Site):
+    """Before reruns had a number, `--rerun --retries 2` was signed for 1 + 2 + 9 runs."""
+    offer = site.offer(retries=2, reruns=3)
+    statement = {
+        "job": parted(json.loads(offer.terms)["signature"])[0].job,
+        "owner": "ana",
+        "clusters": ["*"],
+        "array": "",
+        "not_before": NOW,
+        "not_after": NOW + 7 * 86_400.0,
+        "nonce": "0123456789abcdef" * 2,
+        "runs": 12,
+    }
+    body = json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
+    offer, held = with_terms(offer, signature=joined(body, ANA.sign(CONTEXT + body))), site.signatures()
+    for n in range(1, 13):
+        assert held.refuses(offer) is None
+        held.take(replace(offer, ref=Ref(1, n, f"t{n}")))
+    assert "12 times" in str(held.refuses(offer))
 
 
 def test_a_start_that_a_crash_cut_off_may_go_on_and_no_other(site: Site):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rainbow.model.cluster import checked_state, cluster_name
 from rainbow.model.credential import Credential, Kind, compose, digest, id_of
 from rainbow.model.errors import Invalid
-from rainbow.model.job import Terms
+from rainbow.model.job import Delivery, Terms
 from rainbow.model.quantities import human_bytes, in_bytes, parse_bytes
 from rainbow.model.request import Count, Group, Level, Request, Requirement, Task, Within
 
@@ -59,11 +59,37 @@ def test_parts_that_say_nothing_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"priority": 10**9}, {"retries": -1}, {"retries": 101}, {"prefer": "fun"}, {"max_cost": -1.0}]
+    "values",
+    [
+        {"priority": 10**9},
+        {"retries": -1},
+        {"retries": 101},
+        {"reruns": -1},
+        {"reruns": 101},
+        {"prefer": "fun"},
+        {"max_cost": -1.0},
+    ],
 )
 def test_terms_out_of_bounds_are_refused(values: dict[str, object]) -> None:
     with pytest.raises(Invalid):
         Terms(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("values", "delivery", "reruns", "runs"),
+    [
+        ({}, Delivery.AT_MOST_ONCE, 0, 1),
+        ({"retries": 2}, Delivery.AT_MOST_ONCE, 0, 3),
+        ({"reruns": 2}, Delivery.AT_LEAST_ONCE, 2, 3),
+        ({"delivery": Delivery.AT_LEAST_ONCE}, Delivery.AT_LEAST_ONCE, 3, 4),
+        ({"delivery": Delivery.AT_LEAST_ONCE, "retries": 2, "reruns": 1}, Delivery.AT_LEAST_ONCE, 1, 4),
+    ],
+)
+def test_a_job_is_at_least_once_exactly_if_it_has_reruns(
+    values: dict[str, object], delivery: Delivery, reruns: int, runs: int
+) -> None:
+    terms = Terms(**values)  # type: ignore[arg-type]
+    assert (terms.delivery, terms.reruns, terms.runs) == (delivery, reruns, runs)
 
 
 @given(st.integers(1, 10**15), st.sampled_from(["B", "KB", "MiB", "G", "TB", "kib"]))

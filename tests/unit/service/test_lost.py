@@ -18,7 +18,7 @@ from rainbow.service.sync_messages import Ref, Report
 from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
-AGAIN = Terms(delivery=Delivery.AT_LEAST_ONCE, retries=1)
+AGAIN = Terms(reruns=1)
 RUN_LEASE = Settings().run_lease
 GIVEN_UP = 400.0
 
@@ -75,12 +75,12 @@ async def test_a_run_is_given_up_when_its_owner_would_wait_no_longer_and_not_bef
     ("terms", "guards", "following"),
     [
         (AGAIN, True, JobState.QUEUED),
-        (Terms(delivery=Delivery.AT_LEAST_ONCE), True, JobState.FAILED),
+        (Terms(delivery=Delivery.AT_LEAST_ONCE), True, JobState.QUEUED),
         (AGAIN, False, JobState.BOUND),
-        (Terms(delivery=Delivery.AT_LEAST_ONCE, retries=1, lost_after=GIVEN_UP), False, JobState.FAILED),
+        (Terms(reruns=1, lost_after=GIVEN_UP), False, JobState.FAILED),
         (Terms(retries=1, lost_after=GIVEN_UP), True, JobState.FAILED),
     ],
-    ids=["again", "no budget", "no guard", "no guard, but the owner's word", "at most once"],
+    ids=["again", "no number", "no guard", "no guard, but the owner's word", "retries only"],
 )
 async def test_it_runs_again_only_if_it_may_and_surely_does_not_run(
     tmp_path: Path, terms: Terms, guards: bool, following: JobState
@@ -90,6 +90,30 @@ async def test_it_runs_again_only_if_it_may_and_surely_does_not_run(
         _, ref = await one_running(service, terms, guards=guards)
         await silent(service, clock, RUN_LEASE + 1)
         assert await state(service, ref.job) is following
+
+
+@pytest.mark.parametrize("heard_of", [False, True])
+async def test_each_lost_run_uses_a_rerun_and_no_retry_even_if_it_is_heard_of_later(
+    tmp_path: Path, heard_of: bool
+) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        names = [f"c{i}" for i in range(4)]
+        for name in names:
+            await with_cluster(service, name)
+        [job] = await submit(service, a_submission(terms=Terms(reruns=2, retries=1)))
+        for n in (1, 2, 3):
+            agent = Agent(service, (await jobs.get(service.core, job.id, ADMIN)).job.cluster)
+            ref = await agent.runs()
+            assert ref.n == n
+            await silent(service, clock, RUN_LEASE + 1)
+            if heard_of and n < 3:
+                failed = Report(ref=ref, state=AttemptState.FAILED, exit_code=1, failure=Failure.EXIT)
+                assert (await agent.says(reports=(failed,))).acked == [ref]
+            await service.decider.settle()
+        last = (await jobs.get(service.core, job.id, ADMIN)).job
+        assert (last.state, last.attempt) == (JobState.FAILED, 3)
+        assert (last.failures, last.reruns_used) == (0, 2)
 
 
 async def test_a_late_success_is_the_jobs_unless_it_was_begun_anew(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rainbow.model.errors import Conflict, Corrupt, Invalid, RainbowError
-from rainbow.model.job import Hold, JobState, Terms
+from rainbow.model.job import Delivery, Hold, JobState, Terms
 from rainbow.service import clusters, jobs, receiving
 from rainbow.service.clock import ManualClock
 from rainbow.service.settings import Settings
@@ -56,6 +56,28 @@ async def test_jobs_that_cannot_run_anywhere_fail_fast_only_when_asked(tmp_path:
             service, a_submission(nodes=9), a_submission(nodes=9, terms=Terms(fail_fast=True))
         )
         assert (patient.state, hasty.state) == (JobState.HELD, JobState.INFEASIBLE)
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ('{"retries":2}', Terms(retries=2)),
+        ('{"delivery":"at-least-once","retries":2}', Terms(retries=2, delivery=Delivery.AT_LEAST_ONCE)),
+        ('{"delivery":"at-least-once"}', Terms(reruns=3)),
+    ],
+)
+async def test_a_submission_that_is_repeated_after_an_upgrade_is_the_same_job(
+    tmp_path: Path, stored: str, asked: Terms
+) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        [first] = await submit(service, a_submission(token="t", terms=asked))
+        row = {"id": first.id, "name": "job", "terms": stored, "start_after": None, "deadline": None}
+        await service.core.store.write(lambda tx: tx.db.change("update_terms", **row))
+        [again] = await submit(service, a_submission(token="t", terms=asked))
+        assert (again.id, again.again) == (first.id, True)
+        with pytest.raises(Conflict, match="used for another job"):
+            await submit(service, a_submission(token="t", terms=Terms(retries=3)))
 
 
 async def test_the_same_client_token_gives_the_same_job(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.attempt import AttemptState
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict
-from rainbow.model.job import Delivery, JobState, Terms
+from rainbow.model.job import JobState
 from rainbow.service import clusters, jobs, leaving, watching
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
@@ -155,31 +155,6 @@ async def test_a_job_handed_back_goes_to_the_next_best_cluster(service: Service)
     await service.decider.settle()
     view = await jobs.get(service.core, job.id, ADMIN)
     assert (view.job.cluster, view.job.attempt, view.job.failures) == ("west", 2, 0)
-
-
-@pytest.mark.parametrize(
-    ("terms", "expected"),
-    [
-        (Terms(), JobState.FAILED),
-        (Terms(delivery=Delivery.AT_LEAST_ONCE), JobState.FAILED),
-        (Terms(delivery=Delivery.AT_LEAST_ONCE, retries=1), JobState.BOUND),
-        (Terms(retries=1), JobState.FAILED),
-    ],
-)
-async def test_a_failed_run_is_repeated_only_by_its_owners_word(
-    service: Service, terms: Terms, expected: JobState
-) -> None:
-    await with_cluster(service, "west")
-    [job] = await submit(service, a_submission(terms=terms))
-    agent = Agent(service)
-    ref = await agent.takes()
-    report = Report(ref=ref, state=AttemptState.FAILED, exit_code=3, failure=Failure.EXIT)
-    await agent.says(reports=(report,))
-    await service.decider.settle()
-    view = await jobs.get(service.core, job.id, ADMIN)
-    assert view.job.state is expected
-    if expected is JobState.FAILED:
-        assert view.job.exit_code == 3
 
 
 async def test_an_offer_nobody_accepts_lapses_and_is_decided_again(service: Service) -> None:

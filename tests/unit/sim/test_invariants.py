@@ -94,6 +94,55 @@ def test_a_job_that_ran_once_may_be_launched_again_only_by_its_owners_word() -> 
     assert i.i3a_at_most_once(witness, 1, 1, "east") is None
 
 
+@pytest.mark.parametrize(
+    ("result", "again"),
+    [
+        (Result(state=AttemptState.FAILED, failure=Failure.EXIT, exit_code=1), True),
+        (Result(state=AttemptState.FAILED, failure=Failure.NODE), False),
+        (Result(state=AttemptState.PREEMPTED), False),
+    ],
+)
+def test_a_job_without_reruns_is_launched_again_only_after_a_known_failure(result: Result, again: bool) -> None:
+    witness = a_witness()
+    witness.jobs[1] = replace(JOB, terms=Terms(retries=5))
+    witness.truth.launch(1, 1, "east", 1.0).result = result
+    assert (i.i3a_at_most_once(witness, 1, 2, "west") is None) == again
+
+
+def test_a_job_is_launched_no_more_often_than_its_retries_and_reruns_allow() -> None:
+    witness = a_witness()
+    witness.jobs[1] = replace(JOB, terms=Terms(retries=1, reruns=1))
+    for n in (1, 2, 3):
+        assert i.i8_runs_are_bounded(witness, 1, n, "east") is None
+        witness.truth.launch(1, n, "east", 1.0).result = SUCCEEDED
+    assert i.i8_runs_are_bounded(witness, 1, 4, "east") is not None
+
+
+LOST = {"state": AttemptState.LOST, "failure": Failure.LOST}
+FAILED = {"state": AttemptState.FAILED, "failure": Failure.EXIT}
+
+
+@pytest.mark.parametrize(
+    ("terms", "end", "noticed"),
+    [
+        (Terms(), LOST, False),
+        (Terms(reruns=1), {**LOST, "guarded": True}, True),
+        (Terms(reruns=1), LOST, False),
+        (Terms(retries=1), {**LOST, "guarded": True}, False),
+        (Terms(retries=1), FAILED, True),
+        (Terms(reruns=1), FAILED, False),
+    ],
+)
+def test_a_job_that_fails_with_further_runs_left_is_noticed(
+    terms: Terms, end: dict[str, object], noticed: bool
+) -> None:
+    witness = a_witness()
+    attempt = replace(ATTEMPT, **end)  # type: ignore[arg-type]
+    change = a_change(job=replace(JOB, state=JobState.FAILED, terms=terms), new=(attempt,))
+    witness._take(change)
+    assert (i.i8_further_runs_are_made(witness, change) is not None) == noticed
+
+
 @pytest.mark.parametrize("state", [AttemptState.OFFERED, AttemptState.LEASED, AttemptState.WITHDRAWN])
 def test_only_a_confirmed_attempt_is_launched_and_only_where_it_was_sent(state: AttemptState) -> None:
     witness = a_witness()

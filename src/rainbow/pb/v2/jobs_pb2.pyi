@@ -17,7 +17,7 @@ class Spec(_message.Message):
     def __init__(self, canonical: _Optional[str] = ..., text: _Optional[str] = ..., dialect: _Optional[str] = ...) -> None: ...
 
 class Terms(_message.Message):
-    __slots__ = ("priority", "delivery", "retries", "hold", "start_after", "deadline", "fail_fast", "policy", "policy_options", "only_clusters", "not_clusters", "max_cost", "prefer", "labels", "array", "dependencies", "signature", "lost_after")
+    __slots__ = ("priority", "delivery", "retries", "hold", "start_after", "deadline", "fail_fast", "policy", "policy_options", "only_clusters", "not_clusters", "max_cost", "prefer", "labels", "array", "dependencies", "signature", "lost_after", "reruns")
     class PolicyOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Terms(_message.Message):
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     LOST_AFTER_FIELD_NUMBER: _ClassVar[int]
+    RERUNS_FIELD_NUMBER: _ClassVar[int]
     priority: int
     delivery: str
     retries: int
@@ -68,7 +69,8 @@ class Terms(_message.Message):
     dependencies: _containers.RepeatedScalarFieldContainer[str]
     signature: str
     lost_after: float
-    def __init__(self, priority: _Optional[int] = ..., delivery: _Optional[str] = ..., retries: _Optional[int] = ..., hold: _Optional[bool] = ..., start_after: _Optional[float] = ..., deadline: _Optional[float] = ..., fail_fast: _Optional[bool] = ..., policy: _Optional[str] = ..., policy_options: _Optional[_Mapping[str, str]] = ..., only_clusters: _Optional[_Iterable[str]] = ..., not_clusters: _Optional[_Iterable[str]] = ..., max_cost: _Optional[float] = ..., prefer: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., array: _Optional[str] = ..., dependencies: _Optional[_Iterable[str]] = ..., signature: _Optional[str] = ..., lost_after: _Optional[float] = ...) -> None: ...
+    reruns: int
+    def __init__(self, priority: _Optional[int] = ..., delivery: _Optional[str] = ..., retries: _Optional[int] = ..., hold: _Optional[bool] = ..., start_after: _Optional[float] = ..., deadline: _Optional[float] = ..., fail_fast: _Optional[bool] = ..., policy: _Optional[str] = ..., policy_options: _Optional[_Mapping[str, str]] = ..., only_clusters: _Optional[_Iterable[str]] = ..., not_clusters: _Optional[_Iterable[str]] = ..., max_cost: _Optional[float] = ..., prefer: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., array: _Optional[str] = ..., dependencies: _Optional[_Iterable[str]] = ..., signature: _Optional[str] = ..., lost_after: _Optional[float] = ..., reruns: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("name", "spec", "terms", "client_token")

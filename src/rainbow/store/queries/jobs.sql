@@ -1,6 +1,7 @@
 -- name: job_columns
 j.id, j.owner, j.name, j.state, j.hold, s.digest, s.body, j.spec_check, o.body, j.terms, j.cluster, j.attempt, j.failures,
-j.evaluations, j.evaluated_at, j.exit_code, j.reason, j.client_token, j.submitted_at, j.started_at, j.ended_at, j.version
+j.evaluations, j.evaluated_at, j.exit_code, j.reason, j.client_token, j.submitted_at, j.started_at, j.ended_at, j.version,
+j.reruns_used
 
 -- name: job_tables
 jobs j LEFT JOIN texts s ON s.id = j.spec LEFT JOIN texts o ON o.id = j.source
@@ -59,7 +60,7 @@ ORDER BY deadline, id LIMIT :limit;
 
 -- name: update_job
 UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :attempt, failures = :failures,
-    evaluations = :evaluations, evaluated_at = :evaluated_at, exit_code = :exit_code, reason = :reason,
+    reruns_used = :reruns_used, evaluations = :evaluations, evaluated_at = :evaluated_at, exit_code = :exit_code, reason = :reason,
     started_at = :started_at, ended_at = :ended_at, version = version + 1
 WHERE id = :id AND version = :version;
 

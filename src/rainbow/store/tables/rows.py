@@ -20,11 +20,16 @@ _TERM_NAMES = tuple(f.name for f in fields(Terms))
 
 
 def terms_text(terms: Terms) -> str:
-    """Terms as JSON, only what was said."""
+    """Terms as JSON, only what was said. Retries without `reruns` are those of a server that did not know reruns."""
     if terms == _DEFAULTS:
         return "{}"
-    said = {name: getattr(terms, name) for name in _TERM_NAMES}
-    return json.dumps({k: v for k, v in said.items() if v != getattr(_DEFAULTS, k)}, separators=(",", ":"))
+    values = {name: getattr(terms, name) for name in _TERM_NAMES}
+    said = {k: v for k, v in values.items() if v != getattr(_DEFAULTS, k)}
+    if said.pop("before_reruns", False):
+        said.pop("reruns", None)
+    elif terms.retries:
+        said["reruns"] = terms.reruns
+    return json.dumps(said, separators=(",", ":"))
 
 
 @lru_cache(maxsize=8192)
@@ -33,6 +38,8 @@ def terms_of(text: str) -> Terms:
     said: dict[str, Any] = json.loads(text)
     if "delivery" in said:
         said["delivery"] = Delivery(said["delivery"])
+    if "reruns" not in said and ("retries" in said or "delivery" in said):
+        said["before_reruns"] = True
     for name in ("only_clusters", "not_clusters", "opened"):
         if name in said:
             said[name] = tuple(said[name])
@@ -64,6 +71,7 @@ def job_of(row: Row, *, check: bool) -> Job:
         started_at=row[19],
         ended_at=row[20],
         version=row[21],
+        reruns_used=row[22],
     )
 
 

@@ -1,0 +1,50 @@
+"""Terms between clients, servers and agents of this version and of the one that did not know reruns."""
+
+from __future__ import annotations
+
+import pytest
+
+from rainbow.agent.values import Offer, Ref
+from rainbow.client.submission import Submission
+from rainbow.client.wire import terms_message
+from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.credential import Kind, Principal
+from rainbow.model.job import Delivery, Job, JobState, Terms
+from rainbow.pb.v2 import jobs_pb2 as pb
+from rainbow.server.handlers_agents import offer_out
+from rainbow.server.wire import terms_in, terms_out
+
+ANA = Principal(name="ana", kind=Kind.USER, scopes=frozenset({"submit:*"}))
+GUARD = 1_500.0
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        (pb.Terms(), Terms()),
+        (pb.Terms(retries=2), Terms(retries=2)),
+        (pb.Terms(delivery="at-most-once", retries=2), Terms(retries=2)),
+        (pb.Terms(delivery="at-least-once"), Terms(reruns=3)),
+        (pb.Terms(delivery="at-least-once", retries=2), Terms(retries=2, reruns=3)),
+        (pb.Terms(delivery="at-least-once", reruns=5), Terms(reruns=5)),
+        (pb.Terms(reruns=5), Terms(reruns=5, delivery=Delivery.AT_LEAST_ONCE)),
+    ],
+)
+def test_terms_of_an_older_client_are_understood(sent: pb.Terms, meant: Terms) -> None:
+    assert terms_in(sent, ANA) == meant
+    assert terms_in(terms_out(meant), ANA) == meant
+
+
+@pytest.mark.parametrize("terms", [Terms(), Terms(retries=2), Terms(reruns=5), Terms(retries=1, reruns=2)])
+def test_an_older_server_is_told_whether_a_job_may_be_rerun_at_all(terms: Terms) -> None:
+    sent = terms_message(Submission(canonical="{}", terms=terms))
+    assert terms_in(sent, ANA) == terms
+    assert sent.delivery == ("at-least-once" if terms.reruns else "at-most-once")
+
+
+@pytest.mark.parametrize(("terms", "guard"), [(Terms(retries=2), None), (Terms(reruns=1), GUARD)])
+def test_an_agent_guards_what_has_reruns(terms: Terms, guard: float | None) -> None:
+    job = Job(id=1, owner="ana", name="job", state=JobState.BOUND, spec="{}", terms=terms, attempt=1)
+    attempt = Attempt(job=1, n=1, cluster="east", token="t", state=AttemptState.LEASED, created_at=0.0)
+    sent = offer_out(attempt, job, 0.0).terms
+    assert Offer(ref=Ref(1, 1, "t"), terms=sent).guard(GUARD) == guard
