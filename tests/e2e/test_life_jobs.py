@@ -182,10 +182,14 @@ def test_a_dependency_holds_across_clusters(fleet: Fleet) -> None:
     assert (dependent.started_at or 0) >= (ended[good] or 0)
 
 
-def test_a_job_that_may_be_rerun_is_rerun_as_often_as_its_owner_said(fleet: Fleet) -> None:
-    again = fleet.submit("east", code=1, retries=2, delivery=Delivery.AT_LEAST_ONCE)
-    once = fleet.submit("east", code=1, retries=2)
-    jobs = fleet.ended(again, once)
-    assert [(job.state, job.exit_code) for job in jobs] == [("failed", 1)] * 2
+def test_a_job_that_fails_is_run_again_as_often_as_it_has_retries(fleet: Fleet) -> None:
+    expected = {
+        fleet.submit("east", code=1, retries=2, delivery=Delivery.AT_LEAST_ONCE): 3,
+        fleet.submit("east", code=1, retries=2): 3,
+        fleet.submit("east", code=1, delivery=Delivery.AT_LEAST_ONCE): 1,
+        fleet.submit("east", code=1, reruns=2): 1,
+    }
+    jobs = fleet.ended(*expected)
+    assert [(job.state, job.exit_code) for job in jobs] == [("failed", 1)] * 4
     starts = fleet.tally.starts()
-    assert (starts[again], starts[once]) == (3, 1)
+    assert {id: starts[id] for id in expected} == expected

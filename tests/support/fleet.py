@@ -181,10 +181,17 @@ class Fleet:
         return Client(server or self.house.address, token=self.house.admin_token, patience=patience)
 
     def add(
-        self, cluster: str, *arguments: str, server: str = "", started: bool = True, nodes: int = 4, cores: int = 4
+        self,
+        cluster: str,
+        *arguments: str,
+        server: str = "",
+        started: bool = True,
+        nodes: int = 4,
+        cores: int = 4,
+        memory: int = 0,
     ) -> Agent:
         """Register a cluster and start its agent."""
-        folder, graph = self.house.folder, a_graph(nodes=nodes, cores=cores)
+        folder, graph = self.house.folder, a_graph(nodes=nodes, cores=cores, memory=memory)
         with self.house.channel() as channel:
             made = Calls(channel, self.house.admin_token).register(cluster, graph)
         (folder / f"{cluster}.json").write_bytes(graph)
@@ -345,14 +352,22 @@ class Submitters:
 
 
 @contextlib.contextmanager
-def a_fleet(folder: Path, *, db: str = "", arguments: Sequence[str] = (), config: str = "") -> Iterator[Fleet]:
+def a_fleet(
+    folder: Path,
+    *,
+    db: str = "",
+    arguments: Sequence[str] = (),
+    config: str = "",
+    program: Sequence[str] = RAINBOW,
+) -> Iterator[Fleet]:
     """A running server without clusters; `config` is the text of its configuration file."""
     folder.mkdir(parents=True, exist_ok=True)
     given = list(arguments)
     if config:
         (folder / "server.yaml").write_text(config)
         given += ["--config", str(folder / "server.yaml")]
-    with a_house(folder, db=db, arguments=tuple(given)) as house, _fleet(house) as fleet:
+    house = a_house(folder, db=db, arguments=tuple(given), program=tuple(program))
+    with house as running, _fleet(running) as fleet:
         yield fleet
 
 

@@ -35,6 +35,7 @@ class House:
     port: int = field(default_factory=free_port)
     arguments: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
+    program: tuple[str, ...] = tuple(RAINBOW)  # what starts the server
 
     @property
     def address(self) -> str:
@@ -67,7 +68,7 @@ class House:
     def start(self, *, timeout: float = 30.0) -> None:
         """Start it and return when its port is open: then it can serve."""
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
-        command = [*RAINBOW, "server", "--listen", self.address, "--data-dir", str(self.folder / "data")]
+        command = [*self.program, "server", "--listen", self.address, "--data-dir", str(self.folder / "data")]
         if self.db:
             command += ["--db", self.db]
         with (self.folder / "server.log").open("ab") as log:
@@ -141,9 +142,11 @@ class House:
 
 
 @contextlib.contextmanager
-def a_house(folder: Path, *, db: str = "", arguments: tuple[str, ...] = ()) -> Iterator[House]:
+def a_house(
+    folder: Path, *, db: str = "", arguments: tuple[str, ...] = (), program: tuple[str, ...] = tuple(RAINBOW)
+) -> Iterator[House]:
     """A running server that ends with the block."""
-    house = House(folder, db=db, arguments=arguments)
+    house = House(folder, db=db, arguments=arguments, program=program)
     try:
         house.start()
         yield house

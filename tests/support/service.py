@@ -45,11 +45,13 @@ async def a_service(
         await service.stop()
 
 
-def a_graph(nodes: int = 2, cores: int = 4, gpus: int = 0) -> bytes:
+def a_graph(nodes: int = 2, cores: int = 4, gpus: int = 0, memory: int = 0) -> bytes:
     """A cluster in the compact form."""
     inside: list[dict[str, object]] = [{"type": "core", "count": cores}]
     if gpus:
         inside.append({"type": "gpu", "count": gpus})
+    if memory:
+        inside.append({"type": "memory", "size": memory, "unit": "MiB"})
     node = {"type": "node", "count": nodes, "name": f"n[0-{nodes - 1}]" if nodes > 1 else "n0", "with": inside}
     return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import click
 
 from rainbow.cli.options import Whole, on_clusters
+from rainbow.model.job import DEFAULT_RERUNS, MAX_RUNS_AGAIN
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 COMMAND_KEY = "rainbow.command"
@@ -49,7 +51,7 @@ class Asked:
     start_after: str | None = None
     priority: int = 0
     labels: tuple[str, ...] = ()
-    rerun: bool = False
+    rerun: int = 0
     retries: int = 0
     lost_after: str | None = None
     fail_fast: bool = False
@@ -59,6 +61,16 @@ class Asked:
     key: str | None = None
 
 
+class Rerun(click.Option):
+    """`--rerun` alone or `--rerun=N`: a number counts only after `=`, for the next word may be the script."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Show it as it is written."""
+        record = super().get_help_record(ctx)
+        return record and (RERUN + "[=N]", record[1])
+
+
+RERUN = "--rerun"
 RESOURCES = (
     click.option("-N", "--nodes", type=Whole(1), metavar="N", help="Nodes; alone, each one whole."),
     click.option("-n", "--tasks", "--ntasks", "tasks", type=Whole(1), metavar="N", help="Tasks in all."),
@@ -107,13 +119,20 @@ TERMS = (
     click.option("--start-after", metavar="TIME", help="Do not start before: +2h, 22:00."),
     click.option("--priority", type=int, default=0, metavar="N", help="Higher goes first among your jobs."),
     click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to filter by; repeatable."),
-    click.option("--rerun", is_flag=True, help="May be run again if its outcome is unknown (default: at most once)."),
+    click.option(
+        RERUN,
+        cls=Rerun,
+        type=Whole(0, MAX_RUNS_AGAIN),
+        default=0,
+        help=f"Run again up to N times (without a number: {DEFAULT_RERUNS}) after an unknown outcome: the cluster or "
+        "a node was lost, or the job was preempted. Not after a failure.",
+    ),
     click.option(
         "--retries",
-        type=Whole(0, 100),
+        type=Whole(0, MAX_RUNS_AGAIN),
         default=0,
         metavar="N",
-        help="Run again up to N times after a failure.",
+        help="Run again up to N times after a known failure. Not after an unknown outcome.",
     ),
     click.option(
         "--lost-after",
@@ -147,7 +166,7 @@ class WithCommand(click.Command):
             ctx.meta[COMMAND_KEY] = tuple(args[at + 1 :])
             args = args[:at]
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _with_number_of_reruns(args))
         except click.NoSuchOption:
             raise
         except click.UsageError as error:
@@ -159,6 +178,14 @@ class WithCommand(click.Command):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show the `--` in the usage line."""
         return ["[OPTIONS] FILE | [OPTIONS] -- COMMAND..."]
+
+
+def _with_number_of_reruns(args: list[str]) -> list[str]:
+    """Give each bare `--rerun` its number: click would take the next word for it."""
+    for word, following in pairwise(args):
+        if word == RERUN and following.isdecimal():
+            raise click.UsageError(f"{RERUN} takes its number after =, as in {RERUN}={following}")
+    return [f"{RERUN}={DEFAULT_RERUNS}" if word == RERUN else word for word in args]
 
 
 def asks(command: Command) -> Command:

@@ -22,7 +22,7 @@ from rainbow.jobspecs.flags import Flags, request_from_flags
 from rainbow.jobspecs.registry import parse
 from rainbow.jobspecs.requirements import everywhere
 from rainbow.model.errors import Invalid, TooLarge
-from rainbow.model.job import MAX_DEPENDENCIES, Delivery, Terms
+from rainbow.model.job import MAX_DEPENDENCIES, Terms
 from rainbow.model.request import Group, Request
 
 MAX_FILE = 1 << 20
@@ -108,8 +108,8 @@ def terms(asked: Asked, now: float) -> Terms:
         )
     return Terms(
         priority=asked.priority,
-        delivery=Delivery.AT_LEAST_ONCE if asked.rerun else Delivery.AT_MOST_ONCE,
         retries=asked.retries,
+        reruns=asked.rerun,
         lost_after=None if asked.lost_after is None else parse_duration(asked.lost_after),
         hold=asked.hold,
         start_after=moment(asked.start_after, now) if asked.start_after else None,

@@ -41,6 +41,43 @@ def test_dependencies_are_asked_for_as_slurm_users_ask(server, rainbow):
     assert list(server.only("Jobs/Submit").request.terms.dependencies) == ["afterok:7"]
 
 
+@pytest.mark.parametrize(
+    ("words", "reruns", "retries"),
+    [
+        (["job.sh"], 0, 0),
+        (["--rerun", "job.sh"], 3, 0),
+        (["job.sh", "--rerun"], 3, 0),
+        (["--rerun=5", "job.sh"], 5, 0),
+        (["--rerun=0", "job.sh"], 0, 0),
+        (["--retries", "2", "job.sh"], 0, 2),
+        (["--rerun", "--retries", "2", "job.sh"], 3, 2),
+        (["--rerun", "--", "x", "--rerun", "7"], 3, 0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("verb", ["submit", "plan"])
+def test_rerun_takes_a_number_after_an_equals_sign_and_never_the_next_word(
+    server, rainbow, tmp_path, monkeypatch, verb, words, reruns, retries
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -n1\necho hi\n")
+    server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=8)
+    server.answers["Jobs/Plan"] = jobs_pb2.PlanResponse()
+    rainbow(verb, *words)
+    sent = server.only(f"Jobs/{verb.capitalize()}").request
+    assert (sent.terms.reruns, sent.terms.retries) == (reruns, retries)
+    assert sent.terms.delivery == ("at-least-once" if reruns else "at-most-once")
+    if "--" in words:
+        assert json.loads(sent.spec.canonical)["tasks"][0]["command"] == ["x", "--rerun", "7"]
+
+
+@pytest.mark.parametrize("words", [["--rerun", "5", "--", "x"], ["--rerun=101", "--", "x"], ["--rerun=", "--", "x"]])
+def test_a_number_of_reruns_that_cannot_be_read_is_refused(rainbow, words):
+    done = rainbow("submit", *words)
+    assert done.code == 2
+    assert words[0] != "--rerun" or "--rerun takes its number after =, as in --rerun=5" in done.err
+
+
 def test_a_submit_that_nothing_can_ever_run_ends_with_three(server, rainbow):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=1, state="infeasible", reason="no cluster has gpus")
     assert rainbow("submit", "--fail-fast", "-g9", "--", "x").code == 3

@@ -79,7 +79,7 @@ def test_terms_come_from_their_flags():
             hold=True,
             priority=7,
             labels=("team=bio",),
-            rerun=True,
+            rerun=4,
             retries=2,
             fail_fast=True,
         ),
@@ -89,7 +89,7 @@ def test_terms_come_from_their_flags():
     assert (terms.policy, terms.policy_options) == ("first", {"order": "corona,perl", "x": "y"})
     assert (terms.deadline, terms.start_after) == (NOW + 3600, NOW + 1800)
     assert (terms.only_clusters, terms.not_clusters) == (("a", "b"), ("c", "d"))
-    assert (terms.delivery, terms.retries, terms.priority) == (Delivery.AT_LEAST_ONCE, 2, 7)
+    assert (terms.delivery, terms.retries, terms.reruns, terms.priority) == (Delivery.AT_LEAST_ONCE, 2, 4, 7)
     assert (terms.hold, terms.fail_fast, terms.prefer, terms.max_cost) == (True, True, "cost", 4.5)
     assert terms.labels == {"team": "bio"}
 
