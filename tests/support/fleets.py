@@ -122,9 +122,11 @@ def random_requirement(rng: Random, name: str = "soft") -> Requirement:
     return Requirement(name, terms, below)
 
 
-def random_level(rng: Random, types: tuple[str, ...] = ("rack", "node", "socket"), depth: int = 0) -> Level:
-    """A level of a type at or below the first of `types`, with leaves at the end."""
-    wanted = (random_requirement(rng),) if rng.random() < 0.08 else ()
+def random_level(
+    rng: Random, types: tuple[str, ...] = ("rack", "node", "socket"), depth: int = 0, asks: float = 0.08
+) -> Level:
+    """A level of a type at or below the first of `types`, with leaves at the end; `asks`: how often it requires."""
+    wanted = (random_requirement(rng),) if rng.random() < asks else ()
     exclusive = rng.random() < 0.15
     start = rng.choice((*range(len(types)), len(types) // 2)) if types and (depth == 0 or rng.random() < 0.3) else None
     if start is None or rng.random() < 0.2:
@@ -133,7 +135,7 @@ def random_level(rng: Random, types: tuple[str, ...] = ("rack", "node", "socket"
         )
         unit = "GB" if type == "memory" and rng.random() < 0.5 else ""
         return Level(type=type, count=Count(rng.choice((1, 1, 2, 3))), unit=unit, exclusive=exclusive, requires=wanted)
-    inside = tuple(random_level(rng, types[start + 1 :], depth + 1) for _ in range(rng.choice((1, 1, 1, 2))))
+    inside = tuple(random_level(rng, types[start + 1 :], depth + 1, asks) for _ in range(rng.choice((1, 1, 1, 2))))
     return Level(
         type=types[start] if rng.random() < 0.93 else "pod",
         count=Count(rng.choice((1, 1, 2, 2, 3))) if rng.random() < 0.8 else Count(1, None),
@@ -145,10 +147,10 @@ def random_level(rng: Random, types: tuple[str, ...] = ("rack", "node", "socket"
     )
 
 
-def random_request(rng: Random, graph: Graph) -> Request:
+def random_request(rng: Random, graph: Graph, asks: float = 0.08) -> Request:
     """One to three groups, at times with hosts, properties or a requirement of the cluster."""
     groups = tuple(
-        Group(levels=tuple(random_level(rng) for _ in range(rng.choice((1, 1, 1, 2)))))
+        Group(levels=tuple(random_level(rng, asks=asks) for _ in range(rng.choice((1, 1, 1, 2)))))
         for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))
     )
     names = [name for name, type in zip(graph.names, graph.types, strict=True) if type in ("node", "socket", "rack")]

@@ -6,6 +6,7 @@ vertices. `fits` gives None when even that would take too long.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from rainbow.model.graph import Graph, Mark, Subsystem
@@ -21,8 +22,9 @@ class TooLong(Exception):
 class World:
     """One cluster as objects: what is where, what is free, who owns what."""
 
-    def __init__(self, graph: Graph, subsystems=(), marks=None, used=None, now=True):
+    def __init__(self, graph: Graph, subsystems=(), marks=None, used=None, now=True, rules=None):
         self.graph = graph
+        self.rules = rules  # what the manager can be told; None: nodes are not enforced
         self.kids = graph.children()
         self.number = {id: i for i, id in enumerate(graph.ids)}
         self.subsystems = list(subsystems)
@@ -98,6 +100,101 @@ class World:
             and all(p[1:] not in carried if p[0] == "^" else p in carried for p in request.properties)
         )
 
+    # --- what a manager cannot be told ---
+
+    def untold(self, level: Level) -> list[Requirement]:
+        return [r for r in level.requires if not told_in_words(self.rules, r)]
+
+    def limited(self, request: Request, level: Level) -> bool:
+        named = request.hosts or request.not_hosts or request.properties
+        return bool(self.untold(level) or (named and not level.inside))
+
+    def good(self, request: Request, level: Level, v: int) -> bool:
+        """Would a manager that takes this vertex for the level do right, as far as it is told nothing?"""
+        if not all(self.meets(asked, v) for asked in self.untold(level)):
+            return False
+        if level.inside:
+            return True
+        barred = [p for p in request.properties if p[0] == "^"]
+        around = {self.graph.names[j] or self.graph.ids[j] for j in self.path(v)}
+        return self.usable(request, v) and all(
+            self.usable(replace(request, properties=tuple(barred), hosts=()), i)
+            and (not request.hosts or around & set(request.hosts) or self.usable(replace(request, properties=()), i))
+            for i in self.inside(v)
+        )
+
+    def host_of(self, v: int) -> int | None:
+        """The outermost host strictly above."""
+        above = [i for i in self.path(v) if i != v and self.graph.types[i] == "node"]
+        return above[-1] if above else None
+
+    def at_or_above_a_host(self, v: int) -> bool:
+        return any(self.graph.types[i] == "node" for i in self.inside(v))
+
+    def among(self, v: int) -> list[int]:
+        """The vertices of the same type among which a manager chooses, if it is told the host of this one."""
+        host = self.host_of(v)
+        alike = [i for i, type in enumerate(self.graph.types) if type == self.graph.types[v]]
+        if host is not None:
+            return [i for i in alike if self.host_of(i) == host]
+        return [i for i in alike if self.host_of(i) is None and not self.at_or_above_a_host(i)]
+
+    def can_be_told(self, request: Request, level: Level, v: int) -> bool:
+        """False for a vertex of a mixed host: neither it nor its neighbours can be used by the level."""
+        if self.rules is None or not self.limited(request, level):
+            return True
+        if self.graph.types[v] == "node" or (self.host_of(v) is None and self.at_or_above_a_host(v)):
+            return True
+        return len({self.good(request, level, i) for i in self.among(v)}) == 1
+
+    def hosts_of(self, request: Request, level: Level, chain: tuple[Level, ...] = ()) -> list[set[int]]:
+        """For each part of a level's tree that lies in hosts, the hosts that a manager may use for it."""
+        nodes = [i for i, type in enumerate(self.graph.types) if type == "node"]
+        here = [each for each in level.walk() if each is not level]
+
+        def above(each: Level, h: int, own: bool) -> bool:
+            return any(
+                self.graph.types[i] == each.type and self.good(request, each, i) for i in self.path(h) if own or i != h
+            )
+
+        def all_inside(each: Level, h: int) -> bool:
+            found = [i for i in self.inside(h) if i != h and self.graph.types[i] == each.type]
+            return bool(found) and all(self.good(request, each, i) for i in found)
+
+        if level.type == "node" and not self.stands_in(level):
+            return [
+                {
+                    h
+                    for h in nodes
+                    if all(above(each, h, False) for each in chain if self.limited(request, each))
+                    and (not self.limited(request, level) or self.good(request, level, h))
+                    and all(all_inside(each, h) for each in here if self.limited(request, each))
+                }
+            ]
+        if any(each.type == "node" and not self.stands_in(each) for each in level.walk()):
+            return [part for inner in level.inside for part in self.hosts_of(request, inner, (*chain, level))]
+
+        def near_hosts(each: Level) -> bool:
+            alike = [i for i, type in enumerate(self.graph.types) if type == each.type]
+            return any(self.host_of(i) is not None or self.at_or_above_a_host(i) for i in alike)
+
+        if not any(near_hosts(each) for each in level.walk() if not each.inside):
+            return []
+        asked = [each for each in (*chain, *level.walk()) if self.limited(request, each) and near_hosts(each)]
+        return [{h for h in nodes if all(above(each, h, True) or all_inside(each, h) for each in asked)}]
+
+    def stands_in(self, level: Level) -> bool:
+        """Is the level an abstraction that this graph lacks, so that the vertex above stands for it?"""
+        return bool(level.inside) and level.abstract and level.type not in self.graph.types and not level.requires
+
+
+def told_in_words(rules, requirement: Requirement) -> bool:
+    return (
+        requirement.subsystem in rules.subsystems
+        and all(isinstance(term, Equals) for term in requirement.terms)
+        and requirement.below == ()
+    )
+
 
 def below(sub: Subsystem, t: int, s: int) -> bool:
     while t >= 0:
@@ -159,12 +256,13 @@ class Oracle:
         return sorted(
             i
             for i in found
-            if world.graph.types[i] == level.type and all(world.meets(asked, i) for asked in level.requires)
+            if world.graph.types[i] == level.type
+            and all(world.meets(asked, i) for asked in level.requires)
+            and world.can_be_told(self.request, level, i)
         )
 
     def stands_in(self, level: Level) -> bool:
-        """Is the level an abstraction that this graph lacks, so that the vertex above stands for it?"""
-        return bool(level.inside) and level.abstract and level.type not in self.world.graph.types and not level.requires
+        return self.world.stands_in(level)
 
     def busy(self, v: int, chain) -> bool:
         """Does anybody but the choices above use something inside?"""
@@ -242,9 +340,20 @@ class Oracle:
         return False
 
 
-def fits(graph, request, subsystems=(), marks=None, used=None, now=True, steps=20_000) -> bool | None:
-    """Does the request fit? None: trying everything would take too long."""
-    world = World(graph, subsystems, marks, used, now)
+def binding(graph, request, subsystems=(), rules=None) -> dict[int, list[set[str]]]:
+    """By group: for each of its parts that lie in hosts the names of the hosts on which it may run."""
+    world = World(graph, subsystems, rules=rules)
+    found: dict[int, list[set[str]]] = {}
+    for number, group in enumerate(request.groups):
+        parts = [part for level in group.levels for part in world.hosts_of(request, level)]
+        if parts:
+            found[number] = [{graph.names[h] or graph.ids[h] for h in part} for part in parts]
+    return found
+
+
+def fits(graph, request, subsystems=(), marks=None, used=None, now=True, steps=20_000, rules=None) -> bool | None:
+    """Does the request fit? None: trying everything would take too long. `rules`: what the manager can be told."""
+    world = World(graph, subsystems, marks, used, now, rules)
     if not all(world.meets(asked, 0) for asked in request.requires):
         return False
     goals = [(level, -1, (), level.count.min, 0, None) for group in request.groups for level in group.levels]

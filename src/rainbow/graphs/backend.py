@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rainbow.model.binding import Binding, GroupHosts, NodeRules
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Matches
 from rainbow.model.request import Request
@@ -71,6 +72,22 @@ class GraphBackend(Protocol):
 
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`; an unknown key is nothing."""
+
+    def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
+        """Say what the cluster's manager can be told about nodes; kept when its graph is replaced.
+
+        With rules, a request cannot use what is inside a host of which only a part meets it, unless the manager is
+        told the requirement itself. None (as a cluster begins): nodes are not enforced there, and all can be used.
+        """
+
+    def binding(self, cluster: str, request: Request) -> Binding:
+        """Where the request may run, by the whole graph; unbound for a cluster without node rules."""
+
+    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+        """The hosts of one placement of the whole request within its binding, group by group; empty: none was found.
+
+        What is placed under `key` is not counted. Of a cluster without node rules: empty.
+        """
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters (all, if None) the request fits now, later, never."""

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from rainbow.graphs.backend import Summary, Total
 from rainbow.graphs.memory_units import Units
+from rainbow.model.binding import HOST, UNBOUND, Binding, GroupHosts, NodeRules
 from rainbow.model.errors import Invalid, NotFound
 from rainbow.model.graph import Mark
 from rainbow.model.quantities import factor
 from rainbow.model.request import Request
+from rainbow.scheduler.binding import Binder, Conditions
 from rainbow.scheduler.fit_hints import Hints
+from rainbow.scheduler.fit_place import NOTHING_BARRED, Barred, place_groups
+from rainbow.scheduler.fit_plan import Plan
 from rainbow.scheduler.fold import Fold, State
+from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
+
+MOST_BOUND = 256  # requests of which each cluster keeps where they may run
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where a request may run in one cluster, and the vertices that its steps cannot use."""
+
+    binding: Binding = UNBOUND
+    barred: Barred = field(default_factory=lambda: NOTHING_BARRED)
+
+
+def names(request: Request) -> bool:
+    """True if a request names hosts."""
+    return bool(request.hosts or request.not_hosts)
 
 
 class ClusterState:
@@ -27,6 +49,8 @@ class ClusterState:
         self.placed: dict[str, dict[int, int]] = {}
         self.taken = Units(len(fold.graph))  # placed and reported together, so what is not placed is reported
         self.hints = Hints(fold.structure)
+        self.rules: NodeRules | None = None  # what its manager can be told; None: nodes are not enforced there
+        self._bound: OrderedDict[int, Bound] = OrderedDict()  # by the number of what a request asks
         self._now: dict[int, Shape] | None = None
         self.dark: set[int] = set()  # every vertex that is down or drained, or inside one that is
 
@@ -40,7 +64,7 @@ class ClusterState:
     def take_over(self, before: ClusterState) -> None:
         """Keep marks, report and places of a state of the same graph."""
         self.down, self.dark, self.taken = before.down, before.dark, before.taken
-        self.placed = before.placed
+        self.placed, self.rules = before.placed, before.rules
 
     def changed(self) -> None:
         """Forget what was folded for the state before."""
@@ -70,8 +94,77 @@ class ClusterState:
         """What differs from the whole graph."""
         return State(taken=self.taken, down=frozenset(self.down))
 
+    def set_rules(self, rules: NodeRules | None) -> None:
+        """Take over what the manager can be told."""
+        self.rules = rules
+        self._bound.clear()
+        self.hints = Hints(self.fold.structure)
+
+    def bound(self, key: int, request: Request, plan: Plan, facts: Facts) -> Bound:
+        """Where a request may run here; `key` numbers what it asks. Only of a cluster with rules."""
+        known = self._bound.get(key)
+        if known is None:
+            assert self.rules is not None
+            conditions = Conditions(plan, facts, self.rules)
+            binder = Binder(conditions, self.fold, self._named_shapes(request) if names(request) else self.fold.shape)
+            known = self._bound[key] = Bound(binder.binding(), binder.barred())
+            if len(self._bound) > MOST_BOUND:
+                self._bound.popitem(last=False)
+        return known
+
+    def concrete_hosts(self, bound: Bound, plan: Plan, facts: Facts, key: str) -> tuple[GroupHosts, ...]:
+        """The hosts of one placement of all groups: beside other jobs, else with all free; empty if none is found.
+
+        `key`: a placed job that is not counted, as it is the one that asks.
+        """
+        order = sorted(bound.binding.hosts, key=lambda entry: len(entry.hosts))
+        groups = [entry.group for entry in order]
+        mine = self.placed.get(key, {})
+        beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
+        free = [0] * len(self.fold.graph)
+        for taken, dark in ((beside, self.dark), (free, self.dark), (free, set[int]())):
+            found = place_groups(self.fold, plan, facts, taken, dark, bound.barred, groups)
+            if found is not None:
+                return self._hosts_of(found, {entry.group: frozenset(entry.hosts) for entry in order})
+        return ()
+
+    def _hosts_of(
+        self, groups: Mapping[int, Iterable[int]], allowed: Mapping[int, frozenset[str]]
+    ) -> tuple[GroupHosts, ...]:
+        """The hosts in which the vertices of each group lie; an exclusive rack holds others beside those `allowed`."""
+        graph = self.fold.graph
+        entries = []
+        for group, vertices in sorted(groups.items()):
+            hosts: set[int] = set()
+            for i in vertices:
+                at = i
+                while at >= 0:
+                    if graph.types[at] == HOST:
+                        hosts.add(at)
+                    at = graph.parents[at]
+            names = dict.fromkeys(graph.names[i] or graph.ids[i] for i in sorted(hosts))
+            chosen = tuple(name for name in names if group not in allowed or name in allowed[group])
+            if chosen:
+                entries.append(GroupHosts(group, chosen))
+        return tuple(entries)
+
+    def _named_shapes(self, request: Request) -> Callable[[int], Shape]:
+        """The shapes of vertices when all is free, for a request that names hosts."""
+        made = self.fold.fold_again(self._named_state(request, taken={}, down=frozenset()))
+
+        def shape_of(i: int) -> Shape:
+            return made.get(i) or self.fold.shape(i)
+
+        return shape_of
+
     def named(self, request: Request) -> tuple[Shape, Shape]:
         """The shapes now and ever for a request that names hosts: what lies outside of them may not be used."""
+        root = self.fold.root
+        now = self._named_state(request, taken=self.taken, down=frozenset(self.down))
+        ever = self._named_state(request, taken={}, down=frozenset())
+        return self.fold.fold_again(now).get(0, root), self.fold.fold_again(ever).get(0, root)
+
+    def _named_state(self, request: Request, *, taken: Mapping[int, int], down: frozenset[int]) -> State:
         graph = self.fold.graph
         hosts, not_hosts = frozenset(request.hosts), frozenset(request.not_hosts)
         inside = bytearray(len(graph))
@@ -85,10 +178,7 @@ class ClusterState:
         def allowed(i: int) -> bool:
             return i not in outside
 
-        now = State(taken=self.taken, down=frozenset(self.down), allowed=allowed, touched=outside)
-        ever = State(taken={}, down=frozenset(), allowed=allowed, touched=outside)
-        root = self.fold.root
-        return self.fold.fold_again(now).get(0, root), self.fold.fold_again(ever).get(0, root)
+        return State(taken=taken, down=down, allowed=allowed, touched=outside)
 
     def totals(self) -> Summary:
         """The cluster in numbers."""

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from rainbow.graphs import cypher_queries as queries
 from rainbow.graphs import cypher_read, cypher_write
 from rainbow.graphs.backend import Summary
-from rainbow.graphs.cluster_state import ClusterState
+from rainbow.graphs.cluster_state import Bound, ClusterState
 from rainbow.graphs.cypher_engine import Engine, open_engine
 from rainbow.graphs.microarchitectures import runs
+from rainbow.model.binding import Binding, GroupHosts, NodeRules, may_bind
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Matches
@@ -46,6 +47,7 @@ class CypherBackend:
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)
+        self._rules: dict[str, NodeRules] = {}  # of clusters that have some; said anew after each start
 
     @property
     def version(self) -> int:
@@ -92,6 +94,7 @@ class CypherBackend:
                 self._engine.run(queries.FORGET_CLUSTER, cluster=cluster)
             self._version += 1
             del self._versions[cluster]
+            self._rules.pop(cluster, None)
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
         """Say of vertices that they are down, drained or up again."""
@@ -114,7 +117,8 @@ class CypherBackend:
             if key in state.placed:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
             plan = Planner(request).plan(state.fold.structure.units)
-            found = place(state.fold, plan, facts, state.taken.column(), state.dark)
+            barred = _bound(state, request, facts).barred
+            found = place(state.fold, plan, facts, state.taken.column(), state.dark, barred=barred)
             ids = state.fold.graph.ids
             cypher_write.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
         return found.complete
@@ -127,17 +131,63 @@ class CypherBackend:
                 with self._change(cluster):
                     self._engine.run(queries.FORGET_JOB, key=cypher_write.key_of(cluster, key))
 
-    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
-        """Which of the clusters the request fits now, later, never."""
-        names = self._asked(clusters)
+    def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
+        """Say what the cluster's manager can be told about nodes."""
+        self._known(cluster)
+        if rules == self._rules.get(cluster):
+            return
+        with self._change(cluster):
+            if rules is None:
+                del self._rules[cluster]
+            else:
+                self._rules[cluster] = rules
+
+    def binding(self, cluster: str, request: Request) -> Binding:
+        """Where the request may run, by the whole graph."""
+        return self._bound_of(cluster, request)[0].binding
+
+    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+        """The hosts of one placement of the whole request within its binding."""
+        bound, state, facts = self._bound_of(cluster, request)
+        if state.rules is None:
+            return ()
+        return state.concrete_hosts(bound, Planner(request).plan(state.fold.structure.units), facts, key)
+
+    def _bound_of(self, cluster: str, request: Request) -> tuple[Bound, ClusterState, Facts]:
+        self._known(cluster)
+        facts = Facts(runs)
+        with self._lock:
+            state = self._whole(cluster, facts)
+        return _bound(state, request, facts), state, facts
+
+    def _ready(self, names: tuple[str, ...], request: Request) -> Iterator[tuple[ClusterState, Fitter]]:
+        """The clusters in order, each with its matcher.
+
+        The database judges the requirements of most. A cluster with node rules is read whole: which vertices do not
+        meet a requirement matters there, too.
+        """
+        ruled = {name for name in names if name in self._rules} if self._rules and may_bind(request) else set[str]()
         facts = Facts(runs)
         judge = cypher_read.Judge(self._engine, request)
         fitter = Fitter(judge.request, facts)
-        seen: dict[str, tuple[Fold, Shape, Shape]] = {}
+        plain = self._states(tuple(name for name in names if name not in ruled), request, judge, facts)
+        for name in names:
+            if name in ruled:
+                own = Facts(runs)
+                with self._lock:
+                    state = self._whole(name, own)
+                yield state, Fitter(request, own, rules=state.rules)
+            else:
+                yield next(plain), fitter
+
+    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+        """Which of the clusters the request fits now, later, never."""
+        names = self._asked(clusters)
+        seen: dict[str, tuple[Fitter, Fold, Shape, Shape]] = {}
         now, ever, unknown = [], [], []
-        for at, state in enumerate(self._states(names, request, judge, facts)):
+        for at, (state, fitter) in enumerate(self._ready(names, request)):
             shape_now, shape_ever = _shapes(state, request)
-            seen[state.name] = (state.fold, shape_now, shape_ever)
+            seen[state.name] = (fitter, state.fold, shape_now, shape_ever)
             can = fitter.answer(state.fold, shape_ever).fits
             does = can if shape_now is shape_ever or not can else fitter.answer(state.fold, shape_now).fits
             if can:
@@ -148,7 +198,7 @@ class CypherBackend:
                 unknown.append(at)
 
         def count(name: str) -> tuple[int, int]:
-            fold, shape_now, shape_ever = seen[name]
+            fitter, fold, shape_now, shape_ever = seen[name]
             return fitter.slots(fold, shape_now), fitter.slots(fold, shape_ever)
 
         return Matches(names, now, ever, unknown, count)
@@ -158,11 +208,13 @@ class CypherBackend:
         found = []
         for verdict in self.match(request, clusters):
             facts = Facts(runs)  # of this cluster alone: it is read anew, so nothing can be shared
-            explainer = Explainer(request, facts)
             with self._lock:
                 state = self._whole(verdict.cluster, facts)
+            rules = state.rules if may_bind(request) else None
+            explainer = Explainer(request, facts, rules)
             now, ever = _shapes(state, request)
-            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of)))
+            mixed = _bound(state, request, facts).binding.mixed
+            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of), mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:
@@ -217,7 +269,9 @@ class CypherBackend:
 
     def _whole(self, cluster: str, facts: Facts) -> ClusterState:
         rows = cypher_read.whole(self._engine, cluster)
-        return _state(cluster, rows, cypher_read.subsystems(self._engine, cluster), facts, Shapes())
+        state = _state(cluster, rows, cypher_read.subsystems(self._engine, cluster), facts, Shapes())
+        state.rules = self._rules.get(cluster)
+        return state
 
 
 def _state(
@@ -237,3 +291,9 @@ def _shapes(state: ClusterState, request: Request) -> tuple[Shape, Shape]:
     if request.hosts or request.not_hosts:
         return state.named(request)
     return state.now(), state.fold.root
+
+
+def _bound(state: ClusterState, request: Request, facts: Facts) -> Bound:
+    if state.rules is None or not may_bind(request):
+        return Bound()
+    return state.bound(0, request, Planner(request).plan(state.fold.structure.units), facts)  # read anew: one request

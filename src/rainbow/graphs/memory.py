@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rainbow.graphs.backend import Summary
-from rainbow.graphs.cluster_state import ClusterState
+from rainbow.graphs.cluster_state import Bound, ClusterState
 from rainbow.graphs.memory_answers import ANYTHING, GREW, Answers, Kept, Keys, Room
 from rainbow.graphs.memory_index import FleetIndex, SlotCounts
 from rainbow.graphs.memory_rows import Changed, Gathered, Held, hosts_touched
 from rainbow.graphs.microarchitectures import runs
+from rainbow.model.binding import HOST, Binding, GroupHosts, NodeRules, may_bind
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Fit, Matches
@@ -28,6 +29,8 @@ from rainbow.model.request import Request
 from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
 from rainbow.scheduler.fit import Fitter
+from rainbow.scheduler.fit_place import NOTHING_BARRED
+from rainbow.scheduler.fit_plan import Planner
 from rainbow.scheduler.fit_quick import Placer
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
@@ -39,6 +42,7 @@ RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registe
 
 MOST_UNINDEXED = 4_096  # vertices of one cluster
 
+NOT_BOUND = Bound()
 FEW = 1  # clusters asked again one by one; for more, the tables answer for the whole fleet in less time
 
 
@@ -55,6 +59,10 @@ class MemoryBackend:
         self._changes = self._answers.changes
         self._key_of = Remembered(Keys().number)
         self._placer = Remembered(Placer)
+        self._planner = Remembered(Planner)
+        self._may_bind = Remembered(may_bind)
+        self._asks_inside = Remembered(_asks_inside)
+        self._ruled = 0  # clusters with node rules
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[tuple[str, ...], Order] | None = None
@@ -103,6 +111,7 @@ class MemoryBackend:
         self._changes.note(state.number_in_fleet, ANYTHING)
         self._by_number[state.number_in_fleet] = None
         del self._states[cluster]
+        self._ruled -= state.rules is not None
         self._sorted = None
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
@@ -120,7 +129,10 @@ class MemoryBackend:
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-        found = self._placer(request).place(state.fold, self._facts, state.taken.column(), state.dark, state.hints)
+        barred = NOTHING_BARRED if state.rules is None else self._bound(state, request).barred
+        found = self._placer(request).place(
+            state.fold, self._facts, state.taken.column(), state.dark, state.hints, barred
+        )
         gathered = self._unindexed[state.number_in_fleet]
         state.hold(key, found.taken, gathered.taken)
         if found.taken:
@@ -133,6 +145,33 @@ class MemoryBackend:
         gathered = self._unindexed[state.number_in_fleet]
         if state.release(key, gathered.taken):
             self._note(state, gathered, GREW)
+
+    def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
+        """Say what the cluster's manager can be told about nodes."""
+        state = self._state(cluster)
+        if rules == state.rules:
+            return
+        self._ruled += (rules is not None) - (state.rules is not None)
+        state.set_rules(rules)
+        state.version = self._changes.note(state.number_in_fleet, ANYTHING)
+
+    def binding(self, cluster: str, request: Request) -> Binding:
+        """Where the request may run, by the whole graph."""
+        return self._bound(self._state(cluster), request).binding
+
+    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+        """The hosts of one placement of the whole request within its binding."""
+        state = self._state(cluster)
+        if state.rules is None:
+            return ()
+        plan = self._planner(request).plan(state.fold.structure.units)
+        return state.concrete_hosts(self._bound(state, request), plan, self._facts, key)
+
+    def _bound(self, state: ClusterState, request: Request) -> Bound:
+        if state.rules is None or not self._may_bind(request):
+            return NOT_BOUND
+        plan = self._planner(request).plan(state.fold.structure.units)
+        return state.bound(self._key_of(request), request, plan, self._facts)
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""
@@ -150,12 +189,14 @@ class MemoryBackend:
     def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
         """The same with reasons, smallest changes and what was met where."""
         matches = self.match(request, clusters)
-        explainer = Explainer(request, self._facts)
+        explainers: dict[NodeRules | None, Explainer] = {}
         self._bring_up_to_date()
-        counted = self._index.slots(request)
+        counted = self._slots(request)
         found = []
         for name in matches.names:
             state, fit = self._state(name), matches.fit(name)
+            rules = self._rules_for(state, request)
+            explainer = explainers.get(rules) or explainers.setdefault(rules, Explainer(request, self._facts, rules))
             number = state.number_in_fleet
             slots = None
             if counted and fit in (Fit.NOW, Fit.NEVER) and counted.sure(number):
@@ -163,7 +204,8 @@ class MemoryBackend:
                 slots = int(counted.now[number])
             else:
                 now, ever = self._shapes_for(state, request)
-            found.append(explainer.explain_fit(name, fit, Scene(state.fold, now, ever, state.shape_of), slots))
+            scene = Scene(state.fold, now, ever, state.shape_of)
+            found.append(explainer.explain_fit(name, fit, scene, slots, self._bound(state, request).binding.mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:
@@ -173,23 +215,41 @@ class MemoryBackend:
     def _counter(self, request: Request) -> Callable[[str], tuple[int, int]]:
         """Counts slots now and ever: for all clusters at once by the tables, one by one where these cannot tell."""
         tables: SlotCounts | None = None
-        fitter: Fitter | None = None
+        fitters = self._fitters(request)
         version = -1
 
         def count(cluster: str) -> tuple[int, int]:
-            nonlocal tables, fitter, version
+            nonlocal tables, version
             state = self._state(cluster)
             number = state.number_in_fleet
             if version != self.version:
                 self._bring_up_to_date()
-                tables, version = self._index.slots(request), self.version
+                tables, version = self._slots(request), self.version
             if tables is not None and tables.sure(number):
                 return int(tables.now[number]), int(tables.ever[number])
-            fitter = fitter or Fitter(request, self._facts)
+            fitter = fitters(state)
             now, ever = self._shapes_for(state, request)
             return fitter.slots(state.fold, now), fitter.slots(state.fold, ever)
 
         return count
+
+    def _slots(self, request: Request) -> SlotCounts | None:
+        """The tables' counts, where no node rules can change them."""
+        return None if self._ruled and self._asks_inside(request) else self._index.slots(request)
+
+    def _rules_for(self, state: ClusterState, request: Request) -> NodeRules | None:
+        """The cluster's node rules, if anything can follow from them for the request."""
+        return state.rules if state.rules is not None and self._may_bind(request) else None
+
+    def _fitters(self, request: Request) -> Callable[[ClusterState], Fitter]:
+        """The exact matcher for each cluster: one for all with the same node rules."""
+        made: dict[NodeRules | None, Fitter] = {}
+
+        def fitter(state: ClusterState) -> Fitter:
+            rules = self._rules_for(state, request)
+            return made.get(rules) or made.setdefault(rules, Fitter(request, self._facts, rules=rules))
+
+        return fitter
 
     def _state(self, cluster: str) -> ClusterState:
         try:
@@ -216,6 +276,7 @@ class MemoryBackend:
         number = before.number_in_fleet if before else self._new_number()
         fold = Fold(structure, subsystems, self._facts, self._shapes)
         state = ClusterState(cluster, fold, number)
+        state.rules = None if before is None else before.rules
         self._states[cluster] = state
         self._by_number[number] = state
         self._index.put(number, state.fold)
@@ -285,6 +346,8 @@ class MemoryBackend:
             return kept
         self._bring_up_to_date()
         answer = self._index.answer(request)
+        if self._ruled and self._asks_inside(request):  # the tables know nothing of mixed hosts
+            answer = answer._replace(unsure=np.ones(len(answer.ever), np.bool_), room=None)
         kept = Kept(answer.now, answer.ever)
         if answer.room is not None:
             kept.room = Room(self._changes, answer, answer.room)
@@ -300,13 +363,19 @@ class MemoryBackend:
 
     def _decide(self, request: Request, kept: Kept, numbers: Iterable[int]) -> None:
         """Ask the exact matcher about some clusters."""
-        fitter = Fitter(request, self._facts)
+        fitters = self._fitters(request)
         for number in numbers:
             state = self._by_number[number]
             if state is None:
                 kept.set(number, now=False, ever=False)
                 continue
+            fitter = fitters(state)
             now, ever = self._shapes_for(state, request)
             can = fitter.answer(state.fold, ever).fits
             does = can if now is ever or not can else fitter.answer(state.fold, now).fits
             kept.set(number, now=does, ever=can)
+
+
+def _asks_inside(request: Request) -> bool:
+    """True if something is required below the level of hosts, where a host can be mixed."""
+    return any(level.requires and level.type != HOST for level in request.walk())

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rainbow.model.errors import Invalid
 from rainbow.model.hostlist import collapse, expand
-from rainbow.model.request import Equals, Requirement
+from rainbow.model.reasons import MixedHosts
+from rainbow.model.request import Equals, Request, Requirement
 
 NAMING_FIELDS = frozenset({"name", "model", "feature", "partition"})  # fields by which managers name things
+HOST = "node"  # the type of the vertices that managers know by name
+WRONG_NODES = "wrong-nodes"  # code of a report: the manager gave other nodes than the offer allowed
+MAX_SUBSYSTEMS = 64  # that an agent may name
+MAX_NAME = 256  # characters of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,19 @@ class NodeRules:
     subsystems: frozenset[str] = frozenset()  # requirements on these, by equality, are passed on in its own words
     groups: bool = False  # groups of one job may be bound to different hosts
 
+    def __post_init__(self) -> None:
+        if len(self.subsystems) > MAX_SUBSYSTEMS or any(len(name) > MAX_NAME for name in self.subsystems):
+            raise Invalid(f"an agent names at most {MAX_SUBSYSTEMS} subsystems of at most {MAX_NAME} characters each")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"hosts": self.hosts, "subsystems": sorted(self.subsystems), "groups": self.groups}
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> NodeRules:
+        """From what `to_json` wrote."""
+        return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]))
+
 
 def passed_on(requirement: Requirement, rules: NodeRules) -> bool:
     """Return True if the agent hands this requirement to its manager; any other is kept by the allowed hosts."""
@@ -55,3 +75,32 @@ def passed_on(requirement: Requirement, rules: NodeRules) -> bool:
         and all(isinstance(term, Equals) for term in requirement.terms)
         and any(term.field in NAMING_FIELDS for term in requirement.terms)
     )
+
+
+NO_NODE_RULES = NodeRules()  # of an agent that announces nothing: it binds no job to hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a request may run in one cluster. A group without an entry may run on any host."""
+
+    hosts: tuple[GroupHosts, ...] = ()
+    uniform: bool = True  # all groups, and all parts of each, may run on the same hosts
+    by_group: bool = True  # all parts of one group may run on the same hosts
+    mixed: tuple[MixedHosts, ...] = ()  # hosts that are left out because the manager cannot be told what to use there
+    impossible: str = ""  # why no list of hosts can stand for what is required
+
+    @property
+    def binds(self) -> bool:
+        """True if the manager has to be told something that only an agent with `NodeRules.hosts` tells it."""
+        return bool(self.hosts or self.mixed or self.impossible)
+
+
+UNBOUND = Binding()
+
+
+def may_bind(request: Request) -> bool:
+    """True if a request says anything that a list of hosts could have to stand for."""
+    if request.hosts or request.not_hosts or request.properties:
+        return True
+    return any(level.requires for level in request.walk())

@@ -41,6 +41,16 @@ def at(request: Request, path: Path) -> Level:
     return level
 
 
+def level_types(request: Request, path: Path) -> str:
+    """The types on the way to the level at `path`, `node/gpu`."""
+    found = []
+    levels = request.groups[path[0]].levels
+    for position in path[1:]:
+        found.append(levels[position].type)
+        levels = levels[position].inside
+    return "/".join(found)
+
+
 def edit(request: Request, path: Path, change: Callable[[Level], Level | None]) -> Request:
     """`request` with the level at `path` replaced, or dropped when `change` gives None."""
 

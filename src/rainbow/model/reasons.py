@@ -217,9 +217,52 @@ class ChangesNotSought(_Tagged):
         return f"the request ({self.levels} levels) is too large to try every change that might help"
 
 
-_KINDS = (NoSuchType, TooFew, RequirementUnmet, TooFewMeet, NotAllowed, Competing, Undecided, ChangesNotSought)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedHosts(_Tagged):
+    """Inside one host some vertices meet what is asked and others do not, and the manager cannot be told which."""
+
+    tag: ClassVar[str] = "mixed-hosts"
+    group: int
+    level: str
+    type: str
+    requirement: str
+    subsystem: str = ""  # empty: the request's own hosts or properties
+    inside: str = ""  # the type of the hosts; empty: these vertices lie in no host
+    where: Where = Where()
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        place = f"in {self.inside} {self.where.sentence()}" if self.inside else "in this cluster"
+        told = f"which {self.type} to use"
+        remedy = f"require it of the {self.inside}" if self.inside else f"require it of every {self.type}"
+        return (
+            f"{self.requirement} on {self.type}: {place} some meet it and others do not, "
+            f"and the cluster's manager cannot be told {told}; {remedy}, or drop it"
+        )
+
+
+_KINDS = (
+    NoSuchType,
+    TooFew,
+    RequirementUnmet,
+    TooFewMeet,
+    NotAllowed,
+    Competing,
+    Undecided,
+    ChangesNotSought,
+    MixedHosts,
+)
 Reason: TypeAlias = (
-    NoSuchType | TooFew | RequirementUnmet | TooFewMeet | NotAllowed | Competing | Undecided | ChangesNotSought
+    NoSuchType
+    | TooFew
+    | RequirementUnmet
+    | TooFewMeet
+    | NotAllowed
+    | Competing
+    | Undecided
+    | ChangesNotSought
+    | MixedHosts
 )
 _REASONS: dict[str, type[Reason]] = {kind.tag: kind for kind in _KINDS}
 

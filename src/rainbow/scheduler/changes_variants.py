@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rainbow.model.binding import NodeRules
 from rainbow.model.changes import Change
 from rainbow.model.request import Request
 from rainbow.scheduler.explain_scene import Scene
@@ -17,8 +18,10 @@ WORK = 100_000  # levels of all changed requests that are asked for one explanat
 class Variants:
     """The changed forms of one request, by the changes that lead to them."""
 
-    def __init__(self, request: Request, facts: Facts) -> None:
+    def __init__(self, request: Request, facts: Facts, rules: NodeRules | None = None) -> None:
+        """`rules`: as in `Fitter`."""
         self.facts = facts
+        self._rules = rules
         self._requests: dict[Changes, Request] = {(): request}
         self._fitters: dict[Changes, Fitter] = {}
         self._purse = Purse()
@@ -37,7 +40,7 @@ class Variants:
         known = self._fitters.get(changes)
         if known is None:
             steps = STEPS if not changes else STEPS // 8  # a change that is hard to prove is not offered
-            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._purse)
+            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._purse, self._rules)
         return known
 
     def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:

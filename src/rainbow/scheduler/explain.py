@@ -10,9 +10,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from rainbow.model.binding import NodeRules
 from rainbow.model.changes import Change, say_requirement
 from rainbow.model.match import Explanation, Fit, Verdict
-from rainbow.model.reasons import ChangesNotSought, Met, Reason, When, Where
+from rainbow.model.reasons import ChangesNotSought, Met, MixedHosts, Reason, When, Where
 from rainbow.model.request import Request, Requirement
 from rainbow.scheduler.changes_find import find_changes
 from rainbow.scheduler.changes_values import Ideas, Swaps
@@ -47,32 +48,44 @@ class Case:
 class Explainer:
     """Keeps what it learned from one cluster for the next: clusters in one situation are explained by the same work."""
 
-    def __init__(self, request: Request, facts: Facts) -> None:
+    def __init__(self, request: Request, facts: Facts, rules: NodeRules | None = None) -> None:
+        """`rules`: what the managers of these clusters can be told; None: nothing follows from it."""
         self.request = request
         self.facts = facts
-        self._variants = Variants(request, facts)
+        self._variants = Variants(request, facts, rules)
+        self._unbound = self._variants if rules is None else Variants(request, facts)
         self._alike = Alike(request, facts)
         self._values = Values(facts)
         self._swaps = Swaps(self._variants, self._values)
         self._free: dict[Hashable, Free] = {}
         self._cases: dict[Hashable, Case] = {}
 
-    def explain_fit(self, cluster: str, fit: Fit, scene: Scene, slots: int | None = None) -> Explanation:
-        """The whole answer for one cluster; `slots` that fit now are counted if they are not known."""
+    def explain_fit(
+        self, cluster: str, fit: Fit, scene: Scene, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
+    ) -> Explanation:
+        """The whole answer for one cluster; `slots` that fit now are counted if they are not known.
+
+        `mixed`: what the request cannot use there because the manager cannot be told what of it (see `binding.py`).
+        """
         key = self._alike.key(scene.fold)
         free = self._when_free(key, scene)
         now = free.slots if slots is None else slots
         if slots is None and scene.now is not scene.ever:
             now = self._variants.fitter(()).slots(scene.fold, scene.now)
-        return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met)
+        return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met, mixed)
 
-    def explain(self, verdict: Verdict, scene: Scene) -> Explanation:
+    def explain(self, verdict: Verdict, scene: Scene, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
         """The whole answer for one cluster whose verdict is known."""
         key = self._alike.key(scene.fold)
-        return self._explained(verdict, scene, key, self._when_free(key, scene).met)
+        return self._explained(verdict, scene, key, self._when_free(key, scene).met, mixed)
 
-    def _explained(self, verdict: Verdict, scene: Scene, key: Key | None, met: tuple[Met, ...]) -> Explanation:
+    def _explained(
+        self, verdict: Verdict, scene: Scene, key: Key | None, met: tuple[Met, ...], mixed: tuple[MixedHosts, ...]
+    ) -> Explanation:
         fit = verdict.fit
+        if mixed and fit is Fit.NEVER and self._unbound.fitter(()).answer(scene.fold, scene.ever).fits:
+            _, changes = self._complete(self._case(fit, scene, scene.ever), scene, scene.ever)
+            return Explanation(verdict, mixed, changes, met)
         if fit is Fit.NOW:
             return Explanation(verdict, met=met)
         root = scene.now if fit is Fit.LATER else scene.ever
@@ -94,7 +107,8 @@ class Explainer:
 
     def _case(self, fit: Fit, scene: Scene, root: Shape) -> Case:
         when = When.NOT_NOW if fit is Fit.LATER else When.NEVER
-        reasons = Reasons(self._variants.fitter(()), scene, root, when).find()
+        variants = self._unbound if fit is Fit.NEVER else self._variants
+        reasons = Reasons(variants.fitter(()), scene, root, when).find()
         ideas = find_changes(self._variants, scene, root)
         if ideas.too_large:
             reasons += (Found(ChangesNotSought(levels=self._variants.levels, when=when)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rainbow.model.changes import say_requirement
+from rainbow.model.changes import level_types, say_requirement
 from rainbow.model.reasons import (
     Competing,
     NoSuchType,
@@ -189,9 +189,4 @@ class Reasons:
         return ", ".join(parts)
 
     def _path(self, step: Step) -> str:
-        level_types = []
-        levels = self.fitter.request.groups[step.path[0]].levels
-        for position in step.path[1:]:
-            level_types.append(levels[position].type)
-            levels = levels[position].inside
-        return "/".join(level_types)
+        return level_types(self.fitter.request, step.path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rainbow.model.binding import NodeRules, may_bind
 from rainbow.model.request import Group, Request
+from rainbow.scheduler.binding import Conditions
 from rainbow.scheduler.fit_count import Counter, competes, hopeless
 from rainbow.scheduler.fit_parts import Part, Parts
 from rainbow.scheduler.fit_plan import Plan, Planner
@@ -26,8 +28,17 @@ class Answer:
 class Fitter:
     """Answers one request for many clusters; equal clusters are answered once."""
 
-    def __init__(self, request: Request, facts: Facts, steps: int = STEPS, purse: Purse | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        facts: Facts,
+        steps: int = STEPS,
+        purse: Purse | None = None,
+        rules: NodeRules | None = None,
+    ) -> None:
+        """`rules`: what the managers of these clusters can be told; None: nothing follows from it."""
         self.request = request
+        self._rules = rules if rules is not None and may_bind(request) else None
         self.facts = facts
         self._steps = steps
         self._purse = purse or Purse()
@@ -50,7 +61,8 @@ class Fitter:
         plan = self.plan(fold)
         pair = self._parts.get(id(plan))
         if pair is None:
-            parts = Parts(plan, self.facts)
+            conditions = None if self._rules is None else Conditions(plan, self.facts, self._rules)
+            parts = Parts(plan, self.facts, conditions)
             pair = self._parts[id(plan)] = (parts, Counter(parts))
         return pair[1], pair[0].root(root)
 
@@ -84,7 +96,8 @@ class Fitter:
             return Answer(counter.fits(part)), False
         if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
             return Answer(False), True
-        alone = Parts(counter.parts.plan, self.facts)  # so that its steps do not depend on clusters seen before
+        parts = counter.parts
+        alone = Parts(parts.plan, self.facts, parts.conditions)  # its steps do not depend on clusters seen before
         found = Search(alone, self._steps, self._purse).fits(alone.root(root))
         return Answer(found, competing=found is False), True
 
@@ -95,7 +108,9 @@ class Fitter:
             self._alone = []
             if len(levels) > 1:
                 requests = (replace(self.request, groups=(Group(levels=(level,)),)) for level in levels)
-                self._alone = [Fitter(request, self.facts, self._steps, self._purse) for request in requests]
+                self._alone = [
+                    Fitter(request, self.facts, self._steps, self._purse, self._rules) for request in requests
+                ]
         return self._alone
 
     def _possible(self, plan: Plan, root: Shape) -> bool:
@@ -112,7 +127,7 @@ class Fitter:
             return int(bool(answer.fits))
         top = plan.tops[0]
         if competing:
-            alone = Parts(plan, self.facts)
+            alone = Parts(plan, self.facts, counter.parts.conditions)
             search = Search(alone, self._steps // 4, self._purse)
             return search.most(alone.root(root), top, top.need if answer.fits else 0)
         return counter.total(part, top)

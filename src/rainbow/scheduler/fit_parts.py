@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from rainbow.model.binding import HOST
+from rainbow.scheduler.binding import Conditions
 from rainbow.scheduler.fit_plan import Plan, measured
 from rainbow.scheduler.fold_facts import Facts
 from rainbow.scheduler.fold_shapes import Shape
@@ -64,9 +66,11 @@ class Part:
 class Parts:
     """The interning table of one request on one fleet, and the projection into it."""
 
-    def __init__(self, plan: Plan, facts: Facts) -> None:
+    def __init__(self, plan: Plan, facts: Facts, conditions: Conditions | None = None) -> None:
+        """`conditions`: what the cluster's manager cannot be told; None if nothing follows from it."""
         self.plan = plan
         self.facts = facts
+        self.conditions = conditions
         self.pools: list[tuple[str, int]] = []
         self._pool_number: dict[tuple[str, int], int] = {}
         self._known: dict[Content, Part] = {}
@@ -83,7 +87,8 @@ class Parts:
 
     def root(self, shape: Shape) -> Part:
         """A part that stands around the whole cluster, so that the root itself can be chosen."""
-        pools, kids = self._project(shape)
+        loose = 0 if self.conditions is None else self.conditions.loose(shape)
+        pools, kids = self._project(shape, loose)
         return self.make(Content(pools=self._numbered(pools), kids=in_order(kids), clean=shape.clean))
 
     def make(self, content: Content) -> Part:
@@ -103,22 +108,32 @@ class Parts:
             found.append((number, units))
         return tuple(sorted(found))
 
-    def _project(self, shape: Shape) -> tuple[Pools, dict[Part, int]]:
-        """What the subtree offers: pools that move up, and parts."""
+    def _project(self, shape: Shape, barred: int = 0, in_host: bool = False) -> tuple[Pools, dict[Part, int]]:
+        """What the subtree offers: pools that move up, and parts.
+
+        `barred`: the steps that cannot use what lies in this host, or in no host, as it is mixed.
+        """
         # A subtree of one class is the same to us as any other of its kind whose class meets the same.
-        alike = shape if shape.base is None else (shape.base, self._verdict(shape.cls))
+        alike: object = shape if shape.base is None else (shape.base, self._verdict(shape.cls))
+        here, inner, conditions = barred, barred, self.conditions
+        if conditions is not None:
+            alike = (alike, barred, in_host)
+            if not in_host and conditions.has_host(shape):
+                here = 0
+                if shape.type == HOST:
+                    inner, in_host = conditions.mixed(shape), True
         seen = self._seen.get(alike)
         if seen is not None:
             return seen
         pools: Pools = {}
         parts: dict[Part, int] = {}
         for kid, count in shape.kids:
-            kid_pools, kid_parts = self._project(kid)
+            kid_pools, kid_parts = self._project(kid, inner, in_host)
             for key, units in kid_pools.items():
                 pools[key] = pools.get(key, 0) + units * count
             for part, number in kid_parts.items():
                 parts[part] = parts.get(part, 0) + number * count
-        cand, lump, amount = self._own(shape, pools)
+        cand, lump, amount = self._own(shape, pools, ~here)
         if lump and amount == 1 and not (cand or parts or pools):
             pools[shape.type, lump] = pools.get((shape.type, lump), 0) + 1
             lump = 0
@@ -136,10 +151,10 @@ class Parts:
         self._seen[alike] = (pools, parts)
         return pools, parts
 
-    def _own(self, shape: Shape, pools: Pools) -> tuple[int, int, int]:
-        """The steps that may choose the vertex itself, and those that may take it whole and for how much."""
+    def _own(self, shape: Shape, pools: Pools, steps: int) -> tuple[int, int, int]:
+        """Of `steps`, those that may choose the vertex itself, and those that may take it whole and for how much."""
         cand = lump = pool = amount = units = 0
-        verdict = self._verdict(shape.cls)
+        verdict = self._verdict(shape.cls) & steps
         for step in self.plan.by_type.get(shape.type, ()):
             if not verdict & step.bit:
                 continue

@@ -7,14 +7,19 @@ search: if the first fit runs dry, what was found so far is taken.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
 
 from rainbow.model.request import Level, Request
 from rainbow.scheduler.fit_hints import Hints
 from rainbow.scheduler.fit_plan import Plan, Step, measured
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
+
+Barred: TypeAlias = Mapping[int, frozenset[int]]
+NOTHING_BARRED: Barred = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -26,12 +31,21 @@ class Placement:
 
 
 def place(
-    fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], dark: set[int], hints: Hints | None = None
+    fold: Fold,
+    plan: Plan,
+    facts: Facts,
+    taken: Sequence[int],
+    dark: set[int],
+    hints: Hints | None = None,
+    barred: Barred = NOTHING_BARRED,
 ) -> Placement:
-    """Take what a request asks for out of what is neither taken (units by vertex) nor dark; `hints`: where to begin."""
+    """Take what a request asks for out of what is neither taken (units by vertex) nor dark; `hints`: where to begin.
+
+    `barred`: vertices that a step cannot use, by the step's number (see `binding.py`).
+    """
     if plan.missing or plan.unclear:
         return Placement(complete=False)
-    chooser = _Chooser(fold, plan.request, facts, taken, dark)
+    chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
     chooser.hints = hints
     found = Placement()
     for top in plan.tops:
@@ -41,8 +55,37 @@ def place(
     return found
 
 
+def place_groups(
+    fold: Fold,
+    plan: Plan,
+    facts: Facts,
+    taken: Sequence[int],
+    dark: set[int],
+    barred: Barred,
+    hardest_first: Sequence[int],
+) -> dict[int, list[int]] | None:
+    """The vertices of one placement of a whole request by group, in the graph's order; None if none is found.
+
+    `hardest_first`: the groups in the order in which they choose.
+    """
+    if plan.missing or plan.unclear:
+        return None
+    chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
+    found: dict[int, list[int]] = {}
+    order = {group: at for at, group in enumerate(hardest_first)}
+    for top in sorted(plan.tops, key=lambda top: order.get(top.path[0], len(order))):
+        chosen = chooser.fill_alone(top)
+        if chosen is None:
+            return None
+        found[top.path[0]] = sorted({*found.get(top.path[0], ()), *chosen})
+    return found
+
+
 class _Chooser:
-    def __init__(self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], dark: set[int]) -> None:
+    def __init__(
+        self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
+    ) -> None:
+        self.barred = barred
         self.fold = fold
         self.facts = facts
         self.request = request
@@ -55,6 +98,11 @@ class _Chooser:
         self.hosts = frozenset(request.hosts)
         self.not_hosts = frozenset(request.not_hosts)
         self.unnamed = not (request.hosts or request.not_hosts or request.properties)
+
+    def fill_alone(self, top: Step) -> list[int] | None:
+        """The vertices that one of the request's top steps takes, or None if it does not fit."""
+        mark = len(self._log)
+        return [i for i, _ in self._log[mark:]] if self.fill(top, -1) else None
 
     def fill(self, step: Step, anchor: int, *, partly: bool = False) -> bool:
         """Place all of `step` inside `anchor`; if it does not fit, undo it, or keep a part if `partly`."""
@@ -122,7 +170,7 @@ class _Chooser:
             if left <= 0:
                 break
             if kids.has(i) or step.level.exclusive:
-                if i not in self.dark and self._clean(i) and self._up(i) and self._allowed(i):
+                if i not in self.dark and self._clean(i) and self._up(i) and self._all_allowed(i):
                     left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
                     self._seize(i)
                 continue
@@ -171,6 +219,9 @@ class _Chooser:
                 found = self.hints.worth_trying(self._key(step), type)
         else:
             found = structure.inside(anchor, type)
+        barred = self.barred.get(step.number)
+        if barred:
+            found = [i for i in found if i not in barred]
         requires = step.level.requires
         if not requires:
             return found if anchor else (i for i in found if i)
@@ -186,6 +237,10 @@ class _Chooser:
     def _seize(self, i: int) -> None:
         for j in self.fold.structure.below(i):
             self._set(j, self.sizes[j])
+
+    def _all_allowed(self, i: int) -> bool:
+        """May the vertex be taken with all that is inside?"""
+        return self.unnamed or all(self._allowed(j) for j in self.fold.structure.below(i))
 
     def _allowed(self, i: int) -> bool:
         graph = self.fold.graph

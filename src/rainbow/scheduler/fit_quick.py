@@ -13,7 +13,7 @@ from typing import TypeAlias
 from rainbow.model.request import Request
 from rainbow.scheduler.fit_anywhere import Anywhere, place_anywhere
 from rainbow.scheduler.fit_hints import Hints
-from rainbow.scheduler.fit_place import Placement, place
+from rainbow.scheduler.fit_place import NOTHING_BARRED, Barred, Placement, place
 from rainbow.scheduler.fit_plan import Plan, Planner, Step, measured
 from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
@@ -43,8 +43,19 @@ class Placer:
         self._planner = Planner(request)
         self._known: dict[int, tuple[Plan, Quick | Anywhere | None]] = {}  # by the kind of structure
 
-    def place(self, fold: Fold, facts: Facts, taken: Column, dark: set[int], hints: Hints) -> Placement:
-        """Take what the request asks for out of what is neither taken (units by vertex) nor dark."""
+    def place(
+        self,
+        fold: Fold,
+        facts: Facts,
+        taken: Column,
+        dark: set[int],
+        hints: Hints,
+        barred: Barred = NOTHING_BARRED,
+    ) -> Placement:
+        """Take what the request asks for out of what is neither taken (units by vertex) nor dark.
+
+        Only requests that the quick form cannot hold have something `barred`.
+        """
         structure = fold.structure
         known = self._known.get(structure.kind)
         if known is None:
@@ -52,7 +63,7 @@ class Placer:
             known = self._known[structure.kind] = (plan, read_quick(plan, structure))
         plan, quick = known
         if quick is None:
-            return place(fold, plan, facts, taken, dark, hints)
+            return place(fold, plan, facts, taken, dark, hints, barred)
         if isinstance(quick, Anywhere):
             return place_anywhere(quick, structure, taken, dark, hints)
         return place_quick(quick, structure, taken, dark, hints)

@@ -1,0 +1,135 @@
+"""Every backend binds a request to hosts, and uses nothing that a manager cannot be told."""
+
+from __future__ import annotations
+
+from rainbow.graphs.backend import GraphBackend
+from rainbow.model.binding import GroupHosts, NodeRules
+from rainbow.model.graph import Graph, Mark, Vertex
+from rainbow.model.match import Fit
+from rainbow.model.reasons import MixedHosts
+from rainbow.model.request import Request, Requirement, Within
+from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, requires, slots
+
+HOSTS = NodeRules(hosts=True)
+TELLS_KIND = NodeRules(hosts=True, subsystems=frozenset({"kind"}))
+
+
+def put(backend: GraphBackend, rules: NodeRules | None = HOSTS) -> Graph:
+    """Three nodes of two sockets with a gpu each: an a100 in both of node1, in one of node2, in none of node0."""
+    graph = a_graph(nodes=3, cores=4, gpus=2, sockets=2, properties={1: ["fast"]})
+    backend.put("c", graph)
+    hung: dict[str, dict[str, object]] = {
+        "node1-socket0-gpu,node1-socket1-gpu,node2-socket0-gpu": {"model": "a100"},
+        "node0-socket0-gpu": {"model": "v100"},
+    }
+    backend.put_subsystem("c", a_subsystem(graph, "kind", hung))
+    backend.put_subsystem("c", a_subsystem(graph, "io", {"node2": {"kind": "nvme", "tb": 4}}))
+    backend.set_node_rules("c", rules)
+    return graph
+
+
+def gpus(count: int = 1) -> Request:
+    return a_request(slots(count, a_level("gpu", 1, requires=requires("kind", "model", "a100"))))
+
+
+NVME = requires("io", "kind", "nvme")
+
+
+def test_a_request_is_bound_to_the_hosts_that_meet_it(backend: GraphBackend) -> None:
+    put(backend)
+    wants_io = a_request(slots(1, a_level("core", 1), requires=NVME))
+    assert backend.binding("c", wants_io).hosts == (GroupHosts(0, ("node2",)),)
+    assert backend.binding("c", gpus()).hosts == (GroupHosts(0, ("node1",)),)
+    fast = a_request(a_level("core", 1), properties=("fast",))
+    assert backend.binding("c", fast).hosts == (GroupHosts(0, ("node1",)),)
+    named = a_request(a_level("core", 1), not_hosts=("node1",))
+    assert backend.binding("c", named).hosts == (GroupHosts(0, ("node0", "node2")),)
+
+
+def test_nothing_is_bound_where_all_hosts_qualify_or_the_manager_is_told_the_requirement(backend: GraphBackend) -> None:
+    graph = put(backend, NodeRules(hosts=True, subsystems=frozenset({"io"})))
+    plain = a_request(slots(1, a_level("core", 1)))
+    assert not backend.binding("c", plain).binds
+    told = a_request(slots(1, a_level("core", 1), requires=NVME))
+    assert not backend.binding("c", told).binds
+    ranged = a_request(slots(1, a_level("core", 1), requires=(Requirement("io", (Within("tb", 2),)),)))
+    assert backend.binding("c", ranged).hosts == (GroupHosts(0, ("node2",)),), "a range has no words of its own"
+    backend.put_subsystem("c", a_subsystem(graph, "all", {"root": {"x": 1}}))
+    everywhere = a_request(slots(1, a_level("core", 1), requires=requires("all", "x", 1)))
+    assert not backend.binding("c", everywhere).binds
+
+
+def test_a_mixed_host_is_not_used_and_the_reason_names_it(backend: GraphBackend) -> None:
+    put(backend)
+    assert backend.match(gpus(2)).fit("c") is Fit.NOW
+    assert backend.match(gpus(3)).fit("c") is Fit.NEVER
+    [explained] = backend.explain(gpus(3))
+    [reason] = explained.reasons
+    assert isinstance(reason, MixedHosts)
+    assert (reason.inside, reason.where.names, reason.type, reason.subsystem) == ("node", ("node2",), "gpu", "kind")
+    assert "node2" in reason.sentence()
+    assert "cannot be told which gpu" in reason.sentence()
+    assert backend.match(gpus(2)).verdict("c").slots_ever == 2
+    assert backend.place("c", "job", gpus(2))
+    assert not backend.place("c", "another", gpus(1)), "node2 has room, but is mixed"
+
+
+def test_a_mixed_host_is_used_where_the_manager_is_told_the_requirement_or_nodes_are_not_enforced(
+    backend: GraphBackend,
+) -> None:
+    for rules in (TELLS_KIND, None):
+        put(backend, rules)
+        assert backend.match(gpus(3)).fit("c") is Fit.NOW
+        assert not backend.binding("c", gpus(3)).binds
+
+
+def test_a_level_without_hosts_around_it_is_all_or_nothing(backend: GraphBackend) -> None:
+    cores = [Vertex(id=f"core{i}", type="core") for i in range(2)]
+    graph = Graph.build([Vertex(id="root", type="cluster"), *cores], [("root", core.id) for core in cores])
+    backend.put("c", graph)
+    backend.set_node_rules("c", HOSTS)
+    wanted = a_request(a_level("core", 1, requires=requires("soft", "x", 1)))
+    backend.put_subsystem("c", a_subsystem(graph, "soft", {"core0": {"x": 1}}))
+    assert backend.match(wanted).fit("c") is Fit.NEVER
+    [explained] = backend.explain(wanted)
+    assert isinstance(explained.reasons[0], MixedHosts)
+    backend.put_subsystem("c", a_subsystem(graph, "soft", {"core0,core1": {"x": 1}}))
+    assert backend.match(wanted).fit("c") is Fit.NOW
+
+
+def test_groups_that_are_bound_differently_get_the_hosts_of_one_placement(backend: GraphBackend) -> None:
+    put(backend)
+    wanted = a_request(
+        a_level("node", 1, a_level("core", 1), exclusive=True),
+        a_level("node", 1, a_level("core", 1), exclusive=True, requires=NVME),
+        not_hosts=("node0",),
+    )
+    binding = backend.binding("c", wanted)
+    assert (binding.uniform, binding.by_group) == (False, True)
+    assert backend.concrete_hosts("c", wanted) == (GroupHosts(0, ("node1",)), GroupHosts(1, ("node2",)))
+    assert backend.place("c", "job", a_request(a_level("node", 1, a_level("core", 1), requires=NVME)))
+    assert backend.concrete_hosts("c", wanted), "what is taken now comes back"
+
+
+def test_marks_and_use_change_no_binding(backend: GraphBackend) -> None:
+    put(backend)
+    before = backend.binding("c", gpus())
+    backend.mark("c", {"node1": Mark.DOWN, "node2-socket1-gpu": Mark.DRAINED})
+    backend.use("c", {"node1-socket0-gpu": 1})
+    assert backend.binding("c", gpus()) == before
+
+
+def test_node_rules_stay_with_a_cluster_until_it_is_removed(backend: GraphBackend) -> None:
+    put(backend)
+    version = backend.version
+    backend.set_node_rules("c", TELLS_KIND)
+    assert backend.version_of("c") > version
+    backend.set_node_rules("c", HOSTS)
+    graph = a_graph(nodes=2, cores=4, gpus=2, sockets=2)
+    backend.put("c", graph)
+    backend.put_subsystem("c", a_subsystem(graph, "kind", {"node0-socket0-gpu": {"model": "a100"}}))
+    assert backend.match(gpus()).fit("c") is Fit.NEVER
+    backend.remove("c")
+    backend.put("c", graph)
+    backend.put_subsystem("c", a_subsystem(graph, "kind", {"node0-socket0-gpu": {"model": "a100"}}))
+    assert backend.match(gpus()).fit("c") is Fit.NOW
