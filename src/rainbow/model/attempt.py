@@ -123,6 +123,8 @@ class Attempt:
     native_id: str = ""
     suspect: bool = False  # the cluster is silent; lifts when the agent speaks again
     guarded: bool = False  # the cluster itself ends it when it is out of touch, whatever becomes of the agent
+    nodes: str = ""  # hostlist: where the manager runs it, as its agent reported
+    code: str = ""  # typed reason of a return: wrong-nodes
     holder: str = ""  # who leased it: an agent's epoch, or a prototype receiver's call
 
     @property

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rainbow.model.binding import NodeRules
 from rainbow.model.errors import Invalid, TooLarge
 
 MAX_STATE_KEYS = 1_000
@@ -84,3 +85,5 @@ class Cluster:
     record: Mapping[str, float] = field(default_factory=dict)  # how good its bids were
     drain_reason: str = ""
     version: int = 0
+    node_rules: NodeRules | None = None  # None: no agent ever spoke for it, and nodes are not enforced there
+    wrong_nodes: int = 0  # how often its manager gave a job other nodes than the offer allowed

@@ -68,7 +68,8 @@ class ClusterVerbs(Protocol):
         """All live clusters by name."""
 
     def update_cluster(self, id: int, **changes: object) -> Cluster:
-        """Change standing, manager, seen_at, state, state_at, marks, used, rules, record or drain_reason."""
+        """Change standing, manager, seen_at, state, state_at, marks, used, rules, record, drain_reason, node_rules or
+        wrong_nodes."""
 
     def remove_cluster(self, id: int, at: float) -> None:
         """Take it out: its name is free again, its graphs are gone, its live attempts belong to nobody's lease."""

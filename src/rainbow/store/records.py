@@ -65,6 +65,7 @@ class Placement(NamedTuple):
     created_at: float
     spec: str | None
     owner: str
+    nodes: str  # hostlist: where it runs, as far as its agent reported that
 
 
 class WaitingJob(NamedTuple):

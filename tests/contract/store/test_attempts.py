@@ -72,7 +72,9 @@ async def test_an_attempt_moves_forward_and_notes_its_times(store: Store) -> Non
     def life(tx) -> Attempt:  # type: ignore[no-untyped-def]
         ((attempt, _),) = tx.lease("perl", 1, "agent", 60.0)
         attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, 2.0, lease_until=None)
-        attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, 2.5, suspect=True, native_id="17")
+        attempt = tx.update_attempt(
+            attempt, AttemptState.ACCEPTED, 2.5, suspect=True, native_id="17", nodes="n[1-2]", code="wrong-nodes"
+        )
         attempt = tx.update_attempt(attempt, AttemptState.RUNNING, 3.0, suspect=False)
         return tx.update_attempt(attempt, AttemptState.FAILED, 4.0, exit_code=137, failure=Failure.MEMORY, reason="oom")
 
@@ -91,6 +93,8 @@ async def test_an_attempt_moves_forward_and_notes_its_times(store: Store) -> Non
         failure=Failure.MEMORY,
         reason="oom",
         native_id="17",
+        nodes="n[1-2]",
+        code="wrong-nodes",
         holder="agent",
     )
     assert await store.read(lambda tx: tx.attempts(1)) == [ended]

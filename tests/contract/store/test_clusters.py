@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rainbow.model.binding import NodeRules
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from rainbow.store import Store
@@ -38,6 +39,8 @@ async def test_every_reported_value_comes_back_as_it_was(store: Store) -> None:
         "rules": {"users": ["ana"]},
         "record": {"bias": 1.5},
         "drain_reason": "new disks",
+        "node_rules": NodeRules(hosts=True, subsystems=frozenset({"gpu", "partition"}), groups=True),
+        "wrong_nodes": 2,
     }
     changed = await store.write(lambda tx: tx.update_cluster(1, **told))
     assert changed == await store.read(lambda tx: tx.cluster("perl"))

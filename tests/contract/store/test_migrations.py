@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rainbow.model.binding import NodeRules
 from rainbow.model.errors import Conflict, Unavailable
 from rainbow.model.job import Delivery, JobEvent, Terms
 from rainbow.store import open_store
@@ -101,7 +102,7 @@ async def test_an_older_database_is_brought_up_step_by_step_and_keeps_what_it_ha
     for number in (newest + 1, newest + 2):
         assert session.rows_of(f"SELECT count(*) FROM more{number}", {}) == [(0,)]
     assert [version for (version,) in session.rows_of("SELECT version FROM schema_versions ORDER BY version", {})] == [
-        *range(1, newest + 3)
+        migration.version for migration in later
     ]
     assert session.rows_of("SELECT count(*) FROM jobs", {}) == [(1,)]
     await store.close()
@@ -111,6 +112,27 @@ def connected(url: str) -> Session:
     if url.startswith("postgresql"):
         return connect_postgres(url, writing=True)
     return connect_sqlite(Path(url.removeprefix("sqlite:///")), writing=True)
+
+
+async def test_clusters_whose_agents_spoke_before_node_rules_were_known_are_told_from_those_without_agents(
+    url: str,
+) -> None:
+    session = connected(url)
+    migrate(session, tuple(known for known in migrations() if known.version < 10))
+    session.begin()
+    columns = "id, name, standing, manager, registered_at, state, marks, used, rules, record, drain_reason, version"
+    for id, name in ((1, "old"), (2, "none")):
+        session.run(
+            f"INSERT INTO clusters ({columns}) VALUES ({id}, '{name}', 'active', '', 1, '{{}}', '{{}}', '{{}}', "
+            "'{}', '{}', '', 0)"
+        )
+    session.run("INSERT INTO syncs (cluster_id, epoch, seq, answer) VALUES (1, 'a.1', 3, 'x')")
+    session.commit()
+    session.close()
+    store = await open_store(url)
+    found = await store.read(lambda tx: {cluster.name: cluster.node_rules for cluster in tx.clusters()})
+    assert found == {"old": NodeRules(), "none": None}
+    await store.close()
 
 
 BEFORE_RERUNS = {  # what 0.1.0 stored before reruns had a number, and what it means now

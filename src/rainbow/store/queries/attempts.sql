@@ -1,6 +1,6 @@
 -- name: attempt_columns
 job, n, cluster, token, state, created_at, lease_until, accepted_at, started_at, ended_at, exit_code, failure, reason,
-native_id, suspect, holder, guarded
+native_id, suspect, holder, guarded, nodes, code
 
 -- name: add_attempts
 INSERT INTO attempts (job, n, cluster_id, cluster, token, state, live, priority, created_at, reason, native_id, suspect, holder)
@@ -23,7 +23,7 @@ SELECT {attempt_columns} FROM attempts WHERE cluster_id = :cluster_id AND live =
 ORDER BY priority DESC, job LIMIT :limit;
 
 -- name: placements
-SELECT a.job, a.token, a.created_at, j.spec, j.spec_check, j.owner FROM attempts a CROSS JOIN jobs j
+SELECT a.job, a.token, a.created_at, j.spec, j.spec_check, j.owner, a.nodes FROM attempts a CROSS JOIN jobs j
 WHERE j.id = a.job AND a.cluster_id = :cluster_id AND a.live = 1 AND a.state = :state ORDER BY a.priority DESC, a.job;
 
 -- name: count_live
@@ -32,7 +32,8 @@ SELECT state, count(*) FROM attempts WHERE cluster_id = :cluster_id AND live = 1
 -- name: update_attempt
 UPDATE attempts SET state = :state, live = :live, lease_until = :lease_until, accepted_at = :accepted_at,
     started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code, failure = :failure, reason = :reason,
-    native_id = :native_id, suspect = :suspect, holder = :holder, guarded = :guarded
+    native_id = :native_id, suspect = :suspect, holder = :holder, guarded = :guarded,
+    nodes = :nodes, code = :code
 WHERE job = :job AND n = :n AND state = :before AND token = :token;
 
 -- name: lease_offered

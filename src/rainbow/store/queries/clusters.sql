@@ -1,5 +1,6 @@
 -- name: cluster_columns
-id, name, standing, manager, registered_at, seen_at, state, state_at, marks, used, rules, record, drain_reason, version
+id, name, standing, manager, registered_at, seen_at, state, state_at, marks, used, rules, record, drain_reason, version,
+node_rules, wrong_nodes
 
 -- name: add_cluster
 INSERT INTO clusters (id, name, standing, manager, registered_at, state, marks, used, rules, record, drain_reason, version)
@@ -25,7 +26,8 @@ SELECT count(*) FROM clusters WHERE removed_at IS NULL;
 
 -- name: update_cluster
 UPDATE clusters SET standing = :standing, manager = :manager, seen_at = :seen_at, state = :state, state_at = :state_at,
-    marks = :marks, used = :used, rules = :rules, record = :record, drain_reason = :drain_reason, version = version + 1
+    marks = :marks, used = :used, rules = :rules, record = :record, drain_reason = :drain_reason,
+    node_rules = :node_rules, wrong_nodes = :wrong_nodes, version = version + 1
 WHERE id = :id;
 
 -- name: remove_cluster

@@ -25,6 +25,8 @@ _CHANGEABLE = frozenset(
         "suspect",
         "holder",
         "guarded",
+        "nodes",
+        "code",
     }
 )
 DAMAGED = "its stored request does not hash to what was written; submit it again"
@@ -113,6 +115,8 @@ class AttemptTable(JobTable):
             suspect=int(new.suspect),
             holder=new.holder,
             guarded=int(new.guarded),
+            nodes=new.nodes,
+            code=new.code,
         )
         if not touched:
             raise Conflict(f"attempt {old.tag} has moved on since it was read; read it again")

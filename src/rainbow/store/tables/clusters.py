@@ -12,6 +12,7 @@ from rainbow.store.tables.table import CLUSTERS, Table, checked, to_json
 
 _CHANGEABLE = frozenset(
     {"standing", "manager", "seen_at", "state", "state_at", "marks", "used", "rules", "record", "drain_reason"}
+    | {"node_rules", "wrong_nodes"}
 )
 
 
@@ -57,6 +58,8 @@ class ClusterTable(Table):
             rules=to_json(new.rules),
             record=to_json(new.record),
             drain_reason=new.drain_reason,
+            node_rules=None if new.node_rules is None else to_json(new.node_rules.to_json()),
+            wrong_nodes=new.wrong_nodes,
         )
         return new
 

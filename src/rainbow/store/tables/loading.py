@@ -33,10 +33,10 @@ class LoadingTable(Table):
         found: list[Placement] = []
         for state in reversed(LIVE) if id is not None else ():  # what runs has its place before what waits
             rows = self.db.rows("placements", cluster_id=id, state=state.value)
-            specs = self._specs(spec for _, _, _, spec, _, _ in rows)
-            for job, token, at, spec, check, owner in rows:
+            specs = self._specs(spec for _, _, _, spec, *_ in rows)
+            for job, token, at, spec, check, owner, nodes in rows:
                 number, text = specs[spec]
-                found.append(Placement(job, token, at, text if number == check else None, owner))
+                found.append(Placement(job, token, at, text if number == check else None, owner, nodes))
         return found
 
     def _specs(self, ids: Iterable[int]) -> dict[int, tuple[int | None, str]]:

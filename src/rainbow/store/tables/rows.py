@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rainbow.model.attempt import Attempt, AttemptState, Failure
+from rainbow.model.binding import NodeRules
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.credential import Credential, Kind
 from rainbow.model.errors import Corrupt
@@ -100,6 +101,8 @@ def attempt_of(row: Row) -> Attempt:
         suspect=bool(row[14]),
         holder=row[15],
         guarded=bool(row[16]),
+        nodes=row[17],
+        code=row[18],
     )
 
 
@@ -134,6 +137,8 @@ def cluster_of(row: Row) -> Cluster:
         record=json.loads(row[11]),
         drain_reason=row[12],
         version=row[13],
+        node_rules=None if row[14] is None else NodeRules.of(json.loads(row[14])),
+        wrong_nodes=row[15],
     )
 
 
