@@ -44,7 +44,7 @@ def listing(now: float) -> Listing:
         key="clusters",
         keys=(
             *("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals"),
-            *("subsystems", "queued", "running", "record", "reason", "rules", "tree"),
+            *("subsystems", "queued", "running", "record", "reason", "rules", "wrong_nodes", "node_rules", "tree"),
         ),
         columns=(
             Column("NAME", text("name")),
@@ -79,6 +79,21 @@ def said_rules(rules: Mapping[str, Any]) -> str:
     return "; ".join(words)
 
 
+def said_nodes(cluster: Mapping[str, Any]) -> str:
+    """Whether jobs stay on the nodes that meet their requirements, and how often the manager gave others."""
+    rules = cluster.get("node_rules", {})
+    if not rules:
+        said = "not enforced: it has no agent"
+    elif not rules.get("hosts"):
+        said = "not enforced: its agent does not keep jobs on nodes; upgrade it"
+    else:
+        said = "enforced"
+        if words := ", ".join(rules.get("subsystems", ())):
+            said += f"; the manager is told {one_line(words)} in its own words"
+    wrong = cluster.get("wrong_nodes", 0)
+    return said + (f"; {wrong} job{'' if wrong == 1 else 's'} returned because of wrong nodes" if wrong else "")
+
+
 def in_full(cluster: Mapping[str, Any], now: float) -> str:
     """One cluster with its totals and its state."""
     lines = [
@@ -89,6 +104,7 @@ def in_full(cluster: Mapping[str, Any], now: float) -> str:
         f"  jobs        {cluster.get('running', 0)} running, {cluster.get('queued', 0)} waiting there",
         f"  subsystems  {one_line(', '.join(cluster.get('subsystems', ()))) or 'none'}",
         f"  bids        {track_record(cluster)}",
+        f"  nodes       {said_nodes(cluster)}",
     ]
     if rules := said_rules(cluster.get("rules", {})):
         lines.append(f"  rules       {rules}")

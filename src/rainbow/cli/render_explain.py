@@ -18,7 +18,8 @@ def headline(job: Mapping[str, Any], explanations: Sequence[Mapping[str, Any]], 
     """`Job 122 (train) is PENDING since 09:02; evaluated 14 times, last 6 s ago. Nothing can run it now; ...`."""
     name = f" ({one_line(job['name'])})" if job.get("name") else ""
     state = word(job).upper()
-    where = f" on {one_line(job['cluster'])}" if job.get("cluster") else ""
+    nodes = f" ({one_line(job['hosts'])})" if job.get("hosts") else ""
+    where = f" on {one_line(job['cluster'])}{nodes}" if job.get("cluster") else ""
     since = seconds(job.get("ended_at")) or seconds(job.get("started_at")) or seconds(job.get("submitted_at"))
     when = f" since {clock(since, now)}" if since else ""
     tried = job.get("evaluations", 0)
@@ -102,6 +103,7 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = 
     if not ended or verbose:
         parts += [
             verdicts(explanations, limit),
+            render_plan.nodes(explanations, limit),
             render_plan.changes((e for e in explanations if e["fit"] not in ("now", "closed")), limit),
         ]
     if verbose:

@@ -129,7 +129,7 @@ def listing(now: float) -> Listing:
         key="jobs",
         keys=(
             *("id", "name", "owner", "state", "cluster", "nodes", "attempt", "attempt_state"),
-            *("native_id", "exit_code", "failure", "reason", "hold", "submitted_at", "started_at"),
+            *("native_id", "exit_code", "failure", "code", "hosts", "reason", "hold", "submitted_at", "started_at"),
             *("ended_at", "evaluations", "evaluated_at", "terms", "spec", "source", "unchanged"),
         ),
         name="id",
@@ -143,6 +143,7 @@ def listing(now: float) -> Listing:
             Column("TIME", lambda job: short(elapsed(job, now)), right=True),
             Column("TRY", text("attempt"), right=True, wide=True),
             Column("NATIVE", text("native_id"), wide=True),
+            Column("NODES", text("hosts"), wide=True),
             Column("SUBMITTED", text("submitted_at"), wide=True),
             Column("EXIT", text("exit_code"), right=True, wide=True),
             Column("INFO", info),

@@ -124,6 +124,25 @@ def rejected(
     return "".join(lines)
 
 
+def nodes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> str:
+    """To which nodes the job is bound on each cluster, and where that is not enforced or was not kept."""
+    lines = []
+    for entry in explanations:
+        name = one_line(entry["cluster"])
+        groups = entry.get("hosts", ())
+        alike = len({group["hosts"] for group in groups}) <= 1
+        said = [
+            one_line(group["hosts"] if alike else f"{group['hosts']} (group {group['group'] + 1})") for group in groups
+        ]
+        parts = ["runs only on " + ", ".join(dict.fromkeys(said))] if said else []
+        parts += [one_line(entry["nodes"])] if entry.get("nodes") else []
+        if wrong := entry.get("wrong_nodes"):
+            parts.append(f"its manager gave wrong nodes {wrong} time{'' if wrong == 1 else 's'}")
+        if parts:
+            lines.append(hung(f" Nodes of {name}: ", ["; ".join(parts)], limit))
+    return "".join(lines)
+
+
 def sentences(entry: Mapping[str, Any], most: int = 2) -> list[str]:
     """The first reasons of an explanation."""
     return [one_line(str(item.get("sentence", ""))) for item in entry.get("reasons", ())[:most]]
@@ -182,6 +201,7 @@ def plan(
     parts = [
         candidates(decision, wanted=needed(request), now=now, managers=known),
         rejected(decision, explanations, known, limit),
+        nodes(asked_for(decision, explanations), limit),
         changes((entry for entry in asked_for(decision, explanations) if entry["fit"] not in ("now", "closed")), limit),
         verdict(decision),
     ]

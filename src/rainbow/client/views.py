@@ -61,6 +61,8 @@ class JobView(View):
     native_id: str = ""
     exit_code: int | None = None
     failure: str = ""  # category: exit, time-limit, memory ...
+    hosts: str = ""  # hostlist: where the manager runs it, as the agent reported
+    code: str = ""  # typed reason why the last attempt was returned: wrong-nodes
     reason: str = ""
     hold: str = ""
     submitted_at: float | None = None
@@ -175,6 +177,8 @@ class ClusterView(View):
     record: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
     rules: Mapping[str, Any] = field(default_factory=dict)
+    wrong_nodes: int = 0  # jobs that its manager gave other nodes than they were allowed to run on
+    node_rules: Mapping[str, Any] = field(default_factory=dict)  # what its agent can tell the manager about nodes
     tree: tuple[str, ...] = ()
 
 

@@ -122,6 +122,7 @@ def cluster(message: clusters.Cluster) -> ClusterView:
         state=_json_object,
         record=_json_object,
         rules=_json_object,
+        node_rules=_json_object,
         totals=lambda totals: tuple(Total(t.type, t.unit, t.vertices, t.all, t.free) for t in totals),
         subsystems=tuple,
         tree=tuple,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -67,8 +67,11 @@ class GraphBackend(Protocol):
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
         """Replace the manager's report of used units by vertex id; a used vertex with things inside is used whole."""
 
-    def place(self, cluster: str, key: str, request: Request) -> bool:
-        """Take what a placed job needs out of *now*; False if only a part of it fitted. Same input, same vertices."""
+    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
+        """Take what a placed job needs out of *now*; False if only a part of it fitted. Same input, same vertices.
+
+        `hosts`: where its manager runs it, whatever it requires; names that are no hosts of the graph are left out.
+        """
 
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`; an unknown key is nothing."""

@@ -94,6 +94,11 @@ class ClusterState:
         """What differs from the whole graph."""
         return State(taken=self.taken, down=frozenset(self.down))
 
+    def hosts_named(self, names: Iterable[str]) -> list[int] | None:
+        """The hosts of these names in the graph's order; None if none of them is known."""
+        found = sorted({i for name in names for i in self.fold.structure.hosts_named(name)})
+        return found or None
+
     def set_rules(self, rules: NodeRules | None) -> None:
         """Take over what the manager can be told."""
         self.rules = rules
@@ -117,15 +122,13 @@ class ClusterState:
 
         `key`: a placed job that is not counted, as it is the one that asks.
         """
-        order = sorted(bound.binding.hosts, key=lambda entry: len(entry.hosts))
-        groups = [entry.group for entry in order]
         mine = self.placed.get(key, {})
         beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
         free = [0] * len(self.fold.graph)
         for taken, dark in ((beside, self.dark), (free, self.dark), (free, set[int]())):
-            found = place_groups(self.fold, plan, facts, taken, dark, bound.barred, groups)
+            found = place_groups(self.fold, plan, facts, taken, dark, bound.barred)
             if found is not None:
-                return self._hosts_of(found, {entry.group: frozenset(entry.hosts) for entry in order})
+                return self._hosts_of(found, {entry.group: frozenset(entry.hosts) for entry in bound.binding.hosts})
         return ()
 
     def _hosts_of(

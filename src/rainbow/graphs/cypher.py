@@ -9,7 +9,7 @@ the embedded engine (in memory if there is none), or the `uri` of a Neo4j or Mem
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rainbow.graphs import cypher_queries as queries
@@ -108,7 +108,7 @@ class CypherBackend:
         with self._change(cluster):
             cypher_write.write_use(self._engine, cluster, used)
 
-    def place(self, cluster: str, key: str, request: Request) -> bool:
+    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
         """Take what a placed job needs out of *now*; False if only a part of it fitted."""
         self._known(cluster)
         with self._change(cluster):
@@ -118,7 +118,8 @@ class CypherBackend:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
             plan = Planner(request).plan(state.fold.structure.units)
             barred = _bound(state, request, facts).barred
-            found = place(state.fold, plan, facts, state.taken.column(), state.dark, barred=barred)
+            within = state.hosts_named(hosts) if hosts else None
+            found = place(state.fold, plan, facts, state.taken.column(), state.dark, None, barred, within)
             ids = state.fold.graph.ids
             cypher_write.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
         return found.complete

@@ -8,7 +8,7 @@ after the index has removed the clusters that cannot fit. Answers are kept until
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -124,14 +124,20 @@ class MemoryBackend:
         state = self._state(cluster)
         self._changed(state, Changed(taken=state.set_report(used)))
 
-    def place(self, cluster: str, key: str, request: Request) -> bool:
+    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
         """Take what a placed job needs out of *now*."""
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
         barred = NOTHING_BARRED if state.rules is None else self._bound(state, request).barred
         found = self._placer(request).place(
-            state.fold, self._facts, state.taken.column(), state.dark, state.hints, barred
+            state.fold,
+            self._facts,
+            state.taken.column(),
+            state.dark,
+            state.hints,
+            barred,
+            state.hosts_named(hosts) if hosts else None,
         )
         gathered = self._unindexed[state.number_in_fleet]
         state.hold(key, found.taken, gathered.taken)

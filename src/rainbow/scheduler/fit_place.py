@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, permutations
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from rainbow.scheduler.fold import Fold
 from rainbow.scheduler.fold_facts import Facts
 
 Barred: TypeAlias = Mapping[int, frozenset[int]]
+MOST_ORDERS = 24
 NOTHING_BARRED: Barred = MappingProxyType({})
 
 
@@ -38,15 +40,21 @@ def place(
     dark: set[int],
     hints: Hints | None = None,
     barred: Barred = NOTHING_BARRED,
+    within: Sequence[int] | None = None,
 ) -> Placement:
     """Take what a request asks for out of what is neither taken (units by vertex) nor dark; `hints`: where to begin.
 
-    `barred`: vertices that a step cannot use, by the step's number (see `binding.py`).
+    `barred`: vertices that a step cannot use, by the step's number (see `binding.py`). `within`: the hosts on which it
+    runs, whatever it requires of them.
     """
     if plan.missing or plan.unclear:
         return Placement(complete=False)
     chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
-    chooser.hints = hints
+    if within is None:
+        chooser.hints = hints
+    else:
+        chooser.within = _Within(fold, within)
+        chooser.unnamed = True
     found = Placement()
     for top in plan.tops:
         if not chooser.fill(top, -1, partly=True):
@@ -56,29 +64,60 @@ def place(
 
 
 def place_groups(
-    fold: Fold,
-    plan: Plan,
-    facts: Facts,
-    taken: Sequence[int],
-    dark: set[int],
-    barred: Barred,
-    hardest_first: Sequence[int],
+    fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
 ) -> dict[int, list[int]] | None:
     """The vertices of one placement of a whole request by group, in the graph's order; None if none is found.
 
-    `hardest_first`: the groups in the order in which they choose.
+    What chooses first may take what another part needs, so a few orders are tried.
     """
     if plan.missing or plan.unclear:
         return None
-    chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
-    found: dict[int, list[int]] = {}
-    order = {group: at for at, group in enumerate(hardest_first)}
-    for top in sorted(plan.tops, key=lambda top: order.get(top.path[0], len(order))):
-        chosen = chooser.fill_alone(top)
-        if chosen is None:
-            return None
-        found[top.path[0]] = sorted({*found.get(top.path[0], ()), *chosen})
-    return found
+    for tops in islice(permutations(plan.tops), MOST_ORDERS):
+        chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
+        found: dict[int, set[int]] = {}
+        for top in tops:
+            chosen = chooser.fill_alone(top)
+            if chosen is None:
+                break
+            found.setdefault(top.path[0], set()).update(chosen)
+        else:
+            return {group: sorted(vertices) for group, vertices in found.items()}
+    return None
+
+
+class _Within:
+    """The vertices in some hosts, and those around them."""
+
+    def __init__(self, fold: Fold, hosts: Sequence[int]) -> None:
+        self._fold = fold
+        self._hosts = hosts
+        self._of_type: dict[str, list[int]] = {}
+
+    def inside(self, anchor: int, type: str) -> list[int]:
+        """The vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
+        known = self._of_type.get(type)
+        if known is None:
+            known = self._of_type[type] = sorted(self._find(type))
+        return known if anchor <= 0 else [i for i in known if self._lies_in(i, anchor)]
+
+    def _find(self, type: str) -> set[int]:
+        structure, graph = self._fold.structure, self._fold.graph
+        found: set[int] = set()
+        for host in self._hosts:
+            found.update(structure.inside(host, type))
+            at = host
+            while at >= 0:
+                if graph.types[at] == type:
+                    found.add(at)
+                at = graph.parents[at]
+        return found
+
+    def _lies_in(self, i: int, anchor: int) -> bool:
+        parents = self._fold.graph.parents
+        i = parents[i]
+        while i > anchor:  # parents come first
+            i = parents[i]
+        return i == anchor
 
 
 class _Chooser:
@@ -86,6 +125,7 @@ class _Chooser:
         self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
     ) -> None:
         self.barred = barred
+        self.within: _Within | None = None
         self.fold = fold
         self.facts = facts
         self.request = request
@@ -213,6 +253,8 @@ class _Chooser:
     def _inside(self, anchor: int, step: Step) -> Iterable[int]:
         """The vertices inside `anchor` that `step` could use, in the graph's order."""
         structure, type = self.fold.structure, step.level.type
+        if self.within is not None:
+            return self.within.inside(anchor, type)
         if anchor <= 0:
             found: Iterable[int] = structure.of_type(type)
             if anchor < 0 and self.hints is not None and not step.leaf:

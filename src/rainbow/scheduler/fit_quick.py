@@ -6,6 +6,7 @@ It takes the very vertices that `fit_place.place` takes. What it cannot read, it
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -51,10 +52,11 @@ class Placer:
         dark: set[int],
         hints: Hints,
         barred: Barred = NOTHING_BARRED,
+        within: Sequence[int] | None = None,
     ) -> Placement:
         """Take what the request asks for out of what is neither taken (units by vertex) nor dark.
 
-        Only requests that the quick form cannot hold have something `barred`.
+        Only requests that the quick form cannot hold have something `barred`. `within`: as in `fit_place.place`.
         """
         structure = fold.structure
         known = self._known.get(structure.kind)
@@ -62,8 +64,8 @@ class Placer:
             plan = self._planner.plan(structure.units)
             known = self._known[structure.kind] = (plan, read_quick(plan, structure))
         plan, quick = known
-        if quick is None:
-            return place(fold, plan, facts, taken, dark, hints, barred)
+        if quick is None or within is not None:
+            return place(fold, plan, facts, taken, dark, hints, barred, within)
         if isinstance(quick, Anywhere):
             return place_anywhere(quick, structure, taken, dark, hints)
         return place_quick(quick, structure, taken, dark, hints)

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from rainbow.model.binding import HOST
 from rainbow.model.graph import Graph
 from rainbow.scheduler.fold_shapes import NO_PROPERTIES, Shape, ShapeKey, Shapes
 
@@ -64,6 +65,7 @@ class Structure:
         self._of_type: dict[str, array[int]] = {}
         self._leaves: dict[str, dict[int, Leaves]] = {}  # by type, then by what they are in
         self._positions: dict[str, int] = {}
+        self._hosts_by_name: dict[str, list[int]] = {}  # built when first needed
         self._host_numbers: array[int] = array("i")
         self._inner = array("i", sorted(set(graph.parents) - {-1}))  # vertices with things inside
         self._inner_types = frozenset(graph.types[i] for i in self._inner)
@@ -77,6 +79,13 @@ class Structure:
         if known is None:
             known = self._of_type[type] = array("i", [i for i, each in enumerate(self.graph.types) if each == type])
         return known
+
+    def hosts_named(self, name: str) -> Sequence[int]:
+        """The hosts of a name."""
+        if not self._hosts_by_name:
+            for i in self.of_type(HOST):
+                self._hosts_by_name.setdefault(self.graph.names[i] or self.graph.ids[i], []).append(i)
+        return self._hosts_by_name.get(name, ())
 
     def only_leaves(self, type: str) -> bool:
         """True if no vertex of a type has children."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from rainbow.jobspecs.arrays import array_index
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
+from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.errors import Invalid
 from rainbow.model.job import END_OF_TIME, Job
 from rainbow.pb.v2 import agents_pb2 as pb
@@ -20,7 +22,14 @@ from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, S
 
 MOST_ENTRIES = 20_000
 _REPORTED = frozenset(
-    {*LIVE[3:], AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.PREEMPTED}
+    {
+        *LIVE[3:],
+        AttemptState.SUCCEEDED,
+        AttemptState.FAILED,
+        AttemptState.CANCELLED,
+        AttemptState.PREEMPTED,
+        AttemptState.RETURNED,
+    }
 )
 
 
@@ -39,7 +48,12 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         answer.renew = caller().renew
         now = self._service.core.clock.now()
         for question in reply.questions:
-            answer.bid_requests.add(id=question.id, spec=question.spec, deadline=max(0.0, question.until - now))
+            answer.bid_requests.add(
+                id=question.id,
+                spec=question.spec,
+                deadline=max(0.0, question.until - now),
+                hosts=hosts_out(question.hosts),
+            )
         return answer
 
     async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
@@ -92,6 +106,7 @@ def sync_in(message: pb.SyncRequest) -> SyncIn:
         ),
         manager=message.manager,
         guards=message.guards,
+        node_rules=_node_rules(message.node_rules) if message.HasField("node_rules") else None,
         wait=message.wait,
         state=parse_state(message.state) if message.HasField("state") else None,
         marks=dict(message.marks),
@@ -116,7 +131,18 @@ def _report(message: pb.Report) -> Report:
         native_id=message.native_id,
         started_at=_moment(message, "started_at"),
         ended_at=_moment(message, "ended_at"),
+        nodes=message.nodes,
+        code=message.code,
     )
+
+
+def _node_rules(message: pb.NodeRules) -> NodeRules:
+    return NodeRules(message.hosts, frozenset(message.subsystems), message.groups)
+
+
+def hosts_out(hosts: Iterable[GroupHosts]) -> list[pb.GroupHosts]:
+    """The hosts to which groups are bound, as messages."""
+    return [pb.GroupHosts(group=entry.group, hosts=entry.hostlist) for entry in hosts]
 
 
 def _moment(message: pb.Report, name: str) -> float | None:
@@ -150,7 +176,7 @@ def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
         ],
     )
     for attempt, job in out.offers:
-        answer.offers.append(offer_out(attempt, job, attempt.created_at))
+        answer.offers.append(offer_out(attempt, job, attempt.created_at, out.hosts.get(attempt.token, ())))
     for command in out.commands:
         ref = pb.AttemptRef(job=command.job, n=command.n, token=command.token)
         answer.commands.add(id=command.id, kind=command.kind, attempt=ref)
@@ -159,8 +185,8 @@ def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
     return answer
 
 
-def offer_out(attempt: Attempt, job: Job, now: float) -> pb.Offer:
-    """A job as it is offered to an agent."""
+def offer_out(attempt: Attempt, job: Job, now: float, hosts: Iterable[GroupHosts] = ()) -> pb.Offer:
+    """A job as it is offered to an agent, with the hosts to which it is bound."""
     index = array_index(job.terms.labels)
     return pb.Offer(
         attempt=pb.AttemptRef(job=attempt.job, n=attempt.n, token=attempt.token),
@@ -172,4 +198,5 @@ def offer_out(attempt: Attempt, job: Job, now: float) -> pb.Offer:
         priority=job.terms.priority,
         array_index=index or 0,
         is_array=index is not None,
+        hosts=hosts_out(hosts),
     )

@@ -112,6 +112,8 @@ def cluster_out(view: clusters.ClusterView, rules: Mapping[str, object]) -> pb.C
         record=json.dumps(cluster.record),
         reason=view.broken or cluster.drain_reason,
         rules=json.dumps(rules),
+        wrong_nodes=cluster.wrong_nodes,
+        node_rules="" if cluster.node_rules is None else json.dumps(cluster.node_rules.to_json()),
     )
 
 

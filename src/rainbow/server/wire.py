@@ -195,6 +195,8 @@ def job_out(view: JobView, *, spec: bool = False, nodes: int = 0) -> pb.Job:
         evaluated_at=job.evaluated_at,
         nodes=nodes,
         failure=attempt.failure.value if attempt and attempt.failure else "",
+        hosts=attempt.nodes if attempt else "",
+        code=attempt.code if attempt else "",
     )
 
 

@@ -20,6 +20,7 @@ from rainbow.service.access import REGISTRATION_META, Recogniser
 from rainbow.service.clock import Clock
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
+from rainbow.service.host_binding import nodes_of
 from rainbow.service.ids import Ids
 from rainbow.service.intake import Intake
 from rainbow.service.loading import load_cluster, load_jobs
@@ -115,12 +116,12 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
 
 def _placed(
     core: Core, cluster: str, stored: list[Placement], reported: float
-) -> Iterator[tuple[str, Request, str, bool]]:
-    for job, token, created_at, spec, owner in stored:
+) -> Iterator[tuple[str, Request, str, bool, tuple[str, ...]]]:
+    for job, token, created_at, spec, owner, nodes in stored:
         if spec is None:  # it is never handed out; what runs of it goes on, uncounted
             log.error("job %d on %s: its stored request is damaged", job, cluster)
         else:
-            yield token, core.request_of(spec), owner, created_at <= reported
+            yield token, core.request_of(spec), owner, created_at <= reported, nodes_of(nodes)
 
 
 async def _shorten_leases(core: Core) -> None:

@@ -8,12 +8,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
 
 from rainbow.model.bid import Bid
+from rainbow.model.binding import GroupHosts
 from rainbow.service.clock import Clock
 from rainbow.service.hub import Hub, cluster_bell
 
 MAX_KEPT = 10_000
+Hosts: TypeAlias = tuple[GroupHosts, ...]
+NO_HOSTS: Mapping[str, Hosts] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class Question:
     spec: str
     asked_at: float
     until: float
+    hosts: tuple[GroupHosts, ...] = ()  # where the job may run there; empty: on any host
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,13 @@ class Bidding:
         self._waiters: dict[str, asyncio.Future[Bid]] = {}
         self._kept: dict[tuple[str, str], Bid] = {}
 
-    async def ask(self, spec: str, clusters: Iterable[str], reachable: Iterable[str]) -> Answers:
-        """Bids for `spec` from at most the configured number of `clusters`; only `reachable` ones have an agent."""
+    async def ask(
+        self, spec: str, clusters: Iterable[str], reachable: Iterable[str], hosts: Mapping[str, Hosts] = NO_HOSTS
+    ) -> Answers:
+        """Bids for `spec` from at most the configured number of `clusters`; only `reachable` ones have an agent.
+
+        `hosts`: by cluster, those to which the job is bound there.
+        """
         now, shape = self._clock.now(), _shape(spec)
         listening = set(reachable)
         bids: dict[str, Bid] = {}
@@ -62,7 +73,7 @@ class Bidding:
             elif len(pending) >= self._most:
                 silent[name] = f"not asked: {self._most} others were"
             else:
-                pending[name] = self._put(name, spec, now)
+                pending[name] = self._put(name, spec, now, hosts.get(name, ()))
         if pending:
             await asyncio.wait(pending.values(), timeout=self._deadline)
         for name, future in pending.items():
@@ -72,8 +83,8 @@ class Bidding:
                 silent[name] = f"silent for {self._deadline:g} s"
         return Answers(bids, silent)
 
-    def _put(self, cluster: str, spec: str, now: float) -> asyncio.Future[Bid]:
-        question = Question(f"b{next(self._ids)}", cluster, spec, now, now + 10 * self._deadline)
+    def _put(self, cluster: str, spec: str, now: float, hosts: Hosts) -> asyncio.Future[Bid]:
+        question = Question(f"b{next(self._ids)}", cluster, spec, now, now + 10 * self._deadline, hosts)
         self._open[cluster][question.id] = question
         future: asyncio.Future[Bid] = asyncio.get_running_loop().create_future()
         self._waiters[question.id] = future

@@ -21,6 +21,7 @@ from rainbow.service.bidding import Bidding
 from rainbow.service.clock import Clock
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
+from rainbow.service.host_binding import nodes_of
 from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
 from rainbow.service.ids import Ids
 from rainbow.service.lifecycle import keep_unsettled, settle_more
@@ -112,6 +113,8 @@ class Core:
         """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
         for cluster in effects.clusters.values():
             self.fleet.update(cluster)
+        for name, fence, nodes in effects.nodes:
+            self.fleet.follow(name, fence, nodes_of(nodes))
         for name, fence in effects.released:
             self.fleet.release(name, fence)
         for name, good in effects.fortunes:
@@ -123,7 +126,7 @@ class Core:
         self.unsettled = self.unsettled or effects.unsettled
         self.shelf.remove(effects.gone)
         self.shelf.add_queued(effects.queued)
-        if effects.clusters or effects.released or effects.removed:
+        if effects.clusters or effects.released or effects.removed or effects.nodes:
             self.shelf.changed()
         for name in sorted(effects.wake):
             self.hub.ring(cluster_bell(name))

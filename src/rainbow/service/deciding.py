@@ -22,9 +22,11 @@ from rainbow.model.lineup import Lineup
 from rainbow.model.match import Fit, Matches
 from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
+from rainbow.scheduler.decide import MAX_REASONS
 from rainbow.scheduler.question import NO_MISFITS, Asked, Question
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
+from rainbow.service.host_binding import mixed_reason, unkept
 from rainbow.service.ruling import Refused, barred
 from rainbow.service.settings import Settings
 
@@ -54,6 +56,8 @@ def question(core: Core, ask: Ask) -> Question:
     if fleet.rules:
         unseen, refused = barred(core, ask.owner, ask.request, signed=bool(ask.terms.signature))
         hidden |= unseen
+    if fleet.unbinding:
+        refused = {**unkept(fleet, ask.request), **refused}
     closed = fleet.closed()
     if ask.excluded:
         closed = {**closed, **{name: why for name, why in ask.excluded.items() if fleet.get(name) is not None}}
@@ -74,7 +78,18 @@ def question(core: Core, ask: Ask) -> Question:
         misfits = {**refused, **{name: (Fit.UNKNOWN, why) for name, why in closed.items()}}
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in names if name not in fitting)
+        if fleet.may_bind(ask.request):
+            misfits.update(_mixed(fleet, ask.request, [name for name in names if matches.fit(name) is Fit.NEVER]))
     return Question(asked, candidates, misfits, ask.seed, fleet.version, now)
+
+
+def _mixed(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
+    """Of clusters where the request does not fit, those whose managers could run it if they could be told more."""
+    found: Refused = {}
+    for name in names:
+        if len(found) < MAX_REASONS and (why := mixed_reason(fleet, name, request)):
+            found[name] = (Fit.NEVER, why)
+    return found
 
 
 def _ask(request: Request, terms: Terms, settings: Settings) -> Asked:

@@ -11,6 +11,7 @@ import logging
 
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
+from rainbow.service.host_binding import nodes_of
 from rainbow.service.loading import load_cluster, load_jobs
 from rainbow.store.base import Tx
 from rainbow.store.records import Placement
@@ -57,6 +58,9 @@ async def _attempts(core: Core, name: str, ended: set[str]) -> None:
         return
     left = ended - {attempt.token for attempt in stored}
     core.carry_out(Effects(released=[(name, fence) for fence in sorted(left)]))
+    for attempt in stored:
+        if attempt.nodes and attempt.token in member.placements:
+            core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))
     uncounted = [attempt for attempt in stored if attempt.token not in member.placements]
     if not uncounted:
         return
@@ -65,6 +69,8 @@ async def _attempts(core: Core, name: str, ended: set[str]) -> None:
     for attempt in uncounted:
         if attempt.token in live and attempt.spec is not None and attempt.token not in member.placements:
             core.fleet.place(name, attempt.token, core.request_of(attempt.spec), attempt.owner)
+            if attempt.nodes:
+                core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))
 
 
 def _live(tx: Tx, placed: list[Placement]) -> set[str]:

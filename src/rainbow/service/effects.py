@@ -21,6 +21,7 @@ class Effects:
     clusters: dict[str, Cluster] = field(default_factory=dict)  # changed rows, by name
     removed: list[str] = field(default_factory=list)
     released: list[tuple[str, str]] = field(default_factory=list)  # (cluster, fence): what it took is free again
+    nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (cluster, fence, hostlist): where it runs
     wake: set[str] = field(default_factory=set)  # clusters whose agents have something to fetch
     queued: list[int] = field(default_factory=list)  # jobs to be decided again
     gone: list[int] = field(default_factory=list)  # jobs that wait no more

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from rainbow.model.credential import Principal
 from rainbow.model.decision import Decision
+from rainbow.model.hostlist import collapse
 from rainbow.model.job import Event, Job, JobState
+from rainbow.model.request import Request
 from rainbow.scheduler.decide import decide
 from rainbow.service.access import reach
 from rainbow.service.deciding import Ask, opens
+from rainbow.service.fleet import Fleet
+from rainbow.service.host_binding import NOT_ENFORCED, unkept
 from rainbow.service.jobs import JobView, visible
 from rainbow.service.ruling import barred
 from rainbow.service.waiting import Decider
@@ -40,11 +44,31 @@ def explanations(decider: Decider, ask: Ask) -> str:
     fleet = decider.core.fleet
     hidden, refused = barred(decider.core, ask.owner, ask.request, signed=bool(ask.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
+    refused = {**unkept(fleet, ask.request), **refused}
     out = {**ask.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}
     names = [name for name in open_ones if name not in closed]
-    found = [explanation.to_json() for explanation in fleet.graphs.explain(ask.request, names)]
+    found = [
+        {**explanation.to_json(), **_nodes(fleet, explanation.verdict.cluster, ask.request)}
+        for explanation in fleet.graphs.explain(ask.request, names)
+    ]
     return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
+
+
+def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
+    """Where on the cluster the request may run, and what is known of whether that is kept."""
+    found: dict[str, object] = {}
+    row = fleet.member(cluster).cluster
+    if row.wrong_nodes:
+        found["wrong_nodes"] = row.wrong_nodes
+    if not fleet.may_bind(request):
+        return found
+    if row.node_rules is None:
+        return {**found, "nodes": NOT_ENFORCED}
+    hosts = fleet.graphs.binding(cluster, request).hosts
+    if hosts:
+        found["hosts"] = [{"group": entry.group, "hosts": collapse(entry.hosts)} for entry in hosts]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

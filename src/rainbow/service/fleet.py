@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from rainbow.graphs.backend import GraphBackend
 from rainbow.model.bid import TrackRecord
+from rainbow.model.binding import may_bind
 from rainbow.model.candidate import NOTHING_PLACED, Candidate, Demand, Placed, Report
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import NotFound
@@ -20,36 +20,10 @@ from rainbow.model.match import Fit, Matches
 from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.model.rules import ClusterRules
+from rainbow.service.member import Member, hold, hold_next, hold_there, room_came_back
 
 MOST_LINEUPS = 256
-LINES = 64  # of attempts without room that are looked at when something becomes free
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
-
-
-@dataclass(slots=True)
-class Line:
-    """Attempts of one request for which a cluster had no room. The first holds what there was; the others wait."""
-
-    request: Request  # kept here, so that its `id` stays its own
-    fences: deque[str] = field(default_factory=deque)  # those that have left the cluster are passed over
-
-
-@dataclass(slots=True)
-class Member:
-    """One cluster with what has been placed on it since it last told its state."""
-
-    cluster: Cluster
-    subsystems: list[str] = field(default_factory=list)
-    placed_since: Placed = NOTHING_PLACED
-    counted: dict[str, Placed] = field(default_factory=dict)  # what of it each attempt is, by fence
-    broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
-    placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
-    report: Report | None = None  # as decisions see it, until its row changes
-    crowded: dict[int, Line] = field(default_factory=dict)  # of those, what did not find all it needs, by its request
-    owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
-    held: Counter[str] = field(default_factory=Counter)  # how many of them each owner has
-    cores_per_node: float | None = None  # None: not counted yet
-    bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
 
 
 class Fleet:
@@ -60,6 +34,8 @@ class Fleet:
         self._size_of = Remembered(_size)
         self.version = 0  # grows with every change; decisions name it
         self.rules: dict[str, ClusterRules] = {}  # of clusters that have some; most fleets have none
+        self.unbinding: set[str] = set()  # clusters whose agents do not keep jobs on the hosts that they are bound to
+        self.may_bind = Remembered(may_bind)
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
         self._lineups: dict[int, tuple[Matches, Lineup]] = {}  # by the identity of matches, until a cluster changes
@@ -162,9 +138,13 @@ class Fleet:
             member.subsystems.append(subsystem.name)
         self._members[cluster.name] = member
         self._load_marks(cluster, graph)
-        member.crowded = {}
+        self._take_node_rules(cluster)
+        member.crowded, member.displaced = {}, {}
         for fence, request in member.placements.items():
-            self._hold_next(member, fence, request)
+            if fence in member.nodes:
+                hold_there(self.graphs, member, fence)
+            else:
+                hold_next(self.graphs, member, fence, request)
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
@@ -203,7 +183,17 @@ class Fleet:
             gone = {vertex: Mark.UP for vertex in before.marks if vertex not in cluster.marks}
             self.graphs.mark(cluster.name, gone | {v: Mark(m) for v, m in cluster.marks.items()})
             self.graphs.use(cluster.name, cluster.used)
+        if not member.broken and cluster.node_rules != before.node_rules:
+            self._take_node_rules(cluster)
         self._standing_changed(member)
+
+    def _take_node_rules(self, cluster: Cluster) -> None:
+        """Let matching know what the cluster's manager can be told."""
+        self.graphs.set_node_rules(cluster.name, cluster.node_rules)
+        if cluster.node_rules is None or cluster.node_rules.hosts:
+            self.unbinding.discard(cluster.name)
+        else:
+            self.unbinding.add(cluster.name)
 
     def remove(self, name: str) -> None:
         """Forget a cluster."""
@@ -211,6 +201,7 @@ class Fleet:
         if member is not None:
             if not member.broken:
                 self.graphs.remove(name)
+            self.unbinding.discard(name)
             self._standing_changed(member)
 
     def place(self, name: str, fence: str, request: Request, owner: str) -> None:
@@ -218,8 +209,10 @@ class Fleet:
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        self._hold(member, fence, request)
+        hold(self.graphs, member, fence, request)
         member.placements[fence] = request
+        if self.may_bind(request):
+            member.bindable[fence] = request
         if fence not in member.owners:
             member.owners[fence] = owner
             member.held[owner] += 1
@@ -228,8 +221,9 @@ class Fleet:
         member.placed_since = Placed(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
         self._load_changed(member)
 
-    def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool]]) -> None:
-        """What `place` does, for many at once: each is (fence, request, owner, whether the cluster's state knows it).
+    def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool, tuple[str, ...]]]) -> None:
+        """What `place` does, for many at once: each is (fence, request, owner, whether the cluster's state knows it,
+        the nodes where it runs).
 
         Nothing else happens in between, so what did not fit does not fit the next of its kind.
         """
@@ -237,9 +231,15 @@ class Fleet:
         if member is None or member.broken:
             return
         jobs, nodes, cores = member.placed_since
-        for fence, request, owner, reported in attempts:
-            self._hold_next(member, fence, request)
+        for fence, request, owner, reported, there in attempts:
             member.placements[fence] = request
+            if self.may_bind(request):
+                member.bindable[fence] = request
+            if there:
+                member.nodes[fence] = there
+                hold_there(self.graphs, member, fence)
+            else:
+                hold_next(self.graphs, member, fence, request)
             member.owners[fence] = owner
             if reported:
                 continue
@@ -256,6 +256,9 @@ class Fleet:
             return
         self.graphs.release(name, fence)
         member.placements.pop(fence, None)
+        member.bindable.pop(fence, None)
+        member.nodes.pop(fence, None)
+        member.displaced.pop(fence, None)
         owner = member.owners.pop(fence, None)
         if owner is not None:
             member.held[owner] -= 1
@@ -265,40 +268,23 @@ class Fleet:
         if size is not None:  # the cluster has told nothing since: for all it knows, the attempt was never there
             since = member.placed_since
             member.placed_since = Placed(since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores)
-        for key in list(itertools.islice(member.crowded, LINES)):
-            line = member.crowded.pop(key)
-            if self._moves_up(member, line):
-                member.crowded[key] = line  # behind those that were not looked at
+        room_came_back(self.graphs, member)
         self._load_changed(member)
 
-    def _hold(self, member: Member, fence: str, request: Request) -> None:
-        name = member.cluster.name
-        if self.graphs.place(name, fence, request):
+    def follow(self, name: str, fence: str, nodes: tuple[str, ...]) -> None:
+        """An attempt runs on these nodes, as its agent reports: count it there."""
+        member = self._members.get(name)
+        if member is None or member.broken or fence not in member.placements or member.nodes.get(fence) == nodes:
             return
-        line = member.crowded.setdefault(id(request), Line(request))
-        if line.fences:  # the first in line holds what there is
-            self.graphs.release(name, fence)
-        line.fences.append(fence)
-
-    def _hold_next(self, member: Member, fence: str, request: Request) -> None:
-        """The same where nothing became free since the last of its kind was placed."""
+        request = member.placements[fence]
         line = member.crowded.get(id(request))
-        if line is None:
-            self._hold(member, fence, request)
-        else:
-            line.fences.append(fence)
-
-    def _moves_up(self, member: Member, line: Line) -> bool:
-        """Let attempts that were given to a full cluster take what is free now; True if some are left."""
-        name = member.cluster.name
-        while line.fences:
-            first = line.fences[0]
-            if first in member.placements:
-                self.graphs.release(name, first)
-                if not self.graphs.place(name, first, line.request):
-                    return True
-            line.fences.popleft()
-        return False
+        if line is not None and fence in line.fences:
+            line.fences.remove(fence)
+        member.nodes[fence] = nodes
+        self.graphs.release(name, fence)
+        hold_there(self.graphs, member, fence)
+        room_came_back(self.graphs, member)
+        self._load_changed(member)
 
     def note(self, name: str, good: bool) -> None:
         """Remember whether a cluster's last attempt went well, for its breaker."""

@@ -34,6 +34,8 @@ class Ending:
     reason: str = ""
     ended_at: float | None = None
     started_at: float | None = None
+    nodes: str = ""  # hostlist: where it was, if that is known
+    code: str = ""  # typed reason of a return
     surely_over: bool = True  # False: for all we know it still runs
 
 
@@ -119,6 +121,10 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, no
     changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
     if how.ended_at is not None:
         changes["ended_at"] = how.ended_at
+    if how.nodes:
+        changes["nodes"] = how.nodes
+    if how.code:
+        changes["code"] = how.code
     if how.started_at is not None and attempt.started_at is None:
         changes["started_at"] = how.started_at
     tx.update_attempt(attempt, how.state, now, suspect=False, **changes)
@@ -203,7 +209,12 @@ def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, further: Furt
         job,
         JobEvent.UNBOUND,
         now,
-        detail={"why": how.state.value, "reason": how.reason, "counted": further.counted},
+        detail={
+            "why": how.state.value,
+            "reason": how.reason,
+            "counted": further.counted,
+            **({"code": how.code} if how.code else {}),
+        },
         failures=further.failures,
         reruns_used=further.reruns_used,
         reason=reason,

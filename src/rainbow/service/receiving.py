@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
+from rainbow.model.binding import GroupHosts, NodeRules, may_bind
 from rainbow.model.errors import Corrupt, Invalid
 from rainbow.model.job import Job
 from rainbow.model.request import Request
@@ -18,6 +19,7 @@ from rainbow.service import lifecycle
 from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
+from rainbow.service.host_binding import UNBOUND_OFFER, BoundOffer, bound_offer
 from rainbow.store.base import Tx
 
 DEFAULT_RECEIVED = 100
@@ -62,6 +64,23 @@ class Choice:
 ALL = Choice()
 
 
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """What offers that may be bound to hosts carry, by fence."""
+
+    known: Mapping[str, BoundOffer] = field(default_factory=dict)
+    otherwise: BoundOffer | None = None  # of one that is not there; None: not known yet
+
+    def of(self, attempt: Attempt) -> BoundOffer | None:
+        """What the offer of an attempt carries; None: not known yet."""
+        return self.known.get(attempt.token, self.otherwise)
+
+    def hosts(self, attempt: Attempt) -> tuple[GroupHosts, ...]:
+        """The hosts that an offer names."""
+        known = self.known.get(attempt.token)
+        return () if known is None else known.hosts
+
+
 async def receive(
     core: Core, cluster: str, limit: int, *, lease: float = 0.0, choice: Choice = ALL
 ) -> list[tuple[Attempt, Job]]:
@@ -85,32 +104,71 @@ async def receive(
     return found
 
 
+async def bound_offers(core: Core, cluster: str, rules: NodeRules | None) -> Bindings:
+    """What offers that wait for an agent carry, by fence: of those that may be bound to hosts.
+
+    It is made before the transaction that leases them, because the graphs belong to the event loop's thread.
+    """
+    member = core.fleet.get(cluster)
+    if member is None or member.broken:
+        return Bindings(otherwise=BoundOffer(refusal="its stored graph is damaged"))
+    if not member.bindable:
+        return Bindings()
+
+    def work(tx: Tx) -> list[Attempt]:
+        return [each for state in BEFORE_CONFIRM for each in tx.attempts_in(cluster, state, MOST_ORDERED)]
+
+    attempts = await core.store.read(work)
+    found = {}
+    for attempt in attempts:
+        request = member.bindable.get(attempt.token)
+        if request is not None:
+            found[attempt.token] = bound_offer(core.fleet, cluster, request, rules, attempt.token)
+    return Bindings(found)
+
+
 def lease_offers(
-    core: Core, tx: Tx, fx: Effects, cluster: str, limit: int, holder: str, until: float, choice: Choice
+    core: Core,
+    tx: Tx,
+    fx: Effects,
+    cluster: str,
+    limit: int,
+    holder: str,
+    until: float,
+    choice: Choice,
+    bindings: Bindings | None = None,
 ) -> tuple[list[tuple[Attempt, Job]], bool]:
     """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster.
 
     True beside them if so many were handed on that others should write first: there may be more that are wanted.
+    `bindings`: of those for an agent (see `bound_offers`); None: who takes them is not told of hosts. One that is not
+    known yet is left for the next call.
     """
     now = core.clock.now()
     taken: list[tuple[Attempt, Job]] = []
-    size = unwanted = 0
-    while len(taken) < limit and unwanted < MOST_UNWANTED and size <= MOST_BYTES:
+    size = unwanted = unknown = 0
+    while len(taken) < limit and unwanted < MOST_UNWANTED and size <= MOST_BYTES and not unknown:
         leased = _leased(core, tx, cluster, limit - len(taken), holder, until, choice)
         if not leased:
             break
         for attempt, job in leased:
             request = core.request_of(job.spec)
-            size += len(job.source) + len(job.spec) + 256
+            bound = UNBOUND_OFFER if bindings is None or not may_bind(request) else bindings.of(attempt)
+            if bound is None:
+                unknown += 1
+                tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
+                continue
+            size += len(job.source) + len(job.spec) + bound.size + 256
             if size > MOST_BYTES and taken:
                 tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
-            elif choice.takes(job, request):
-                taken.append((attempt, job))
-            else:
+            elif bound.refusal or not choice.takes(job, request):
                 unwanted += 1
-                how = lifecycle.Ending(state=AttemptState.RETURNED, reason=f"it takes only jobs with {choice.accept}")
+                why = bound.refusal or f"it takes only jobs with {choice.accept}"
+                how = lifecycle.Ending(state=AttemptState.RETURNED, reason=why)
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)
-    return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED
+            else:
+                taken.append((attempt, job))
+    return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED or bool(unknown)
 
 
 def _leased(

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, allowed
+from rainbow.model.binding import WRONG_NODES
 from rainbow.model.errors import Invalid
 from rainbow.model.job import Job, JobState
 from rainbow.service import lifecycle
 from rainbow.service.effects import Effects
+from rainbow.service.host_binding import MAX_NODES_TEXT, nodes_of
 from rainbow.service.keeping_score import score_end, score_start
 from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut, journal_of
 from rainbow.store.base import Tx
 
 STREAMS = ("stdout", "stderr")
+MAX_CODE = 64  # characters
 BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
 
 
@@ -74,6 +77,9 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
         return
     if told.native_id and told.native_id != attempt.native_id:
         attempt = tx.update_attempt(attempt, attempt.state, now, native_id=told.native_id[:256])
+    if (nodes := _nodes(told)) and nodes != attempt.nodes:
+        attempt = tx.update_attempt(attempt, attempt.state, now, nodes=nodes)
+        fx.nodes.append((cluster, attempt.token, nodes))
     if allowed(attempt.state, told.state):
         changes = {} if told.started_at is None else {"started_at": min(told.started_at, now)}
         moved = lifecycle.progress(tx, fx, job, attempt, told.state, now, **changes)
@@ -90,7 +96,14 @@ def _ending(told: Report, now: float) -> lifecycle.Ending:
         reason=told.reason[:1024] or _plain(told),
         ended_at=None if told.ended_at is None else min(told.ended_at, now),
         started_at=None if told.started_at is None else min(told.started_at, now),
+        nodes=_nodes(told),
+        code=told.code[:MAX_CODE],
     )
+
+
+def _nodes(told: Report) -> str:
+    """The hostlist of a report, if it is one."""
+    return told.nodes if len(told.nodes) <= MAX_NODES_TEXT and nodes_of(told.nodes) else ""
 
 
 def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: float) -> None:
@@ -100,7 +113,16 @@ def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: flo
     if told.state is AttemptState.SUCCEEDED:
         score_end(tx, fx, job, attempt, how.started_at or attempt.started_at, how.ended_at or now)
     lifecycle.end_attempt(tx, fx, job, attempt, how, now)
-    fx.fortunes.append((attempt.cluster, told.failure not in BLAMES_CLUSTER))
+    if how.code == WRONG_NODES:
+        _count_wrong_nodes(tx, fx, attempt.cluster)
+    blamed = told.state is AttemptState.RETURNED or told.failure in BLAMES_CLUSTER
+    fx.fortunes.append((attempt.cluster, not blamed))
+
+
+def _count_wrong_nodes(tx: Tx, fx: Effects, name: str) -> None:
+    cluster = tx.cluster(name)
+    if cluster is not None:
+        fx.changed(tx.update_cluster(cluster.id, wrong_nodes=cluster.wrong_nodes + 1))
 
 
 def _plain(told: Report) -> str:

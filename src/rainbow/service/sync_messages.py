@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rainbow.model.attempt import Attempt, AttemptState, Failure
+from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.job import Job
 from rainbow.store.base import Command
 
@@ -31,6 +32,8 @@ class Report:
     native_id: str = ""
     started_at: float | None = None
     ended_at: float | None = None
+    nodes: str = ""  # hostlist: where the manager runs it
+    code: str = ""  # typed reason of a return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,7 @@ class SyncIn:
     output: tuple[OutputPiece, ...] = ()
     manager: str = ""
     guards: bool = False  # runs are ended on the cluster when it is out of touch, even if the agent is dead
+    node_rules: NodeRules | None = None  # None: the agent binds no job to hosts
     wait: float = 0.0
     state: Mapping[str, object] | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
@@ -97,6 +101,7 @@ class SyncOut:
 
     confirms: list[Ref] = field(default_factory=list)
     offers: list[tuple[Attempt, Job]] = field(default_factory=list)
+    hosts: dict[str, tuple[GroupHosts, ...]] = field(default_factory=dict)  # of offers that are bound, by fence
     commands: list[Command] = field(default_factory=list)
     kills: list[Ref] = field(default_factory=list)
     acked: list[Ref] = field(default_factory=list)

@@ -10,18 +10,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
+from rainbow.model.binding import NO_NODE_RULES, may_bind
 from rainbow.model.cluster import Standing, checked_state
 from rainbow.model.errors import Conflict, Invalid
 from rainbow.model.graph import Mark
 from rainbow.model.job import Job, JobState
-from rainbow.service import reported
+from rainbow.service import lifecycle, reported
 from rainbow.service.bidding import Question
 from rainbow.service.clusters import apply_patch, dominant, merge_state, of_this_graph, resolve_marks, resolve_used
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
+from rainbow.service.host_binding import UNBOUND_OFFER
 from rainbow.service.hub import cluster_bell
-from rainbow.service.receiving import Choice, lease_offers
+from rainbow.service.receiving import Bindings, Choice, bound_offers, lease_offers
 from rainbow.service.registering import set_standing
 from rainbow.service.sync_messages import Ref, SyncIn, SyncOut, journal_of
 from rainbow.service.waiting import bid_of
@@ -62,11 +64,14 @@ class Agents:
                 self._epochs.setdefault(id, kept)
         self._refuse_second(told, self._epochs.get(id))
         self.core.presence.enters(name, self.core.clock.now())
+        goes_on = self._epochs.get(id) == told.epoch
         before = self._epochs.get(id, told.epoch)
         if before != told.epoch:
             self._over.add(before)
         self._epochs[id] = told.epoch
         try:
+            if goes_on:  # a new process is heard of first: its first message gets no offers
+                await self._take_node_rules(told)
             rung = self.core.hub.count(cluster_bell(name))  # before the look: what is stored after it rings
             stored, idle = await self.core.store.read(lambda tx: self._look(tx, told))
             if stored is None:
@@ -74,6 +79,20 @@ class Agents:
             return Reply(stored, self.core.bidding.questions(name), self.core.presence.interval())
         finally:
             self.core.presence.leaves(name, self.core.clock.now())
+
+    async def _take_node_rules(self, told: SyncIn) -> None:
+        """The agent can tell its manager more, or less, than before: what it is offered follows from that."""
+        rules = told.node_rules or NO_NODE_RULES
+        if self.core.fleet.member(told.cluster).cluster.node_rules == rules:
+            return
+
+        def work(tx: Tx, fx: Effects) -> None:
+            self._refuse_old(tx, told)
+            cluster = tx.cluster(told.cluster)
+            if cluster is not None and cluster.node_rules != rules:
+                fx.changed(tx.update_cluster(cluster.id, node_rules=rules))
+
+        await self.core.write(work)
 
     def _refuse_second(self, told: SyncIn, before: str | None) -> None:
         """Two agents of one cluster would fight over its jobs. A restarted one, known by its journal, may take over."""
@@ -120,9 +139,11 @@ class Agents:
         if not rang:
             return encode(SyncOut())  # nothing happened: there is nothing that a repeated message could undo
 
+        bindings = await self._bindings(told)
+
         def second(tx: Tx, fx: Effects) -> bytes:
             out = SyncOut()
-            self._outbox(tx, fx, told, out, wanted)
+            self._outbox(tx, fx, told, out, wanted, bindings)
             return self._stored(tx, told, out, encode)
 
         return await self.core.write(second)
@@ -131,13 +152,18 @@ class Agents:
         """Store what the agent says; an answer if there is one to give."""
         marks, used = await self._looked_up(told)
         state = None if told.state is None else checked_state(told.state)
+        bindings = await self._bindings(told)
 
         def first(tx: Tx, fx: Effects) -> bytes | None:
             out = self._apply(tx, fx, told, state, marks, used)
-            self._outbox(tx, fx, told, out, wanted)
+            self._outbox(tx, fx, told, out, wanted, bindings)
             return self._stored(tx, told, out, encode) if out.says_something() else None
 
         return await self.core.write(first)
+
+    async def _bindings(self, told: SyncIn) -> Bindings:
+        """The hosts that offers to this agent carry."""
+        return await bound_offers(self.core, told.cluster, told.node_rules) if told.want > 0 else Bindings()
 
     async def _looked_up(self, told: SyncIn) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
         if not told.marks and told.used is None:
@@ -192,24 +218,29 @@ class Agents:
             return
         standing = Standing.ACTIVE if cluster.standing is Standing.UNREACHABLE else cluster.standing
         manager = told.manager[:64] or cluster.manager
-        fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now))
+        rules = told.node_rules or NO_NODE_RULES
+        fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now, node_rules=rules))
 
-    def _outbox(self, tx: Tx, fx: Effects, told: SyncIn, out: SyncOut, wanted: Choice) -> None:
+    def _outbox(self, tx: Tx, fx: Effects, told: SyncIn, out: SyncOut, wanted: Choice, bindings: Bindings) -> None:
         """What the agent is to do: commands until acknowledged, and as many offers as it wants."""
         out.commands = tx.commands(told.cluster)
         member = self.core.fleet.get(told.cluster)
         if told.want > 0 and member is not None and not out.resync:
             until = self.core.clock.now() + self.core.settings.lease
             limit = min(told.want, MOST_OFFERS)
-            out.offers = self._offered_again(tx, told, until)
+            out.offers = self._offered_again(tx, fx, told, until, bindings)
             if limit > len(out.offers):
                 room = limit - len(out.offers)
-                offers, more = lease_offers(self.core, tx, fx, told.cluster, room, told.epoch, until, wanted)
+                offers, more = lease_offers(self.core, tx, fx, told.cluster, room, told.epoch, until, wanted, bindings)
                 out.offers += offers
                 if more:  # after other writes: the bell wakes this very call, or the agent's next
                     fx.wake.add(told.cluster)
+            hosts = {attempt.token: bindings.hosts(attempt) for attempt, _ in out.offers}
+            out.hosts = {token: allowed for token, allowed in hosts.items() if allowed}
 
-    def _offered_again(self, tx: Tx, told: SyncIn, until: float) -> list[tuple[Attempt, Job]]:
+    def _offered_again(
+        self, tx: Tx, fx: Effects, told: SyncIn, until: float, bindings: Bindings
+    ) -> list[tuple[Attempt, Job]]:
         """What this agent was offered and does not hold: the answer that brought it was lost, or it was killed then."""
         held = {(ref.job, ref.n) for ref, _ in told.held} | {(ref.job, ref.n) for ref in told.accepts}
         now = self.core.clock.now()
@@ -219,6 +250,13 @@ class Agents:
                 continue
             job = tx.job(attempt.job)
             if job is None or job.state is not JobState.BOUND:
+                continue
+            bound = bindings.of(attempt) if may_bind(self.core.request_of(job.spec)) else UNBOUND_OFFER
+            if bound is None:  # not known yet
+                continue
+            if bound.refusal:
+                how = lifecycle.Ending(state=AttemptState.RETURNED, reason=bound.refusal)
+                lifecycle.end_attempt(tx, fx, job, attempt, how, now)
                 continue
             if attempt.holder == told.epoch:
                 if (attempt.lease_until or 0) < until - ANSWER_TAKES:

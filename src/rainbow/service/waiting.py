@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.bid import Bid
+from rainbow.model.binding import GroupHosts
 from rainbow.model.decision import Chosen, Decision, Refuse, Stored
 from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
@@ -24,6 +25,7 @@ from rainbow.service.batches import TOGETHER, decide_together
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question
 from rainbow.service.effects import Effects
+from rainbow.service.host_binding import bound_offer
 from rainbow.service.receiving import RECEIVER
 from rainbow.service.reported import BLAMES_CLUSTER
 from rainbow.service.shelf import shape_of
@@ -155,9 +157,18 @@ class Decider:
         if not wants_bids(asked, core.policies):
             return asked
         names = whom_to_ask(asked, core.policies, core.settings.bidders)
-        answers = await core.bidding.ask(ask.spec, names, core.presence.listening(core.clock.now()))
+        hosts = self._hosts(ask.request, names)
+        answers = await core.bidding.ask(ask.spec, names, core.presence.listening(core.clock.now()), hosts)
         with_answers = ask._replace(bids=answers.bids, silent=answers.silent)
         return question(core, with_answers)
+
+    def _hosts(self, request: Request, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:
+        """By cluster, the hosts to which the request is bound there."""
+        fleet = self.core.fleet
+        if not fleet.may_bind(request):
+            return {}
+        rules = {name: fleet.member(name).cluster.node_rules for name in names}
+        return {name: bound_offer(fleet, name, request, rules[name]).hosts for name in rules}
 
     async def excluded(self, job: Job) -> Mapping[str, str]:
         """Clusters that handed this job back, or could not run it, a moment ago."""

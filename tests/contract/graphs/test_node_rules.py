@@ -133,3 +133,20 @@ def test_node_rules_stay_with_a_cluster_until_it_is_removed(backend: GraphBacken
     backend.put("c", graph)
     backend.put_subsystem("c", a_subsystem(graph, "kind", {"node0-socket0-gpu": {"model": "a100"}}))
     assert backend.match(gpus()).fit("c") is Fit.NOW
+
+
+def test_a_job_is_placed_on_the_hosts_that_its_manager_gave(backend: GraphBackend) -> None:
+    graph = a_graph(nodes=3, cores=4, gpus=2, sockets=2, racks=1)
+    backend.put("c", graph)
+    whole = a_request(a_level("node", 2, a_level("core", 4)), properties=("not carried by any",))
+    assert backend.place("c", "job", whole, ("node2", "elsewhere", "node0"))
+    left = a_request(slots(1, a_level("core", 4)))
+    assert backend.binding("c", left).hosts == ()
+    assert backend.match(left).verdict("c").slots_now == 1
+    assert not backend.place(
+        "c", "more", a_request(a_level("rack", 1, a_level("node", 1, a_level("core", 4)))), ["node2"]
+    )
+    assert backend.place("c", "other", left, ("node1",))
+    assert backend.match(left).fit("c") is Fit.LATER
+    backend.release("c", "job")
+    assert backend.match(left).verdict("c").slots_now == 2

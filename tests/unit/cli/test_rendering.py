@@ -151,12 +151,37 @@ def test_the_list_of_clusters():
         "  jobs        7 running, 41 waiting there\n"
         "  subsystems  none\n"
         "  bids        93% of 120, x1.4\n"
+        "  nodes       not enforced: it has no agent\n"
         "  TYPE FREE  ALL VERTICES UNIT\n"
         "  node   12   64       64 -\n"
         "  core  768 4096     4096 -\n"
         "  gpu    24  128      128 -\n"
         "  state, reported 1m ago:\n"
         "    nodes_free = 12\n"
+    )
+
+
+def test_a_cluster_says_whether_jobs_stay_on_their_nodes():
+    old, new = {"hosts": False}, {"hosts": True, "subsystems": ["gpu", "partition"]}
+    assert render_clusters.said_nodes({"node_rules": old}) == (
+        "not enforced: its agent does not keep jobs on nodes; upgrade it"
+    )
+    assert render_clusters.said_nodes({"node_rules": new, "wrong_nodes": 2}) == (
+        "enforced; the manager is told gpu, partition in its own words; 2 jobs returned because of wrong nodes"
+    )
+
+
+def test_a_plan_says_to_which_nodes_the_job_is_bound_and_where_that_is_not_enforced():
+    explanations = [
+        {"cluster": "perl", "hosts": [{"group": 0, "hosts": "n[2-3]"}, {"group": 1, "hosts": "n[2-3]"}]},
+        {"cluster": "tuo", "hosts": [{"group": 0, "hosts": "t1"}, {"group": 1, "hosts": "t2"}], "wrong_nodes": 1},
+        {"cluster": "desk", "nodes": "no agent"},
+        {"cluster": "eks"},
+    ]
+    assert render_plan.nodes(explanations) == (
+        " Nodes of perl: runs only on n[2-3]\n"
+        " Nodes of tuo: runs only on t1 (group 1), t2 (group 2); its manager gave wrong nodes 1 time\n"
+        " Nodes of desk: no agent\n"
     )
 
 

@@ -85,9 +85,9 @@ def test_many_placed_at_once_stand_as_if_they_had_come_one_by_one(
         one_by_one.place("east", f"f{number}", request, owner)
         if number < before:
             at_once.place("east", f"f{number}", request, owner)
-    rest = [(f"f{n}", request, owner, known) for n, (request, owner, known) in enumerate(attempts) if n >= before]
+    rest = [(f"f{n}", request, owner, known, ()) for n, (request, owner, known) in enumerate(attempts) if n >= before]
     at_once.place_all("east", rest)
-    reported = {fence for fence, _, _, known in rest if known}
+    reported = {fence for fence, _, _, known, _ in rest if known}
 
     def seen(fleet: Fleet) -> tuple[object, ...]:
         member = fleet.member("east")

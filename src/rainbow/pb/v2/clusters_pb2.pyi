@@ -151,7 +151,7 @@ class Total(_message.Message):
     def __init__(self, type: _Optional[str] = ..., unit: _Optional[str] = ..., vertices: _Optional[int] = ..., all: _Optional[int] = ..., free: _Optional[int] = ...) -> None: ...
 
 class Cluster(_message.Message):
-    __slots__ = ("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals", "subsystems", "queued", "running", "record", "reason", "tree", "rules")
+    __slots__ = ("name", "standing", "manager", "registered_at", "seen_at", "state", "state_at", "totals", "subsystems", "queued", "running", "record", "reason", "tree", "wrong_nodes", "node_rules", "rules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     MANAGER_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,8 @@ class Cluster(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
+    WRONG_NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_RULES_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
     name: str
     standing: str
@@ -181,8 +183,10 @@ class Cluster(_message.Message):
     record: str
     reason: str
     tree: _containers.RepeatedScalarFieldContainer[str]
+    wrong_nodes: int
+    node_rules: str
     rules: str
-    def __init__(self, name: _Optional[str] = ..., standing: _Optional[str] = ..., manager: _Optional[str] = ..., registered_at: _Optional[float] = ..., seen_at: _Optional[float] = ..., state: _Optional[str] = ..., state_at: _Optional[float] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ..., subsystems: _Optional[_Iterable[str]] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., record: _Optional[str] = ..., reason: _Optional[str] = ..., tree: _Optional[_Iterable[str]] = ..., rules: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., standing: _Optional[str] = ..., manager: _Optional[str] = ..., registered_at: _Optional[float] = ..., seen_at: _Optional[float] = ..., state: _Optional[str] = ..., state_at: _Optional[float] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ..., subsystems: _Optional[_Iterable[str]] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., record: _Optional[str] = ..., reason: _Optional[str] = ..., tree: _Optional[_Iterable[str]] = ..., wrong_nodes: _Optional[int] = ..., node_rules: _Optional[str] = ..., rules: _Optional[str] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("cluster", "reason")

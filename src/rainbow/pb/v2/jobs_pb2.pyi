@@ -127,7 +127,7 @@ class PlanResponse(_message.Message):
     def __init__(self, decision: _Optional[str] = ..., explanations: _Optional[str] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "owner", "name", "state", "cluster", "attempt", "attempt_state", "native_id", "exit_code", "reason", "hold", "submitted_at", "started_at", "ended_at", "spec", "source", "terms", "evaluations", "evaluated_at", "nodes", "failure")
+    __slots__ = ("id", "owner", "name", "state", "cluster", "attempt", "attempt_state", "native_id", "exit_code", "reason", "hold", "submitted_at", "started_at", "ended_at", "spec", "source", "terms", "evaluations", "evaluated_at", "nodes", "failure", "hosts", "code")
     ID_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +149,8 @@ class Job(_message.Message):
     EVALUATED_AT_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     id: int
     owner: str
     name: str
@@ -170,7 +172,9 @@ class Job(_message.Message):
     evaluated_at: float
     nodes: int
     failure: str
-    def __init__(self, id: _Optional[int] = ..., owner: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., cluster: _Optional[str] = ..., attempt: _Optional[int] = ..., attempt_state: _Optional[str] = ..., native_id: _Optional[str] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., hold: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., evaluations: _Optional[int] = ..., evaluated_at: _Optional[float] = ..., nodes: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+    hosts: str
+    code: str
+    def __init__(self, id: _Optional[int] = ..., owner: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., cluster: _Optional[str] = ..., attempt: _Optional[int] = ..., attempt_state: _Optional[str] = ..., native_id: _Optional[str] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., hold: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., evaluations: _Optional[int] = ..., evaluated_at: _Optional[float] = ..., nodes: _Optional[int] = ..., failure: _Optional[str] = ..., hosts: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class GetJobRequest(_message.Message):
     __slots__ = ("id", "spec")

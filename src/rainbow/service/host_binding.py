@@ -1,0 +1,91 @@
+"""The hosts to which jobs are bound: what offers and bid requests carry, and which agents keep jobs there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rainbow.model.binding import NO_NODE_RULES, GroupHosts, NodeRules
+from rainbow.model.errors import Invalid, RainbowError
+from rainbow.model.hostlist import expand
+from rainbow.model.match import Fit
+from rainbow.model.reasons import MixedHosts
+from rainbow.model.request import Request
+from rainbow.service.fleet import Fleet
+
+MAX_NODES_TEXT = 256 * 1024  # characters of a report's hostlist
+MAX_NODES = 100_000  # names in it
+NOT_KEPT = "its agent does not keep jobs on nodes; upgrade it"
+NOT_ENFORCED = "no agent: which nodes it runs on is not enforced there"
+NO_PLACEMENT = "its groups are bound to different hosts, and no placement of all of them was found; submit them as jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOffer:
+    """The hosts that an offer carries, or why it cannot be made."""
+
+    hosts: tuple[GroupHosts, ...] = ()
+    refusal: str = ""
+    size: int = 0  # characters of the hostlists
+
+
+UNBOUND_OFFER = BoundOffer()
+
+
+def unkept(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
+    """The clusters on which the request is bound to hosts and whose agents do not keep jobs on them."""
+    if not fleet.unbinding or not fleet.may_bind(request):
+        return {}
+    found = {}
+    for name in sorted(fleet.unbinding):
+        member = fleet.get(name)
+        if member is not None and not member.broken and fleet.graphs.binding(name, request).binds:
+            found[name] = (Fit.UNKNOWN, NOT_KEPT)
+    return found
+
+
+def mixed_reason(fleet: Fleet, cluster: str, request: Request) -> str:
+    """Why a request that does not fit a cluster would fit if its manager could be told more; else empty."""
+    if not fleet.may_bind(request) or not fleet.graphs.binding(cluster, request).mixed:
+        return ""
+    [explained] = fleet.graphs.explain(request, [cluster])
+    return "; ".join(reason.sentence() for reason in explained.reasons if reason.tag == MixedHosts.tag)
+
+
+def bound_offer(fleet: Fleet, cluster: str, request: Request, rules: NodeRules | None, fence: str = "") -> BoundOffer:
+    """What an offer of the request carries to an agent that announced `rules` (None: nothing).
+
+    `fence`: the attempt for which the cluster has set something aside.
+    """
+    if not fleet.may_bind(request):
+        return UNBOUND_OFFER
+    rules = rules or NO_NODE_RULES
+    binding = fleet.graphs.binding(cluster, request)
+    if not binding.binds:
+        return UNBOUND_OFFER
+    if not rules.hosts:
+        return BoundOffer(refusal=NOT_KEPT)
+    if binding.impossible:
+        return BoundOffer(refusal=binding.impossible)
+    if fleet.graphs.match(request, [cluster]).fit(cluster) is Fit.NEVER:
+        why = mixed_reason(fleet, cluster, request)
+        return BoundOffer(refusal=why or "the hosts that meet its requirements have too little for it")
+    hosts = binding.hosts
+    if hosts and not (binding.uniform or (rules.groups and binding.by_group)):
+        hosts = fleet.graphs.concrete_hosts(cluster, request, fence)
+        if not hosts:
+            return BoundOffer(refusal=NO_PLACEMENT)
+    try:
+        size = sum(len(entry.hostlist) for entry in hosts)
+    except Invalid as error:
+        return BoundOffer(refusal=str(error))
+    return BoundOffer(hosts, size=size)
+
+
+@lru_cache(maxsize=1_024)
+def nodes_of(text: str) -> tuple[str, ...]:
+    """The nodes of a report's hostlist; what is none says nothing of where a job runs."""
+    try:
+        return tuple(dict.fromkeys(expand(text, limit=MAX_NODES)))
+    except RainbowError:
+        return ()
