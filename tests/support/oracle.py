@@ -193,6 +193,7 @@ def told_in_words(rules, requirement: Requirement) -> bool:
         requirement.subsystem in rules.subsystems
         and all(isinstance(term, Equals) for term in requirement.terms)
         and requirement.below == ()
+        and not {term.field for term in requirement.terms}.isdisjoint({"name", "model", "feature", "partition"})
     )
 
 

@@ -53,6 +53,7 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
                 spec=question.spec,
                 deadline=max(0.0, question.until - now),
                 hosts=hosts_out(question.hosts),
+                hosts_checked=True,
             )
         return answer
 
@@ -176,7 +177,10 @@ def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
         ],
     )
     for attempt, job in out.offers:
-        answer.offers.append(offer_out(attempt, job, attempt.created_at, out.hosts.get(attempt.token, ())))
+        offer = offer_out(attempt, job, attempt.created_at)
+        offer.hosts.extend(hosts_out(out.hosts.get(attempt.token, ())))
+        offer.hosts_checked = True
+        answer.offers.append(offer)
     for command in out.commands:
         ref = pb.AttemptRef(job=command.job, n=command.n, token=command.token)
         answer.commands.add(id=command.id, kind=command.kind, attempt=ref)
@@ -185,8 +189,8 @@ def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
     return answer
 
 
-def offer_out(attempt: Attempt, job: Job, now: float, hosts: Iterable[GroupHosts] = ()) -> pb.Offer:
-    """A job as it is offered to an agent, with the hosts to which it is bound."""
+def offer_out(attempt: Attempt, job: Job, now: float) -> pb.Offer:
+    """A job as it is offered, without the hosts to which it is bound."""
     index = array_index(job.terms.labels)
     return pb.Offer(
         attempt=pb.AttemptRef(job=attempt.job, n=attempt.n, token=attempt.token),
@@ -198,5 +202,4 @@ def offer_out(attempt: Attempt, job: Job, now: float, hosts: Iterable[GroupHosts
         priority=job.terms.priority,
         array_index=index or 0,
         is_array=index is not None,
-        hosts=hosts_out(hosts),
     )

@@ -23,7 +23,7 @@ def put(backend: GraphBackend, rules: NodeRules | None = HOSTS) -> Graph:
         "node0-socket0-gpu": {"model": "v100"},
     }
     backend.put_subsystem("c", a_subsystem(graph, "kind", hung))
-    backend.put_subsystem("c", a_subsystem(graph, "io", {"node2": {"kind": "nvme", "tb": 4}}))
+    backend.put_subsystem("c", a_subsystem(graph, "io", {"node2": {"model": "nvme", "tb": 4}}))
     backend.set_node_rules("c", rules)
     return graph
 
@@ -32,7 +32,7 @@ def gpus(count: int = 1) -> Request:
     return a_request(slots(count, a_level("gpu", 1, requires=requires("kind", "model", "a100"))))
 
 
-NVME = requires("io", "kind", "nvme")
+NVME = requires("io", "model", "nvme")
 
 
 def test_a_request_is_bound_to_the_hosts_that_meet_it(backend: GraphBackend) -> None:
@@ -52,6 +52,8 @@ def test_nothing_is_bound_where_all_hosts_qualify_or_the_manager_is_told_the_req
     assert not backend.binding("c", plain).binds
     told = a_request(slots(1, a_level("core", 1), requires=NVME))
     assert not backend.binding("c", told).binds
+    nameless = a_request(slots(1, a_level("core", 1), requires=requires("io", "tb", 4)))
+    assert backend.binding("c", nameless).hosts == (GroupHosts(0, ("node2",)),), "managers know things by name"
     ranged = a_request(slots(1, a_level("core", 1), requires=(Requirement("io", (Within("tb", 2),)),)))
     assert backend.binding("c", ranged).hosts == (GroupHosts(0, ("node2",)),), "a range has no words of its own"
     backend.put_subsystem("c", a_subsystem(graph, "all", {"root": {"x": 1}}))

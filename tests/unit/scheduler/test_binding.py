@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from rainbow.graphs.cypher import CypherBackend
@@ -9,9 +10,11 @@ from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.binding import NodeRules
 from rainbow.model.graph import Graph, Subsystem
 from rainbow.model.match import Fit
-from rainbow.model.request import Request
+from rainbow.model.request import Level, Request, Requirement
 from tests.support import fleets, oracle
 from tests.support.cases import over_seeds
+
+NAMES = {"y": "model"}
 
 
 def a_case(seed: int) -> tuple[Random, Graph, list[Subsystem], Request, NodeRules]:
@@ -19,8 +22,34 @@ def a_case(seed: int) -> tuple[Random, Graph, list[Subsystem], Request, NodeRule
     graph = fleets.random_graph(rng)
     subsystems = [fleets.random_subsystem(rng, graph, name) for name in ("soft", "io")[: rng.randint(1, 2)]]
     request = fleets.random_request(rng, graph, asks=0.35)
-    told = frozenset({"soft"}) if rng.random() < 0.3 else frozenset[str]()
+    told = frozenset({"soft"}) if rng.random() < 0.4 else frozenset[str]()
+    if told:  # managers know things by name
+        subsystems = [_named(subsystem) for subsystem in subsystems]
+        request = replace(
+            request,
+            groups=tuple(replace(group, levels=tuple(map(_level, group.levels))) for group in request.groups),
+            requires=tuple(map(_requirement, request.requires)),
+        )
     return rng, graph, subsystems, request, NodeRules(hosts=True, subsystems=told, groups=rng.random() < 0.5)
+
+
+def _named(subsystem: Subsystem) -> Subsystem:
+    """The same with `model` for `y`."""
+    vertices = [
+        replace(vertex, metadata={NAMES.get(key, key): value for key, value in vertex.metadata.items()})
+        for vertex in subsystem.vertices
+    ]
+    return replace(subsystem, vertices=tuple(vertices))
+
+
+def _level(level: Level) -> Level:
+    requires = tuple(map(_requirement, level.requires))
+    return replace(level, requires=requires, inside=tuple(map(_level, level.inside)))
+
+
+def _requirement(asked: Requirement) -> Requirement:
+    terms = tuple(term if term.field == "x" else replace(term, field="model") for term in asked.terms)
+    return replace(asked, terms=terms, below=tuple(map(_requirement, asked.below)))
 
 
 def a_backend(graph: Graph, subsystems: list[Subsystem], rules: NodeRules) -> MemoryBackend:

@@ -32,8 +32,8 @@ from tests.support.service import ADMIN, a_graph, a_service, submit, with_cluste
 HOSTS = NodeRules(hosts=True)
 
 
-def needs(kind: str = "nvme", subsystem: str = "io") -> tuple[Requirement, ...]:
-    return (Requirement(subsystem, (Equals("kind", kind),)),)
+def needs(model: str = "nvme", subsystem: str = "io") -> tuple[Requirement, ...]:
+    return (Requirement(subsystem, (Equals("model", model),)),)
 
 
 def a_level(*, nodes: int = 1, requires: tuple[Requirement, ...] = (), gpu: tuple[Requirement, ...] = ()) -> Level:
@@ -55,8 +55,8 @@ async def with_io(service: Service, name: str, on: str = "n[2-3]", *, nodes: int
     await hang(service, name, "io", on, "nvme")
 
 
-async def hang(service: Service, name: str, subsystem: str, on: str | Sequence[str], kind: str) -> None:
-    vertex = {"type": "storage", "name": subsystem, "on": on, "metadata": {"kind": kind}}
+async def hang(service: Service, name: str, subsystem: str, on: str | Sequence[str], model: str) -> None:
+    vertex = {"type": "storage", "name": subsystem, "on": on, "metadata": {"model": model}}
     text = json.dumps({"rainbow": "subsystem/1", "name": subsystem, "with": [vertex]}).encode()
     await registering.put_subsystem(service.core, name, subsystem, text)
 
