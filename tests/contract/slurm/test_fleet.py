@@ -91,13 +91,13 @@ def fleet(rich: SlurmCluster, wide: SlurmCluster, tmp_path_factory: pytest.TempP
         try:
             for name in ("rich", "wide", "here"):
                 made.start_agent(name)
-            made.until(lambda: _active(made) >= {"rich", "wide", "here"}, "the registration of all clusters")
+            made.until(lambda: active(made) >= {"rich", "wide", "here"}, "the registration of all clusters")
             yield made
         finally:
             made.stop()
 
 
-def _active(fleet: Fleet) -> set[str]:
+def active(fleet: Fleet) -> set[str]:
     listed = json.loads(fleet.house.run("clusters", "-o", "json").stdout)["clusters"]
     return {row["name"] for row in listed if row["standing"] == "active"}
 
