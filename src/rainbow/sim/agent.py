@@ -22,6 +22,7 @@ from rainbow.agent.refusals import Refusals
 from rainbow.agent.state import Limits, State
 from rainbow.agent.values import BidAnswer, Chunk, Facts, Offer, Result
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import NodeRules
 from rainbow.model.errors import RainbowError
 from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import Manager
@@ -45,6 +46,7 @@ class Server(Protocol):
         answer: Callable[[e.SyncAnswer | RainbowError], None],
         *,
         guards: bool,
+        node_rules: NodeRules | None,
     ) -> Callable[[], None]:
         """Handle a message; returns how to hang up."""
 
@@ -181,7 +183,11 @@ class SimAgent:
         call.deadline = self._later(message.wait + RPC_MARGIN, lambda: self._failed(call, None))
 
         def arrives() -> None:
-            call.hang_up = self.server.sync(self.cluster, epoch, message, answer, guards=self.manager.guards)
+            manager = self.manager
+            rules = NodeRules(hosts=True) if manager.binds else None
+            call.hang_up = self.server.sync(
+                self.cluster, epoch, message, answer, guards=manager.guards, node_rules=rules
+            )
 
         def answer(said: e.SyncAnswer | RainbowError) -> None:
             def back() -> None:

@@ -253,6 +253,14 @@ def i4_launches_are_confirmed(world: Witness, job: int, n: int, cluster: str) ->
     return None
 
 
+def r13_jobs_run_where_they_were_matched(world: Witness, job: int, cluster: str, host: str) -> str | None:
+    """R13 a job runs only on hosts that meet what it requires."""
+    allowed = world.hosts_of(world.jobs[job], cluster)
+    if allowed and host not in allowed:
+        return f"job {job} starts on {host} of {cluster}; what it requires is on {', '.join(sorted(allowed))}"
+    return None
+
+
 def i9_cancelled_is_cancelled(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I9 nothing is launched for a job that has ended."""
     if world.jobs[job].state.terminal and not world.given_up(job, n):
@@ -316,6 +324,7 @@ RULES = Rules(
         i4_launches_are_confirmed,
         i9_cancelled_is_cancelled,
     ),
+    on_host=(r13_jobs_run_where_they_were_matched,),
     on_kill=(i16_nobody_is_killed_without_cause,),
     on_second=(i15_leases_lapse, r6b_guards_act, r7_silence_ends),
 )

@@ -13,6 +13,8 @@ from random import Random
 
 from rainbow.agent.values import Absent, Found, Offer, Phase, Ref, Result, Unknown, Update
 from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.binding import WRONG_NODES
+from rainbow.sim.hosts import CORE_HOST, DISK_HOSTS, DISK_SPEC
 from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.truth import Run, Truth
 from rainbow.sim.weather import Weather
@@ -24,6 +26,13 @@ LOOK = 1.0  # seconds between two looks of a guard
 ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order")
 OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
 
+WRONG_HOST = Result(state=AttemptState.RETURNED, reason="not on a host that was allowed", code=WRONG_NODES)
+
+
+def checked(entry: Entry) -> bool:
+    """What the wrapper looks at before the command begins."""
+    return not entry.allowed or entry.host in entry.allowed
+
 
 @dataclass(slots=True)
 class Entry:
@@ -33,6 +42,9 @@ class Entry:
     name: str
     native: str
     guard: float | None = None
+    wants_disk: bool = False
+    allowed: tuple[str, ...] = ()  # hosts; empty: all
+    host: str = ""  # where it is started
     run: Run | None = None
     result: Result | None = None
 
@@ -51,6 +63,7 @@ class Entry:
             result=self.result,
             started_at=started,
             sizes=(size, 0),
+            nodes=self.host,
         )
 
 
@@ -66,6 +79,8 @@ class Manager:
     witness: Witness
     guards: bool = True  # runs end by themselves when their agent has not heard of the server for long
     longest_guard: float = 0.0
+    luck: Random = field(default_factory=Random)  # of its choice of hosts
+    binds: bool = True  # its agent keeps jobs on the hosts that they are bound to
     heard: float = 0.0  # when the server was last heard of, as the agent has it on its disk
     entries: list[Entry] = field(default_factory=list)
     submissions: int = 0
@@ -76,6 +91,9 @@ class Manager:
         self.submissions += 1
         self.tags.add(offer.ref.tag)
         entry = Entry(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
+        entry.wants_disk = offer.spec == DISK_SPEC
+        if self.binds:  # an older agent knows nothing of hosts
+            entry.allowed = next((group.hosts for group in offer.hosts), ())
         if self.guards:
             entry.guard = offer.guard(self.longest_guard)
         self.entries.append(entry)
@@ -133,9 +151,13 @@ class Manager:
         if self.rng.random() < self.weather.refusal / 2:
             self._end(entry, Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason="no node would start it"))
             return
+        entry.host = self._host(entry)
+        if self.binds and not checked(entry):
+            self._end(entry, WRONG_HOST)
+            return
         ref = entry.ref
-        self.witness.launches(ref.job, ref.n, self.cluster)
-        entry.run = self.truth.launch(ref.job, ref.n, self.cluster, self.loop.time())
+        self.witness.launches(ref.job, ref.n, self.cluster, entry.host)
+        entry.run = self.truth.launch(ref.job, ref.n, self.cluster, self.loop.time(), entry.host)
         entry.run.output = b"%s began\n" % ref.tag.encode()
         if entry.name == FOR_EVER:
             seconds = LONG
@@ -146,6 +168,13 @@ class Manager:
         self.loop.call_later(seconds, lambda: self._finish(entry))
         if entry.guard is not None:
             self.loop.call_later(LOOK, lambda: self._guard(entry))
+
+    def _host(self, entry: Entry) -> str:
+        """One of the hosts that it may run on, or by mistake any other that has what it asks for."""
+        if not entry.wants_disk:
+            return CORE_HOST
+        mistaken = self.luck.random() < self.weather.manager_error / 2
+        return self.luck.choice(entry.allowed if entry.allowed and not mistaken else DISK_HOSTS)
 
     def _out_of_touch(self, entry: Entry) -> bool:
         return entry.guard is not None and self.loop.time() - self.heard >= entry.guard

@@ -13,6 +13,7 @@ import msgspec
 from rainbow.agent import events as e
 from rainbow.agent import values as v
 from rainbow.model.attempt import Attempt, AttemptState
+from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.errors import RainbowError, Unavailable
 from rainbow.model.job import Job
 from rainbow.service.assembly import Service, assemble
@@ -152,9 +153,10 @@ class SimServer:
         answer: Callable[[e.SyncAnswer | RainbowError], None],
         *,
         guards: bool,
+        node_rules: NodeRules | None,
     ) -> Callable[[], None]:
         """One Sync of an agent."""
-        told = replace(sync_in(cluster, epoch, message), guards=guards)
+        told = replace(sync_in(cluster, epoch, message), guards=guards, node_rules=node_rules)
 
         async def work(service: Service) -> e.SyncAnswer:
             reply = await service.agents.sync(told, lambda out: _encoder.encode(sync_out(message.seq, out)))
@@ -207,6 +209,8 @@ def _report(report: e.Report) -> Report:
         failure=None if result is None else result.failure,
         reason="" if result is None else result.reason,
         native_id=report.native,
+        nodes=report.nodes,
+        code="" if result is None else result.code,
     )
 
 
@@ -225,7 +229,7 @@ def sync_out(seq: int, out: SyncOut) -> e.SyncAnswer:
     return e.SyncAnswer(
         ack=seq,
         confirms=tuple(map(_back, out.confirms)),
-        offers=tuple(_offer(attempt, job) for attempt, job in out.offers),
+        offers=tuple(_offer(attempt, job, out.hosts.get(attempt.token, ())) for attempt, job in out.offers),
         commands=tuple(commands),
         resync=out.resync,
         expected=tuple(map(_back, out.expected)),
@@ -234,7 +238,7 @@ def sync_out(seq: int, out: SyncOut) -> e.SyncAnswer:
     )
 
 
-def _offer(attempt: Attempt, job: Job) -> v.Offer:
+def _offer(attempt: Attempt, job: Job, hosts: tuple[GroupHosts, ...]) -> v.Offer:
     lease = (attempt.lease_until or attempt.created_at) - attempt.created_at
     return v.Offer(
         ref=v.Ref(attempt.job, attempt.n, attempt.token),
@@ -244,4 +248,6 @@ def _offer(attempt: Attempt, job: Job) -> v.Offer:
         terms=msgspec.json.encode(asdict(job.terms)).decode(),
         lease=max(0.0, lease),
         priority=job.terms.priority,
+        hosts=hosts,
+        hosts_checked=True,
     )

@@ -16,6 +16,7 @@ class Run:
     n: int
     cluster: str
     started: float
+    host: str = ""
     result: Result | None = None  # None: it still runs
     output: bytes = b""
 
@@ -26,9 +27,9 @@ class Truth:
 
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
 
-    def launch(self, job: int, n: int, cluster: str, now: float) -> Run:
+    def launch(self, job: int, n: int, cluster: str, now: float, host: str = "") -> Run:
         """A job begins to run."""
-        run = Run(job, n, cluster, now)
+        run = Run(job, n, cluster, now, host)
         self.runs[job].append(run)
         return run
 

@@ -17,6 +17,7 @@ from rainbow.service import jobs, receiving, registering
 from rainbow.service.assembly import Service
 from rainbow.service.new_jobs import Receipt
 from rainbow.service.submitting import Submission
+from rainbow.sim.hosts import DISK_REQUEST, DISK_SPEC
 from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import FOR_EVER
 from rainbow.sim.network import Wire
@@ -40,7 +41,7 @@ def request_of(cores: int) -> Request:
 
 REQUESTS = {cores: request_of(cores) for cores in (1, 2, 3, 4, TOO_LARGE)}
 SPECS = {cores: to_json(request) for cores, request in REQUESTS.items()}
-CORES = {spec: cores for cores, spec in SPECS.items()}
+CORES = {spec: cores for cores, spec in SPECS.items()} | {DISK_SPEC: 0}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Users:
     clusters: tuple[str, ...]
     note: Callable[..., None]
     fail: Callable[[str, str], None]
+    luck: Random  # of what they ask for beside cores
     now: Callable[[], float]  # what their watches show, as seconds since the epoch
     known: list[int] = field(default_factory=list)  # jobs that somebody was told of
     cancelled: set[int] = field(default_factory=set)  # jobs of which somebody was told that they are cancelled
@@ -95,10 +97,11 @@ class Users:
     def _submission(self, owner: str, named: bool) -> Submission:
         self.tokens += 1
         cores = self.rng.choice((1, 1, 1, 2, 2, 3, 4)) if self.rng.random() < 0.97 else TOO_LARGE
+        wants_disk = self.luck.random() < 0.15
         return Submission(
             owner=owner,
-            request=REQUESTS[cores],
-            spec=SPECS[cores],
+            request=DISK_REQUEST if wants_disk else REQUESTS[cores],
+            spec=DISK_SPEC if wants_disk else SPECS[cores],
             name=FOR_EVER if self.rng.random() < 0.1 else "short",
             terms=self._terms(patient=self.rng.random() < 0.1),
             client_token=f"t{self.tokens}" if named else "",

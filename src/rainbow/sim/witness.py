@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
@@ -72,6 +72,7 @@ class Rules:
 
     on_change: tuple[Callable[[Witness, Change], str | None], ...] = ()
     on_launch: tuple[Callable[[Witness, int, int, str], str | None], ...] = ()
+    on_host: tuple[Callable[[Witness, int, str, str], str | None], ...] = ()
     on_kill: tuple[Callable[[Witness, int, int, str], str | None], ...] = ()
     on_second: tuple[Callable[[Witness], str | None], ...] = ()
 
@@ -90,6 +91,7 @@ class Witness:
     steady: bool = True  # nobody sets the server's clock
     capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
     cores_of: Callable[[Job], int] = lambda job: 1
+    hosts_of: Callable[[Job, str], Collection[str]] = lambda job, cluster: ()  # that meet what it requires; empty: all
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
     kept_waiting: Callable[[], str | None] = lambda: None  # a run that should have been given up
     heard: dict[str, float] = field(default_factory=dict)  # when each cluster last spoke to a server
@@ -185,10 +187,11 @@ class Witness:
         """An attempt as committed."""
         return next((attempt for attempt in self.attempts.get(job, ()) if attempt.n == n), None)
 
-    def launches(self, job: int, n: int, cluster: str) -> None:
-        """A manager is about to start a job."""
-        self.note("launch", job, n, cluster)
+    def launches(self, job: int, n: int, cluster: str, host: str) -> None:
+        """A manager is about to start a job on one of its hosts."""
+        self.note("launch", job, n, cluster, host)
         self._hold(self.rules.on_launch, job, n, cluster)
+        self._hold(self.rules.on_host, job, cluster, host)
 
     def kills(self, job: int, n: int, cluster: str) -> None:
         """A manager is about to end a job by order."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 from dataclasses import dataclass
 from random import Random
@@ -15,6 +14,7 @@ from rainbow.service.settings import Settings
 from rainbow.sim import endings, trouble
 from rainbow.sim.agent import LIMITS, SimAgent
 from rainbow.sim.disk import Disk
+from rainbow.sim.hosts import DISK_HOSTS, DISK_SPEC, SUBSYSTEM, graph, subsystem
 from rainbow.sim.invariants import RULES, SLACK
 from rainbow.sim.loop import VirtualLoop
 from rainbow.sim.manager import Manager
@@ -72,6 +72,11 @@ class World:
             run_lease=RUN_LEASE,
             shortest_lost_after=SHORTEST,
         )
+        luck = Random(seed + 2)
+        self.fast = {name: tuple(luck.sample(DISK_HOSTS, luck.randint(1, 2))) for name in shapes}
+        self.old = {
+            name for name in shapes if name != "c0" and luck.random() < 0.3
+        }  # agents that know nothing of hosts
         bids = self.settings.policy == "start"  # which may choose a cluster where a job fits only later
         self.witness = Witness(
             truth=self.truth,
@@ -83,6 +88,7 @@ class World:
             steady=not self.trouble.clock_jump,
             capacity={} if bids else shapes,
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
+            hosts_of=lambda job, cluster: self.fast[cluster] if job.spec == DISK_SPEC else (),
             run_lease=RUN_LEASE,
             overdue=self._overdue,
             kept_waiting=self._kept_waiting,
@@ -109,6 +115,7 @@ class World:
             clusters=tuple(shapes),
             note=self.note,
             fail=self.witness.broken,
+            luck=Random(seed + 3),
             now=self.wall.time,
         )
 
@@ -122,6 +129,8 @@ class World:
             self.witness,
             guards=self.rng.random() < 0.7,
             longest_guard=LIMITS.run_guard,
+            luck=Random(f"{self.seed} {name}"),
+            binds=name not in self.old,
         )
         return SimAgent(
             cluster=name,
@@ -211,7 +220,9 @@ class World:
         await self.server.ready.wait()
         assert self.server.service is not None
         for name, cores in self.shapes.items():
-            await registering.register(self.server.service.core, name, graph(cores), manager="sim")
+            core = self.server.service.core
+            await registering.register(core, name, graph(cores), manager="sim")
+            await registering.put_subsystem(core, name, SUBSYSTEM, subsystem(self.fast[name]))
         for agent in self.agents.values():
             agent.start()
         every = self.loop.create_task(self._watch())
@@ -236,12 +247,6 @@ class World:
             self.loop.run_forever()
         self.loop.close()
         self.disk.close()
-
-
-def graph(cores: int) -> bytes:
-    """A cluster in the compact form."""
-    node = {"type": "node", "name": "n0", "with": [{"type": "core", "count": cores}]}
-    return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
 
 
 def run(seed: int, weather: Weather | None = None) -> Outcome:

@@ -152,6 +152,14 @@ def test_only_a_confirmed_attempt_is_launched_and_only_where_it_was_sent(state: 
     assert i.i4_launches_are_confirmed(witness, 1, 1, "east") is not None
 
 
+def test_a_job_runs_only_on_hosts_that_meet_what_it_requires() -> None:
+    witness = a_witness()
+    assert i.r13_jobs_run_where_they_were_matched(witness, 1, "east", "d0") is None
+    witness.hosts_of = lambda job, cluster: {"east": ("d1", "d2")}[cluster]
+    assert i.r13_jobs_run_where_they_were_matched(witness, 1, "east", "d1") is None
+    assert i.r13_jobs_run_where_they_were_matched(witness, 1, "east", "d0") is not None
+
+
 def test_a_run_is_killed_only_with_a_cause() -> None:
     witness = a_witness()
     assert i.i16_nobody_is_killed_without_cause(witness, 1, 1, "east") is not None
