@@ -128,9 +128,11 @@ def nodes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> st
     """To which nodes the job is bound on each cluster, and where that is not enforced or was not kept."""
     lines = []
     for entry in explanations:
+        if entry.get("fit") == "never":
+            continue
         name = one_line(entry["cluster"])
         groups = entry.get("hosts", ())
-        alike = len({group["hosts"] for group in groups}) <= 1
+        alike = len({group["hosts"] for group in groups}) == 1 and len(groups) == entry.get("groups", len(groups))
         said = [
             one_line(group["hosts"] if alike else f"{group['hosts']} (group {group['group'] + 1})") for group in groups
         ]

@@ -67,6 +67,7 @@ def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
         return {**found, "nodes": NOT_ENFORCED}
     hosts = fleet.graphs.binding(cluster, request).hosts
     if hosts:
+        found["groups"] = len(request.groups)
         found["hosts"] = [{"group": entry.group, "hosts": collapse(entry.hosts)} for entry in hosts]
     return found
 

@@ -175,12 +175,15 @@ def test_a_plan_says_to_which_nodes_the_job_is_bound_and_where_that_is_not_enfor
     explanations = [
         {"cluster": "perl", "hosts": [{"group": 0, "hosts": "n[2-3]"}, {"group": 1, "hosts": "n[2-3]"}]},
         {"cluster": "tuo", "hosts": [{"group": 0, "hosts": "t1"}, {"group": 1, "hosts": "t2"}], "wrong_nodes": 1},
+        {"cluster": "lab", "hosts": [{"group": 1, "hosts": "x1"}], "groups": 2},
         {"cluster": "desk", "nodes": "no agent"},
+        {"cluster": "tiny", "fit": "never", "nodes": "no agent"},
         {"cluster": "eks"},
     ]
     assert render_plan.nodes(explanations) == (
         " Nodes of perl: runs only on n[2-3]\n"
         " Nodes of tuo: runs only on t1 (group 1), t2 (group 2); its manager gave wrong nodes 1 time\n"
+        " Nodes of lab: runs only on x1 (group 2)\n"
         " Nodes of desk: no agent\n"
     )
 
