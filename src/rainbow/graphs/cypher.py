@@ -9,19 +9,22 @@ the embedded engine (in memory if there is none), or the `uri` of a Neo4j or Mem
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rainbow.graphs import cypher_queries as queries
 from rainbow.graphs import cypher_read, cypher_write
 from rainbow.graphs.backend import Summary
-from rainbow.graphs.cluster_state import Bound, ClusterState
+from rainbow.graphs.cluster_state import MOST_BOUND, Bound, ClusterState
 from rainbow.graphs.cypher_engine import Engine, open_engine
+from rainbow.graphs.memory_answers import Keys
 from rainbow.graphs.microarchitectures import runs
-from rainbow.model.binding import Binding, GroupHosts, NodeRules, may_bind
+from rainbow.model.binding import UNBOUND, Binding, GroupHosts, NodeRules, may_bind
 from rainbow.model.errors import AlreadyExists, NotFound
 from rainbow.model.graph import Graph, Mark, Subsystem
 from rainbow.model.match import Explanation, Matches
+from rainbow.model.remembered import Remembered
 from rainbow.model.request import Request
 from rainbow.scheduler.explain import Explainer
 from rainbow.scheduler.explain_scene import Scene
@@ -44,10 +47,12 @@ class CypherBackend:
     def __init__(self, engine: Engine | None = None, **options: str) -> None:
         """Open the database that the options name, and find what is in it."""
         self._engine = engine or open_engine(options)
+        self._key_of = Remembered(Keys().number)
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)
         self._rules: dict[str, NodeRules] = {}  # of clusters that have some; said anew after each start
+        self._bindings: dict[str, OrderedDict[int, Binding]] = {}  # by cluster, until its graphs or rules change
 
     @property
     def version(self) -> int:
@@ -66,6 +71,7 @@ class CypherBackend:
     def put(self, cluster: str, graph: Graph) -> None:
         """Add a cluster or replace its graph and forget all about the old one."""
         cypher_write.check_graph(graph)
+        self._bindings.pop(cluster, None)
         with self._change(cluster):
             self._forget(cluster)
             cypher_write.write_graph(self._engine, cluster, graph)
@@ -73,6 +79,7 @@ class CypherBackend:
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
         """Add a subsystem or replace the one of that name."""
         self._known(cluster)
+        self._bindings.pop(cluster, None)
         with self._change(cluster):
             self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=subsystem.name)
             cypher_write.write_subsystem(self._engine, cluster, subsystem)
@@ -80,6 +87,7 @@ class CypherBackend:
     def drop_subsystem(self, cluster: str, name: str) -> None:
         """Remove a subsystem with all its vertices."""
         self._known(cluster)
+        self._bindings.pop(cluster, None)
         with self._change(cluster):
             if not self._engine.run(queries.ALL_FACTS, clusters=[cluster], subsystem=name):
                 raise NotFound(f"cluster {cluster!r} has no subsystem {name!r}")
@@ -88,6 +96,7 @@ class CypherBackend:
     def remove(self, cluster: str) -> None:
         """Forget a cluster and everything about it."""
         self._known(cluster)
+        self._bindings.pop(cluster, None)
         with self._lock:
             with self._engine.transaction():
                 self._forget(cluster)
@@ -137,6 +146,7 @@ class CypherBackend:
         self._known(cluster)
         if rules == self._rules.get(cluster):
             return
+        self._bindings.pop(cluster, None)
         with self._change(cluster):
             if rules is None:
                 del self._rules[cluster]
@@ -145,7 +155,17 @@ class CypherBackend:
 
     def binding(self, cluster: str, request: Request) -> Binding:
         """Where the request may run, by the whole graph."""
-        return self._bound_of(cluster, request)[0].binding
+        self._known(cluster)
+        if cluster not in self._rules or not may_bind(request):
+            return UNBOUND
+        kept = self._bindings.setdefault(cluster, OrderedDict())
+        key = self._key_of(request)
+        known = kept.get(key)
+        if known is None:
+            known = kept[key] = self._bound_of(cluster, request)[0].binding
+            if len(kept) > MOST_BOUND:
+                kept.popitem(last=False)
+        return known
 
     def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
         """The hosts of one placement of the whole request within its binding."""

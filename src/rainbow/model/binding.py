@@ -14,8 +14,6 @@ from rainbow.model.request import Equals, Request, Requirement
 NAMING_FIELDS = frozenset({"name", "model", "feature", "partition"})  # fields by which managers name things
 HOST = "node"  # the type of the vertices that managers know by name
 WRONG_NODES = "wrong-nodes"  # code of a report: the manager gave other nodes than the offer allowed
-MAX_SUBSYSTEMS = 64  # that an agent may name
-MAX_NAME = 256  # characters of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,6 @@ class NodeRules:
     hosts: bool = False  # jobs run only on the hosts that their offer names
     subsystems: frozenset[str] = frozenset()  # requirements on these, by equality, are passed on in its own words
     groups: bool = False  # groups of one job may be bound to different hosts
-
-    def __post_init__(self) -> None:
-        if len(self.subsystems) > MAX_SUBSYSTEMS or any(len(name) > MAX_NAME for name in self.subsystems):
-            raise Invalid(f"an agent names at most {MAX_SUBSYSTEMS} subsystems of at most {MAX_NAME} characters each")
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -21,6 +21,8 @@ from rainbow.service.clusters import parse_state
 from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut
 
 MOST_ENTRIES = 20_000
+MAX_SUBSYSTEMS = 64  # that an agent may announce
+MAX_SUBSYSTEM_NAME = 256  # characters
 _REPORTED = frozenset(
     {
         *LIVE[3:],
@@ -138,7 +140,9 @@ def _report(message: pb.Report) -> Report:
 
 
 def _node_rules(message: pb.NodeRules) -> NodeRules:
-    return NodeRules(message.hosts, frozenset(message.subsystems), message.groups)
+    """What an agent announces; of subsystems beyond the limit the manager counts as not told, which is safe."""
+    named = sorted(name for name in message.subsystems if len(name) <= MAX_SUBSYSTEM_NAME)
+    return NodeRules(message.hosts, frozenset(named[:MAX_SUBSYSTEMS]), message.groups)
 
 
 def hosts_out(hosts: Iterable[GroupHosts]) -> list[pb.GroupHosts]:

@@ -61,15 +61,15 @@ def bound_offer(fleet: Fleet, cluster: str, request: Request, rules: NodeRules |
         return UNBOUND_OFFER
     rules = rules or NO_NODE_RULES
     binding = fleet.graphs.binding(cluster, request)
-    if not binding.binds:
-        return UNBOUND_OFFER
-    if not rules.hosts:
+    if binding.binds and not rules.hosts:
         return BoundOffer(refusal=NOT_KEPT)
     if binding.impossible:
         return BoundOffer(refusal=binding.impossible)
-    if fleet.graphs.match(request, [cluster]).fit(cluster) is Fit.NEVER:
+    if fleet.graphs.match(request, [cluster]).fit(cluster) is Fit.NEVER:  # the graph changed since the decision
         why = mixed_reason(fleet, cluster, request)
-        return BoundOffer(refusal=why or "the hosts that meet its requirements have too little for it")
+        return BoundOffer(refusal=why or "what meets its requirements there is no longer enough for it")
+    if not binding.binds:
+        return UNBOUND_OFFER
     hosts = binding.hosts
     if hosts and not (binding.uniform or (rules.groups and binding.by_group)):
         hosts = fleet.graphs.concrete_hosts(cluster, request, fence)

@@ -210,6 +210,17 @@ async def test_a_binding_that_became_impossible_returns_the_attempt_and_the_job_
         assert (await jobs.get(service.core, job.id, ADMIN)).job.cluster == "west"
 
 
+async def test_a_graph_that_lacks_what_is_asked_returns_the_attempt(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_io(service, "east", gpus=1)
+        agent = await an_agent(service, "east")
+        [job] = await submit(service, a_job(a_level(gpu=needs("nvme", "io"))))
+        await registering.replace_graph(service.core, "east", a_graph(nodes=5, cores=4))
+        assert await offers(agent) == []
+        [attempt] = await service.core.store.read(lambda tx: tx.attempts(job.id))
+        assert (attempt.state, attempt.reason[:4]) == (AttemptState.RETURNED, "what")
+
+
 async def test_an_offer_that_is_made_again_has_the_hosts_of_the_graph_as_it_is_then(tmp_path: Path) -> None:
     clock = ManualClock()
     async with a_service(tmp_path, clock=clock) as service:

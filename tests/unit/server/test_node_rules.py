@@ -1,0 +1,24 @@
+"""What agents announce about nodes is read however much of it there is."""
+
+from __future__ import annotations
+
+from rainbow.model.binding import NodeRules
+from rainbow.pb.v2 import agents_pb2 as pb
+from rainbow.server.handlers_agents import MAX_SUBSYSTEMS, sync_in
+
+
+def announced(*subsystems: str) -> NodeRules | None:
+    rules = pb.NodeRules(hosts=True, subsystems=subsystems, groups=True)
+    return sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
+
+
+def test_an_agent_that_announces_nothing_is_told_from_one_that_announces_no_words() -> None:
+    assert sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1)).node_rules is None
+    assert announced() == NodeRules(hosts=True, groups=True)
+    assert announced("gpu", "partition") == NodeRules(True, frozenset({"gpu", "partition"}), True)
+
+
+def test_too_many_words_cost_no_sync() -> None:
+    found = announced(*(f"s{number}" for number in range(1_000)), "x" * 100_000)
+    assert found is not None
+    assert len(found.subsystems) == MAX_SUBSYSTEMS
