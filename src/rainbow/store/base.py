@@ -9,6 +9,7 @@ transaction. `Store.read` sees one consistent moment and never waits for a write
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from rainbow.model.attempt import Attempt, AttemptState
@@ -315,7 +316,24 @@ class AccessVerbs(Protocol):
         """The first line that does not follow from the one before, or None if the chain holds."""
 
 
-class Tx(ClusterVerbs, JobVerbs, LoadingVerbs, AttemptVerbs, HistoryVerbs, RetentionVerbs, AccessVerbs, Protocol):
+class SavepointVerbs(Protocol):
+    """Parts of a transaction that can fail alone."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """What is raised inside undoes what was done inside, and nothing else of the transaction."""
+
+
+class Tx(
+    ClusterVerbs,
+    JobVerbs,
+    LoadingVerbs,
+    AttemptVerbs,
+    HistoryVerbs,
+    RetentionVerbs,
+    AccessVerbs,
+    SavepointVerbs,
+    Protocol,
+):
     """One transaction. Use it only inside the work it was given to."""
 
     def meta(self, key: str) -> str | None:

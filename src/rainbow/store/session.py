@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -174,6 +174,21 @@ class Session:
         self._cursor.execute("ROLLBACK TO SAVEPOINT work")
         self._cursor.execute("RELEASE SAVEPOINT work")
         self._taken = self._saved
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of the transaction: what is raised inside undoes it alone, and is raised as one of our own errors."""
+        taken = dict(self._taken)
+        self._cursor.execute("SAVEPOINT part")
+        try:
+            yield
+        except Exception as error:
+            self.known.clear()
+            self._cursor.execute("ROLLBACK TO SAVEPOINT part")
+            self._taken = taken
+            raise self.dialect.translate(error) from error
+        finally:
+            self._cursor.execute("RELEASE SAVEPOINT part")
 
     def flush(self) -> None:
         """Write the counters, if they have moved; the last thing before a commit."""

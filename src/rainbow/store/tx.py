@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from rainbow.store.tables.access import AccessTable
 from rainbow.store.tables.attempts import AttemptTable
 from rainbow.store.tables.clusters import ClusterTable
@@ -25,6 +27,9 @@ class SqlTx(
     AccessTable,
 ):
     """See `base.Tx`."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        return self.db.savepoint()
 
     def meta(self, key: str) -> str | None:
         row = self.db.row("meta", key=key)
