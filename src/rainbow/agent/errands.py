@@ -14,7 +14,7 @@ from rainbow.agent.signatures import Signatures
 from rainbow.agent.values import AllowedHosts, BidAnswer, Chunk, Offer, Result, Unknown
 from rainbow.jobspecs.canonical import from_json
 from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Denied, Invalid, RainbowError, Unsupported
+from rainbow.model.errors import Denied, Invalid, Unsupported
 from rainbow.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
@@ -59,14 +59,13 @@ class Errands:
         reason: str | None
         try:
             request = from_json(offer.spec)
-        except RainbowError as problem:
-            reason = f"the agent cannot read the request: {problem}"
-        else:
             reason = offer.unreadable or offer.allowed.mismatch(len(request.groups))
             reason = reason or self.rules.refuses(offer, request)
             if reason is None and self.signatures is not None:
                 reason = self.signatures.refuses(offer)
             reason = reason or await self._check(request, offer.allowed)
+        except Exception as problem:  # an offer that this agent does not understand must not end the agent
+            reason = f"the agent cannot read the request: {problem}"
         if reason is not None:
             log.info("%s: handed back: %s", offer.ref.tag, reason)
         return reason

@@ -97,6 +97,8 @@ class SyncAnswer:
     expected: tuple[Ref, ...] = ()
     acked: tuple[Ref, ...] = ()
     output_acks: tuple[tuple[Ref, str, int], ...] = ()
+    unknown: tuple[Ref, ...] = ()  # whose report this server does not understand
+    server: str = ""  # which process of the server answered; empty: it does not say
 
     @property
     def empty(self) -> bool:

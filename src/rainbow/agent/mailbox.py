@@ -25,6 +25,7 @@ QUICK = 0.05  # an answer sooner than this did not wait
 ASK_AGAIN = 5.0  # seconds until a failed question or an unanswered cancel is repeated
 PACE = 1.0  # seconds between messages that say nothing new
 HASTE = 0.005  # the first pause when the server answers emptily without waiting; doubled each time
+COMMANDS = ("cancel", "kill")
 _SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
 
 
@@ -63,6 +64,10 @@ def sayings(d: Draft) -> SyncMessage:
 
 
 def _report(d: Draft, held: Held) -> Report | None:
+    if held.unknown == held.state:
+        return None  # the server that is there has it and does not understand it
+    if held.state is AttemptState.RETURNED and not d.server:
+        return None  # an older server refuses the whole message for it; others say which process they are
     if held.phase is Phase.FINISHED:
         if held.acked or not _output_said(d, held):
             return None
@@ -147,20 +152,34 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
         _say_all_again(d, answer)
     d.resynced = answer.resync
     d.heartbeat = answer.heartbeat
+    if answer.server != d.server:
+        d.server = answer.server
+        _report_unknown_again(d)
     _act_upon(d, answer)
     if said is not None and not answer.resync:
         _pace(d, said, answer)  # last: what the answer says is stored is not said again
 
 
+def _report_unknown_again(d: Draft) -> None:
+    """Another process of the server answers, perhaps a newer one: it may understand what the one before did not."""
+    for ref, held in d.held.items():
+        if held.unknown:
+            d.held[ref] = replace(held, unknown="", told="")
+
+
 def _without_known(d: Draft, answer: SyncAnswer) -> SyncAnswer:
-    """The answer without what is being done already: open questions and kills come again with every answer."""
+    """The answer without what is being done already, and without commands that this agent does not know.
+
+    Open questions, kills and unanswered commands come again with every answer. Nothing must be made of a command whose
+    meaning is not known; it is not acknowledged, because it was not carried out.
+    """
     answered = d.flight.bids if d.flight is not None else ()
     asked = {*d.bidding, *(id for id, _ in d.bids), *(id for id, _ in answered)}
     dying = {ref for ref, held in d.held.items() if held.wish is Wish.KILL}
     return replace(
         answer,
         bid_requests=tuple(one for one in answer.bid_requests if one.id not in asked),
-        commands=tuple(one for one in answer.commands if one.id or one.ref not in dying),
+        commands=tuple(one for one in answer.commands if one.kind in COMMANDS and (one.id or one.ref not in dying)),
     )
 
 
@@ -178,6 +197,10 @@ def _act_upon(d: Draft, answer: SyncAnswer) -> None:
         held = d.held.get(ref)
         if held is not None and held.phase is Phase.FINISHED:
             d.held[ref] = replace(held, acked=True)
+    for ref in answer.unknown:
+        held = d.held.get(ref)
+        if held is not None:
+            d.held[ref] = replace(held, unknown=held.told)
     for ref, stream, offset in answer.output_acks:
         _output_stored(d, ref, stream, offset)
     for ref in answer.confirms:
@@ -202,7 +225,7 @@ def _say_all_again(d: Draft, answer: SyncAnswer) -> None:
         d.send_at = d.now + PACE
     d.answered, d.facts_told, d.facts_at = None, None, NEVER
     for ref, held in d.held.items():
-        d.held[ref] = replace(held, told="")
+        d.held[ref] = replace(held, told="", unknown="")
     for ref in answer.expected:
         _account_for(d, ref)
 
@@ -242,7 +265,7 @@ def _settle(d: Draft, said: SyncMessage) -> None:
 
 def _output_stored(d: Draft, ref: Ref, stream: str, offset: int) -> None:
     held = d.held.get(ref)
-    if held is None or stream not in STREAMS:
+    if held is None or stream not in STREAMS or offset < 0:
         return
     i = STREAMS.index(stream)
     sent = tuple(offset if j == i else old for j, old in enumerate(held.sent))
@@ -281,6 +304,8 @@ def _obey(d: Draft, command: ServerCommand) -> None:
     else:
         if held.phase is Phase.FINISHED:
             _acknowledge(d, command)
+            if wish is Wish.KILL and held.unknown:  # nobody waits any more for the report that was not understood
+                d.held[ref] = replace(held, acked=True)
         elif command.id:  # the end is on its way to the disk; a crash before would make it undone
             d.acks_waiting = (*(one for one in d.acks_waiting if one[0] != command.id), (command.id, ref))
         if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:  # else it is over, and its output still wanted

@@ -67,8 +67,9 @@ def due(state: State, now: float) -> float | None:
 
 
 def idle(state: State) -> bool:
-    """True if nothing is held, asked or left to say."""
-    return not (state.held or state.judging or state.expected or state.rejects or state.acks or state.acks_waiting)
+    """True if nothing is held, asked or left to say, or only what the server does not understand."""
+    held = any(not one.unknown or one.phase is not Phase.FINISHED for one in state.held.values())
+    return not (held or state.judging or state.expected or state.rejects or state.acks or state.acks_waiting)
 
 
 def _started(d: Draft, event: e.Started) -> None:

@@ -75,6 +75,7 @@ class State:
     hasty: int = 0  # empty answers in a row that came without waiting
     resynced: bool = False  # the last answer asked for everything again
     heartbeat: float = 25.0
+    server: str = ""  # the process of the server that answered last
     contact_at: float | None = None  # when the last answered message was sent
 
 
@@ -108,7 +109,7 @@ class Draft:
         )
         self.listening, self.listening_at = state.listening, state.listening_at
         self.answered, self.send_at, self.quiet_until = state.answered, state.send_at, state.quiet_until
-        self.heartbeat, self.contact_at = state.heartbeat, state.contact_at
+        self.heartbeat, self.contact_at, self.server = state.heartbeat, state.contact_at, state.server
 
     def done(self) -> State:
         """The next state."""
@@ -143,6 +144,7 @@ class Draft:
             quiet_until=self.quiet_until,
             heartbeat=self.heartbeat,
             contact_at=self.contact_at,
+            server=self.server,
         )
 
     def do(self, command: Command) -> None:

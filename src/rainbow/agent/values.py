@@ -13,6 +13,7 @@ from rainbow.model.binding import GroupHosts
 
 STREAMS = ("stdout", "stderr")
 WRONG_NODES = "wrong-nodes"  # code of a return: the manager gave nodes on which the job may not run
+MAX_SECONDS = 1e12  # no time that a job names is longer
 GUARDED_PART = 2 / 3  # of the time after which the server gives a silent run up; the rest is for ending it
 
 
@@ -86,12 +87,13 @@ def _given_up(terms: str) -> tuple[bool, float | None]:
     """Of a job's terms: may it be run again, and after how many seconds of silence is it given up, if that was said."""
     try:
         said = json.loads(terms)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False, None
     if not isinstance(said, dict):
         return False, None
     lost_after = said.get("lost_after")
-    return said.get("delivery") == "at-least-once", lost_after if isinstance(lost_after, int | float) else None
+    known = isinstance(lost_after, int | float) and 0 < lost_after <= MAX_SECONDS
+    return said.get("delivery") == "at-least-once", lost_after if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +178,7 @@ class Held:
     result: Result | None = None
     wish: Wish = Wish.NONE
     told: str = ""  # the last report that the server answered
+    unknown: str = ""  # the state that the server did not understand; it is reported again to another server
     acked: bool = False  # the server has stored the end
     started_at: float | None = None
     nodes: str = ""  # hostlist: the nodes that the manager gave; empty: not known

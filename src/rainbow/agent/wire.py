@@ -1,15 +1,23 @@
-"""Between the reactor's messages and protobuf; nothing past this file knows protobuf."""
+"""Between the reactor's messages and protobuf; nothing past this file knows protobuf.
+
+Nothing in here raises: a value that cannot be sent is sent as near as it can be, and a value of the server's that makes
+no sense is replaced by the default. One bad item must not keep the others from being said or heard.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 
 from rainbow.agent.events import BidRequest, Report, ServerCommand, SyncAnswer, SyncMessage
-from rainbow.agent.values import AllowedHosts, BidAnswer, Offer, Ref
+from rainbow.agent.values import MAX_SECONDS, AllowedHosts, BidAnswer, Offer, Ref
 from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.errors import Invalid
 from rainbow.pb.v2 import agents_pb2 as pb
+
+log = logging.getLogger("rainbow.agent")
+MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def sync_request(message: SyncMessage) -> pb.SyncRequest:
@@ -19,7 +27,7 @@ def sync_request(message: SyncMessage) -> pb.SyncRequest:
         held=[pb.Held(attempt=_ref(ref), state=state) for ref, state in message.held],
         reports=[_report(report) for report in message.reports],
         accepts=[_ref(ref) for ref in message.accepts],
-        rejects=[pb.Reject(attempt=_ref(ref), reason=reason) for ref, reason in message.rejects],
+        rejects=[pb.Reject(attempt=_ref(ref), reason=_text(reason)) for ref, reason in message.rejects],
         command_acks=message.acks,
         bids=[_bid(id, answer) for id, answer in message.bids],
         want=message.want,
@@ -31,12 +39,28 @@ def sync_request(message: SyncMessage) -> pb.SyncRequest:
     )
     facts = message.facts
     if facts is not None:
-        out.state = json.dumps(facts.state, allow_nan=False)
-        out.marks.update(facts.marks)
+        out.state = _state(facts.state)
+        out.marks.update({_text(vertex): _text(mark) for vertex, mark in facts.marks.items()})
         if facts.used is not None:
             out.has_used = True
-            out.used.update(facts.used)
+            out.used.update({_text(vertex): units for vertex, units in facts.used.items() if 0 <= units <= MAX_INT64})
     return out
+
+
+def _state(values: Mapping[str, object]) -> str:
+    """State as JSON, without the values that are none."""
+    parts = {}
+    for key, value in values.items():
+        try:
+            parts[key] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            log.warning("the state %r is not sent: %r is no JSON value", key, value)
+    return json.dumps(parts)
+
+
+def _text(text: str) -> str:
+    """Text that protobuf takes: names of files and the errors of other programs may hold halves of characters."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def sync_answer(answer: pb.SyncResponse) -> SyncAnswer:
@@ -50,12 +74,19 @@ def sync_answer(answer: pb.SyncResponse) -> SyncAnswer:
             for command in answer.commands
         ),
         bid_requests=tuple(map(_bid_request, answer.bid_requests)),
-        heartbeat=answer.heartbeat or 25.0,
+        heartbeat=_seconds(answer.heartbeat, 25.0),
         resync=answer.resync,
         expected=tuple(map(_back, answer.expected)),
         acked=tuple(map(_back, answer.acked_reports)),
         output_acks=tuple((_back(ack.attempt), ack.stream, ack.next_offset) for ack in answer.output_acks),
+        unknown=tuple(map(_back, answer.unknown_reports)),
+        server=answer.server,
     )
+
+
+def _seconds(value: float, otherwise: float) -> float:
+    """A time that the server tells; `otherwise` for none and for what is no time."""
+    return value if 0 < value < MAX_SECONDS else otherwise
 
 
 def _ref(ref: Ref) -> pb.AttemptRef:
@@ -67,14 +98,16 @@ def _back(ref: pb.AttemptRef) -> Ref:
 
 
 def _report(report: Report) -> pb.Report:
-    out = pb.Report(attempt=_ref(report.ref), state=report.state, native_id=report.native, nodes=report.nodes)
+    out = pb.Report(
+        attempt=_ref(report.ref), state=report.state, native_id=_text(report.native), nodes=_text(report.nodes)
+    )
     started = report.started_at
     result = report.result
     if result is not None:
-        out.reason, out.failure = result.reason, result.failure.value if result.failure else ""
+        out.reason, out.failure = _text(result.reason), result.failure.value if result.failure else ""
         out.code = result.code
         if result.exit_code is not None:
-            out.exit_code = result.exit_code
+            out.exit_code = max(-MAX_INT32, min(result.exit_code, MAX_INT32))  # out of range either way
         if result.ended_at is not None:
             out.ended_at = result.ended_at
         started = result.started_at if result.started_at is not None else started
@@ -87,7 +120,7 @@ def _bid(id: str, answer: BidAnswer) -> pb.Bid:
     out = pb.Bid(
         id=id,
         yes=answer.yes,
-        reason=answer.reason,
+        reason=_text(answer.reason),
         runtime_factor=answer.runtime_factor,
         valid_for=answer.valid_for,
     )
@@ -106,7 +139,7 @@ def node_rules(rules: NodeRules) -> pb.NodeRules:
 def _bid_request(request: pb.BidRequest) -> BidRequest:
     hosts, unreadable = _hosts(request.hosts)
     allowed = AllowedHosts(hosts, request.hosts_checked or bool(hosts))
-    return BidRequest(request.id, request.spec, request.deadline, allowed, unreadable)
+    return BidRequest(request.id, request.spec, _seconds(request.deadline, 0.0), allowed, unreadable)
 
 
 def _hosts(listed: Iterable[pb.GroupHosts]) -> tuple[tuple[GroupHosts, ...], str]:
@@ -125,7 +158,7 @@ def _offer(offer: pb.Offer) -> Offer:
         owner=offer.owner,
         spec=offer.spec,
         terms=offer.terms or "{}",
-        lease=offer.lease or 60.0,
+        lease=_seconds(offer.lease, 60.0),
         priority=offer.priority,
         array_index=offer.array_index if offer.is_array else None,
         hosts=hosts,

@@ -91,6 +91,21 @@ def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
     return "Timeline:\n" + "".join(lines) if lines else ""
 
 
+def unknown_reports(events: Sequence[Mapping[str, Any]], now: float) -> str:
+    """The reports of agents that the server keeps and does not understand, as they came."""
+    lines = []
+    for event in events:
+        detail = event.get("detail", {})
+        if "unknown_report" in detail:
+            at = clock(seconds(event.get("at")) or now, now)
+            who = f"{one_line(str(detail.get('cluster')))} reported at {at} of attempt {detail.get('of')}"
+            lines.append(f" {who}: {one_line(str(detail['unknown_report']))}\n   {one_line(str(detail.get('why')))}\n")
+    if not lines:
+        return ""
+    remedy = " The agent keeps it and sends it again after a restart or an upgrade of the server, or its own restart.\n"
+    return "Not understood, so nothing was changed by it:\n" + "".join(lines) + remedy
+
+
 def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = COLUMNS) -> str:
     """Everything that `rainbow explain` prints."""
     job = view["job"]
@@ -100,6 +115,8 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = 
     explanations = [e for e in view.get("explanations", ()) if not render_plan.left_out(e["cluster"], only, never)]
     ended = job["state"] in ENDED
     parts = [headline(job, explanations, now), last_decision(decision, now, ended=ended)]
+    if not ended or verbose:
+        parts.append(unknown_reports(view.get("events", ()), now))
     if not ended or verbose:
         parts += [
             verdicts(explanations, limit),

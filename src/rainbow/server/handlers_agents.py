@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from rainbow import __version__
 from rainbow.jobspecs.arrays import array_index
-from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
+from rainbow.model.attempt import Attempt
 from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.errors import Invalid
-from rainbow.model.job import END_OF_TIME, Job
+from rainbow.model.job import Job
 from rainbow.pb.v2 import agents_pb2 as pb
 from rainbow.pb.v2 import agents_pb2_grpc
 from rainbow.server.gate import caller
 from rainbow.service import receiving, renewing
 from rainbow.service.assembly import Service
-from rainbow.service.clusters import parse_state
-from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut
+from rainbow.service.clusters import what_can_be_kept
+from rainbow.service.reading_reports import RawReport, read_report
+from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut, UnknownReport
 
 MOST_ENTRIES = 20_000
 MAX_SUBSYSTEMS = 64  # that an agent may announce
 MAX_SUBSYSTEM_NAME = 256  # characters
-_REPORTED = frozenset(
-    {
-        *LIVE[3:],
-        AttemptState.SUCCEEDED,
-        AttemptState.FAILED,
-        AttemptState.CANCELLED,
-        AttemptState.PREEMPTED,
-        AttemptState.RETURNED,
-    }
-)
 
 
 class AgentsHandler(agents_pb2_grpc.AgentsServicer):
@@ -40,10 +33,11 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._process = f"{__version__}-{secrets.token_hex(6)}"
 
     async def Sync(self, request: pb.SyncRequest, context: Any) -> pb.SyncResponse:
         reply = await self._service.agents.sync(
-            sync_in(request), lambda out: sync_out(request, out).SerializeToString()
+            sync_in(request), lambda out: sync_out(request, out, self._process).SerializeToString()
         )
         answer = pb.SyncResponse.FromString(reply.answer)
         answer.heartbeat = reply.heartbeat
@@ -86,16 +80,18 @@ def ref_out(ref: Ref) -> pb.AttemptRef:
 
 
 def sync_in(message: pb.SyncRequest) -> SyncIn:
-    """What an agent says."""
+    """What an agent says. An item that cannot be understood is set aside here or left out; it never raises."""
     entries = len(message.held) + len(message.reports) + len(message.accepts) + len(message.rejects)
     if entries > MOST_ENTRIES:
         raise Invalid(f"a Sync has at most {MOST_ENTRIES} entries; send them in several")
+    reports = [_report(report) for report in message.reports]
     return SyncIn(
         cluster=message.cluster,
         epoch=message.epoch,
         seq=message.seq,
         held=tuple((ref_in(held.attempt), held.state) for held in message.held),
-        reports=tuple(_report(report) for report in message.reports),
+        reports=tuple(report for report in reports if isinstance(report, Report)),
+        unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
         accepts=tuple(ref_in(ref) for ref in message.accepts),
         rejects=tuple((ref_in(reject.attempt), reject.reason) for reject in message.rejects),
         command_acks=tuple(message.command_acks),
@@ -111,32 +107,26 @@ def sync_in(message: pb.SyncRequest) -> SyncIn:
         guards=message.guards,
         node_rules=_node_rules(message.node_rules) if message.HasField("node_rules") else None,
         wait=message.wait,
-        state=parse_state(message.state) if message.HasField("state") else None,
+        state=what_can_be_kept(message.state) if message.HasField("state") else None,
         marks=dict(message.marks),
         used=dict(message.used) if message.has_used else None,
     )
 
 
-def _report(message: pb.Report) -> Report:
-    try:
-        state = AttemptState(message.state)
-        failure = Failure(message.failure) if message.failure else None
-    except ValueError as error:
-        raise Invalid(f"a report says: {error}") from None
-    if state not in _REPORTED:
-        raise Invalid(f"an agent does not report {state.value}")
-    return Report(
+def _report(message: pb.Report) -> Report | UnknownReport:
+    raw = RawReport(
         ref=ref_in(message.attempt),
-        state=state,
+        state=message.state,
         exit_code=message.exit_code if message.HasField("exit_code") else None,
-        failure=failure,
+        failure=message.failure,
         reason=message.reason,
         native_id=message.native_id,
-        started_at=_moment(message, "started_at"),
-        ended_at=_moment(message, "ended_at"),
+        started_at=message.started_at if message.HasField("started_at") else None,
+        ended_at=message.ended_at if message.HasField("ended_at") else None,
         nodes=message.nodes,
         code=message.code,
     )
+    return read_report(raw)
 
 
 def _node_rules(message: pb.NodeRules) -> NodeRules:
@@ -150,12 +140,6 @@ def hosts_out(hosts: Iterable[GroupHosts]) -> list[pb.GroupHosts]:
     return [pb.GroupHosts(group=entry.group, hosts=entry.hostlist) for entry in hosts]
 
 
-def _moment(message: pb.Report, name: str) -> float | None:
-    """A time that an agent tells; one that no clock can show is as good as none."""
-    value: float = getattr(message, name)
-    return value if message.HasField(name) and 0 <= value < END_OF_TIME else None
-
-
 def _bid(message: pb.Bid) -> BidAnswer:
     values = {
         "start_p50": message.start_p50 if message.HasField("start_p50") else None,
@@ -167,14 +151,16 @@ def _bid(message: pb.Bid) -> BidAnswer:
     return BidAnswer(id=message.id, yes=message.yes, reason=message.reason, values=values)
 
 
-def sync_out(request: pb.SyncRequest, out: SyncOut) -> pb.SyncResponse:
-    """What an agent is told; bid requests and the heartbeat are added when it is sent."""
+def sync_out(request: pb.SyncRequest, out: SyncOut, process: str) -> pb.SyncResponse:
+    """What an agent is told by this process; bid requests and the heartbeat are added when it is sent."""
     answer = pb.SyncResponse(
         ack=request.seq,
+        server=process,
         confirms=[ref_out(ref) for ref in out.confirms],
         resync=out.resync,
         expected=[ref_out(ref) for ref in out.expected],
         acked_reports=[ref_out(ref) for ref in out.acked],
+        unknown_reports=[ref_out(ref) for ref in out.unknown],
         output_acks=[
             pb.OutputAck(attempt=ref_out(ref), stream=stream, next_offset=offset)
             for ref, stream, offset in out.output_acks

@@ -52,6 +52,25 @@ def parse_state(text: str) -> dict[str, object]:
     return checked_state(value)
 
 
+def what_can_be_kept(text: str) -> dict[str, object] | None:
+    """Of an agent's report of state the values that can be stored; None if it is no such report. Never raises."""
+    try:
+        value = json.loads(text) if len(text) <= MAX_STATE_BYTES else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    return {key: one for key, one in value.items() if _can_be_kept(key, one)}
+
+
+def _can_be_kept(key: str, value: object) -> bool:
+    try:
+        checked_state({key: value})
+    except (Invalid, OverflowError):
+        return False
+    return True
+
+
 async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:
     """Merge what a cluster reports into its state."""
     by, now = acting(), core.clock.now()
@@ -135,16 +154,16 @@ def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
 def of_this_graph(
     graph: Graph, marks: Mapping[str, str], used: Mapping[str, int] | None
 ) -> tuple[dict[str, str], dict[str, int] | None]:
-    """What an agent says of vertices that are there, and no more of each than there is.
+    """What an agent says of vertices that are there, in marks that there are, and no more of each than there is.
 
     Its message may be older than the graph, which it or an operator has just replaced; refused, it would only come
     again, and with it everything else that the agent has to say.
     """
     ids, names = graph.positions(), set(graph.names) if marks else set()
-    known = {key: mark for key, mark in marks.items() if key in ids or key in names}
+    known = {key: mark for key, mark in marks.items() if (key in ids or key in names) and mark in tuple(Mark)}
     if used is None:
         return known, None
-    return known, {key: min(units, graph.sizes[ids[key]]) for key, units in used.items() if key in ids}
+    return known, {key: min(units, graph.sizes[ids[key]]) for key, units in used.items() if key in ids and units >= 0}
 
 
 async def dominant(core: Core, name: str) -> Graph:

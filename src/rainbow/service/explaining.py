@@ -16,12 +16,12 @@ from rainbow.service.deciding import Ask, opens
 from rainbow.service.fleet import Fleet
 from rainbow.service.host_binding import NOT_ENFORCED, unkept
 from rainbow.service.jobs import JobView, visible
+from rainbow.service.lifecycle import MOST_EVENTS
 from rainbow.service.ruling import barred
 from rainbow.service.waiting import Decider
 from rainbow.store.base import Tx
 
 SCHEMA = "rainbow.explanations/1"
-MOST_EVENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

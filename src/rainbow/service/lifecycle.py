@@ -22,6 +22,9 @@ from rainbow.store.base import Tx
 CANCEL = "cancel"
 DEADLINE_PASSED = "its deadline passed"
 UNSETTLED_META = "dependents.unsettled"
+UNKNOWN_REPORT = "unknown_report"  # the detail of an event that holds a report which was not understood
+MOST_UNKNOWN = 20  # of them are kept for a job
+MOST_EVENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +172,18 @@ def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: flo
         fx.released.append((newer.cluster, newer.token))
     fx.gone.append(job.id)
     return _finished(tx, fx, replace(job, attempt=attempt.n, cluster=attempt.cluster), JobEvent.SUCCEEDED, how, now)
+
+
+def note_unknown(tx: Tx, fx: Effects, job: Job, attempt: Attempt, text: str, why: str, now: float) -> None:
+    """An agent reported what this server does not understand: keep it as an event, each text once. Nothing moves."""
+    before = [event for event in tx.events(0, MOST_EVENTS, job=job.id) if UNKNOWN_REPORT in event.detail]
+    if len(before) >= MOST_UNKNOWN:
+        return
+    if any(event.detail[UNKNOWN_REPORT] == text and event.detail["of"] == attempt.n for event in before):
+        return
+    fx.events = True
+    detail = {UNKNOWN_REPORT: text, "why": why, "of": attempt.n, "cluster": attempt.cluster}
+    tx.update_job(job, JobEvent.UPDATED, now, detail=detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, allowed
 from rainbow.model.binding import WRONG_NODES
-from rainbow.model.errors import Invalid
+from rainbow.model.errors import Corrupt
 from rainbow.model.job import Job, JobState
 from rainbow.service import lifecycle
 from rainbow.service.effects import Effects
 from rainbow.service.host_binding import MAX_NODES_TEXT, nodes_of
 from rainbow.service.keeping_score import score_end, score_start
-from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut, journal_of
+from rainbow.service.reading_reports import storable
+from rainbow.service.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut, UnknownReport, journal_of
 from rainbow.store.base import Tx
 
+log = logging.getLogger(__name__)
 STREAMS = ("stdout", "stderr")
 MAX_CODE = 64  # characters
+MOST_OUTPUT = 2**53  # bytes: an offset beyond it is a mistake
 BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
 
 
@@ -52,7 +56,7 @@ def reject(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, reason: st
 def _handed_back(attempt: Attempt, epoch: str, reason: str) -> lifecycle.Ending:
     """An agent can say "it was never here" of what it was offered itself; with another journal it cannot know."""
     if attempt.state in BEFORE_CONFIRM or journal_of(attempt.holder) == journal_of(epoch):
-        return lifecycle.Ending(state=AttemptState.RETURNED, reason=reason[:1024])
+        return lifecycle.Ending(state=AttemptState.RETURNED, reason=storable(reason)[:1024])
     lost = "the agent that took it is gone with its journal, so how it ended is unknown; it was not started again"
     return lifecycle.Ending(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
 
@@ -86,6 +90,19 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
         if told.state is AttemptState.RUNNING:
             score_start(tx, fx, moved, now)
             fx.fortunes.append((cluster, True))
+
+
+def keep_unknown(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: UnknownReport, now: float) -> None:
+    """Store a report that is not understood, once, and move nothing. The agent is told, and keeps it as well.
+
+    Of an attempt on which nothing depends any more, the agent may forget it.
+    """
+    found = find(tx, cluster, told.ref)
+    if found is None or not found[1].state.live:
+        out.acked.append(told.ref)
+        return
+    lifecycle.note_unknown(tx, fx, *found, told.text, told.why, now)
+    out.unknown.append(told.ref)
 
 
 def _ending(told: Report, now: float) -> lifecycle.Ending:
@@ -137,7 +154,10 @@ def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref]) -> l
     """Kill what the agent should not hold; of what it does hold, the attempts that were suspect."""
     suspects = []
     for ref in held:
-        found = find(tx, cluster, ref)
+        try:
+            found = find(tx, cluster, ref)
+        except Corrupt:  # of a job whose stored row is damaged nothing is known: it is neither killed nor moved
+            continue
         if found is None or not found[1].state.live:
             out.kills.append(ref)
         elif found[1].suspect:
@@ -146,17 +166,24 @@ def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref]) -> l
 
 
 def store_output(tx: Tx, fx: Effects, out: SyncOut, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
-    """Keep a piece of output: the head and the tail of what is over the cap, the cut between them."""
-    if piece.stream not in STREAMS:
-        raise Invalid(f"output comes from stdout or stderr, not {piece.stream!r}")
+    """Keep a piece of output: the head and the tail of what is over the cap, the cut between them.
+
+    A piece that cannot be kept is acknowledged all the same, so that it does not come again.
+    """
+    end = piece.offset + len(piece.data)
+    if piece.stream not in STREAMS or not 0 <= piece.offset <= end <= MOST_OUTPUT:
+        log.warning("output of %s of job %d from %s cannot be kept", piece.stream[:40], piece.ref.job, cluster)
+        if 0 <= piece.offset <= end < 2**63:
+            out.output_acks.append((piece.ref, piece.stream, end))
+        return
     found = find(tx, cluster, piece.ref)
     if found is None:
-        out.output_acks.append((piece.ref, piece.stream, piece.offset + len(piece.data)))
+        out.output_acks.append((piece.ref, piece.stream, end))
         return
     job, n, stream = piece.ref.job, piece.ref.n, piece.stream
     tx.append_output(job, n, stream, piece.offset, piece.data, now)
     size = tx.output_size(job, n, stream)
     if size > cap:
         tx.cut_output(job, n, stream, cap // 2, size - cap // 2)
-    out.output_acks.append((piece.ref, stream, max(size, piece.offset + len(piece.data))))
+    out.output_acks.append((piece.ref, stream, max(size, end)))
     fx.output = True

@@ -37,6 +37,15 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownReport:
+    """A report that this server does not understand. It is stored as it came and moves nothing."""
+
+    ref: Ref
+    text: str  # the report as JSON
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BidAnswer:
     """An agent's bid, before it is checked."""
 
@@ -65,6 +74,7 @@ class SyncIn:
     seq: int
     held: tuple[tuple[Ref, str], ...] = ()
     reports: tuple[Report, ...] = ()
+    unknown: tuple[UnknownReport, ...] = ()
     accepts: tuple[Ref, ...] = ()
     rejects: tuple[tuple[Ref, str], ...] = ()
     command_acks: tuple[int, ...] = ()
@@ -85,6 +95,7 @@ class SyncIn:
         """True if it says anything that must be stored; bids and the inventory alone need not be."""
         return bool(
             self.reports
+            or self.unknown
             or self.accepts
             or self.rejects
             or self.command_acks
@@ -105,6 +116,7 @@ class SyncOut:
     commands: list[Command] = field(default_factory=list)
     kills: list[Ref] = field(default_factory=list)
     acked: list[Ref] = field(default_factory=list)
+    unknown: list[Ref] = field(default_factory=list)  # whose report was stored as it came, and not understood
     output_acks: list[tuple[Ref, str, int]] = field(default_factory=list)
     expected: list[Ref] = field(default_factory=list)
     resync: bool = False
@@ -117,6 +129,7 @@ class SyncOut:
             or self.commands
             or self.kills
             or self.acked
+            or self.unknown
             or self.output_acks
             or self.expected
             or self.resync

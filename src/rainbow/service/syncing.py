@@ -2,17 +2,22 @@
 
 The same (epoch, seq) sent again gets the stored answer. Everything an agent says may be
 said twice without harm, so a reply that was lost before it was stored does no harm either.
+
+One bad item never stops the others. If the transaction fails because of what the agent says, it is
+done again with each item in a savepoint of its own, and the items that fail are left out.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow.model.binding import NO_NODE_RULES, may_bind
-from rainbow.model.cluster import Standing, checked_state
-from rainbow.model.errors import Conflict, Invalid
+from rainbow.model.cluster import Standing
+from rainbow.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow.model.graph import Mark
 from rainbow.model.job import Job, JobState
 from rainbow.service import lifecycle, reported
@@ -23,12 +28,15 @@ from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
 from rainbow.service.host_binding import UNBOUND_OFFER
 from rainbow.service.hub import cluster_bell
-from rainbow.service.receiving import Bindings, Choice, bound_offers, lease_offers
+from rainbow.service.items import Items, Separately, Together
+from rainbow.service.reading_reports import storable
+from rainbow.service.receiving import ALL, Bindings, Choice, bound_offers, lease_offers
 from rainbow.service.registering import set_standing
 from rainbow.service.sync_messages import Ref, SyncIn, SyncOut, journal_of
 from rainbow.service.waiting import bid_of
 from rainbow.store.base import Tx
 
+log = logging.getLogger(__name__)
 MOST_OFFERS = 200
 GOLDEN = 0.618034  # its multiples are spread evenly
 ANSWER_TAKES = 5.0  # seconds after which an offer that the agent does not hold counts as lost on the way
@@ -51,6 +59,7 @@ class Agents:
     core: Core
     _epochs: dict[int, str]  # who spoke last, by the cluster's id: a name that is registered again is another cluster
     _over: set[str] = field(default_factory=set)  # epochs of processes that were followed by another
+    _unread: dict[str, str] = field(default_factory=dict)  # by cluster: a choice of jobs that was not understood
 
     async def sync(self, told: SyncIn, encode: Encode) -> Reply:
         """Take what an agent says; answer at once if there is something to say, else when there is or time is up."""
@@ -126,7 +135,7 @@ class Agents:
         return None, not (out.says_something() or suspects or waiting)
 
     async def _fresh(self, told: SyncIn, encode: Encode, rung: int, *, idle: bool) -> bytes:
-        wanted = Choice(told.accept_only, told.order_by)
+        told, wanted = self._choice(told)
         answer = None if idle else await self._at_once(told, encode, wanted)
         self._take_bids(told)
         await self._fortunes(told.cluster)
@@ -151,15 +160,36 @@ class Agents:
     async def _at_once(self, told: SyncIn, encode: Encode, wanted: Choice) -> bytes | None:
         """Store what the agent says; an answer if there is one to give."""
         marks, used = await self._looked_up(told)
-        state = None if told.state is None else checked_state(told.state)
         bindings = await self._bindings(told)
 
-        def first(tx: Tx, fx: Effects) -> bytes | None:
-            out = self._apply(tx, fx, told, state, marks, used)
-            self._outbox(tx, fx, told, out, wanted, bindings)
+        def first(items: Items, tx: Tx, fx: Effects) -> bytes | None:
+            out = self._apply(items, tx, fx, told, marks, used)
+
+            def outbox() -> None:
+                self._outbox(tx, fx, told, out, wanted, bindings)
+
+            items.each(tx, fx, out, "what the agent is to do", outbox)
             return self._stored(tx, told, out, encode) if out.says_something() else None
 
-        return await self.core.write(first)
+        try:
+            return await self.core.write(partial(first, Together()))
+        except Unavailable:
+            raise
+        except Exception:  # an item's, which is then found; or the whole message's, and then it is raised again
+            return await self.core.write(partial(first, Separately(told.cluster)))
+
+    def _choice(self, told: SyncIn) -> tuple[SyncIn, Choice]:
+        """Which jobs the agent takes; no offers if that cannot be read, for nobody knows which ones it would take."""
+        try:
+            chosen = Choice(told.accept_only, told.order_by)
+        except Invalid as problem:
+            if self._unread.get(told.cluster) != str(problem):
+                self._unread[told.cluster] = str(problem)
+                why = "its agent's --accept or --order is not understood"
+                log.warning("%s gets no jobs: %s: %s", told.cluster, why, problem)
+            return replace(told, want=0), ALL
+        self._unread.pop(told.cluster, None)
+        return told, chosen
 
     async def _bindings(self, told: SyncIn) -> Bindings:
         """The hosts that offers to this agent carry."""
@@ -168,16 +198,20 @@ class Agents:
     async def _looked_up(self, told: SyncIn) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
         if not told.marks and told.used is None:
             return {}, None
-        graph = await dominant(self.core, told.cluster)
+        try:
+            graph = await dominant(self.core, told.cluster)
+        except Corrupt as problem:
+            log.warning("what the agent of %s says of its nodes is left out: %s", told.cluster, problem)
+            return {}, None
         marks, used = of_this_graph(graph, told.marks, told.used)
         return resolve_marks(graph, marks), None if used is None else resolve_used(graph, used)
 
     def _apply(
         self,
+        items: Items,
         tx: Tx,
         fx: Effects,
         told: SyncIn,
-        state: Mapping[str, object] | None,
         marks: Mapping[str, Mark],
         used: Mapping[str, int] | None,
     ) -> SyncOut:
@@ -190,25 +224,35 @@ class Agents:
             accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(name, state)]
             out.expected = [Ref(attempt.job, attempt.n, attempt.token) for attempt in accepted]
             self._arrived(tx, fx, told, now)
-        for id in told.command_acks:
-            tx.ack_command(id)
+        each = partial(items.each, tx, fx, out)
+        mine = {command.id for command in tx.commands(name)} if told.command_acks else set()
+        for id in mine.intersection(told.command_acks):
+            each(f"acknowledgement {id}", partial(tx.ack_command, id))
+        cap = self.core.settings.output_cap
         for piece in told.output:
-            reported.store_output(tx, fx, out, name, piece, self.core.settings.output_cap, now)
+            each(f"output of job {piece.ref.job}", partial(reported.store_output, tx, fx, out, name, piece, cap, now))
         for report in told.reports:
-            reported.report(tx, fx, out, name, report, now)
+            done = each(f"a report of job {report.ref.job}", partial(reported.report, tx, fx, out, name, report, now))
+            if not done:
+                out.unknown.append(report.ref)
+        for unknown in told.unknown:
+            told_of = partial(reported.keep_unknown, tx, fx, out, name, unknown, now)
+            if not each(f"a report of job {unknown.ref.job}", told_of):
+                out.unknown.append(unknown.ref)
         for ref, reason in told.rejects:
-            reported.reject(tx, fx, out, told, ref, reason, now)
+            each(f"job {ref.job}, handed back", partial(reported.reject, tx, fx, out, told, ref, reason, now))
         for ref in told.accepts:
-            reported.accept(tx, fx, out, told, ref, now)
+            each(f"job {ref.job}, accepted", partial(reported.accept, tx, fx, out, told, ref, now))
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
         answered = set(told.accepts)
         held = [ref for ref, _ in told.held if (ref.job, ref.n) not in ended and ref not in answered]
         for attempt in reported.take_inventory(tx, out, name, held):
-            tx.update_attempt(attempt, attempt.state, now, suspect=False)
-        if state is not None:
-            merge_state(tx, fx, name, state, now)
+            back = partial(tx.update_attempt, attempt, attempt.state, now, suspect=False)
+            each(f"job {attempt.job}, held", back)
+        if told.state is not None:
+            each("the state", partial(merge_state, tx, fx, name, told.state, now))
         if marks or used is not None:
-            apply_patch(tx, fx, name, marks, used)
+            each("the nodes", partial(apply_patch, tx, fx, name, marks, used))
         return out
 
     def _arrived(self, tx: Tx, fx: Effects, told: SyncIn, now: float) -> None:
@@ -217,7 +261,7 @@ class Agents:
         if cluster is None:
             return
         standing = Standing.ACTIVE if cluster.standing is Standing.UNREACHABLE else cluster.standing
-        manager = told.manager[:64] or cluster.manager
+        manager = storable(told.manager)[:64] or cluster.manager
         rules = told.node_rules or NO_NODE_RULES
         fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now, node_rules=rules))
 
@@ -248,7 +292,10 @@ class Agents:
         for attempt in tx.attempts_in(told.cluster, AttemptState.LEASED):
             if (attempt.job, attempt.n) in held:
                 continue
-            job = tx.job(attempt.job)
+            try:
+                job = tx.job(attempt.job)
+            except Corrupt:
+                continue  # it ends when its lease has lapsed and it is leased again
             if job is None or job.state is not JobState.BOUND:
                 continue
             bound = bindings.of(attempt) if may_bind(self.core.request_of(job.spec)) else UNBOUND_OFFER

@@ -23,6 +23,7 @@ from rainbow.sim.witness import Witness
 FOR_EVER = "for-ever"  # the name of jobs that end only when somebody ends them
 LONG = 100_000.0
 LOOK = 1.0  # seconds between two looks of a guard
+LOST_BY_MANAGER = Result(state=AttemptState.RETURNED, reason="the manager took it and lost it before it began")
 ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order")
 OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
 
@@ -83,6 +84,7 @@ class Manager:
     binds: bool = True  # its agent keeps jobs on the hosts that they are bound to
     heard: float = 0.0  # when the server was last heard of, as the agent has it on its disk
     entries: list[Entry] = field(default_factory=list)
+    losses: Random = field(default_factory=Random)  # draws which jobs it took and never runs
     submissions: int = 0
     tags: set[str] = field(default_factory=set)  # every tag that was ever submitted
 
@@ -154,6 +156,9 @@ class Manager:
         entry.host = self._host(entry)
         if self.binds and not checked(entry):
             self._end(entry, WRONG_HOST)
+            return
+        if self.losses.random() < self.weather.manager_loses:
+            self._end(entry, LOST_BY_MANAGER)
             return
         ref = entry.ref
         self.witness.launches(ref.job, ref.n, self.cluster, entry.host)

@@ -14,12 +14,14 @@ from rainbow.agent import events as e
 from rainbow.agent import values as v
 from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.binding import GroupHosts, NodeRules
-from rainbow.model.errors import RainbowError, Unavailable
+from rainbow.model.errors import Invalid, RainbowError, Unavailable
 from rainbow.model.job import Job
+from rainbow.service import reading_reports
 from rainbow.service.assembly import Service, assemble
 from rainbow.service.ids import Ids
+from rainbow.service.reading_reports import REPORTED, RawReport
 from rainbow.service.settings import Settings
-from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut
+from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut, UnknownReport
 from rainbow.sim.disk import Disk, SimStore
 from rainbow.sim.loop import Process, VirtualLoop
 from rainbow.sim.weather import Weather
@@ -74,12 +76,18 @@ class SimServer:
     service: Service | None = None  # None: it is down or not yet ready
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
+    old: Random = field(default_factory=Random)  # says which processes are of an older version
+    states: frozenset[AttemptState] = REPORTED  # that the process which is up knows from agents
+    starts: int = 0
     _process: Process | None = None
 
     def start(self) -> None:
         """Begin a process, unless one runs."""
         if self._process is not None:
             return
+        self.starts += 1
+        older = self.old.random() < self.weather.older_server
+        self.states = frozenset(state for state in sorted(REPORTED) if not older or self.old.random() < 0.6)
         process = self._process = Process(lambda problem: self.fail("nothing breaks", repr(problem)))
         store = SimStore(self.disk, process, self.pause, lambda: self.full)
         process.spawn(self.loop, self._begin(store))
@@ -156,10 +164,17 @@ class SimServer:
         node_rules: NodeRules | None,
     ) -> Callable[[], None]:
         """One Sync of an agent."""
-        told = replace(sync_in(cluster, epoch, message), guards=guards, node_rules=node_rules)
+        states, process = self.states, str(self.starts)
 
         async def work(service: Service) -> e.SyncAnswer:
-            reply = await service.agents.sync(told, lambda out: _encoder.encode(sync_out(message.seq, out)))
+            try:
+                told = replace(sync_in(cluster, epoch, message, states), guards=guards, node_rules=node_rules)
+                reply = await service.agents.sync(
+                    told, lambda out: _encoder.encode(replace(sync_out(message.seq, out), server=process))
+                )
+            except Invalid as problem:
+                self.fail("R3 a Sync is never refused for one of its items", f"of {cluster}: {problem}")
+                raise
             self.witness.heard[cluster] = self.loop.time()  # one that is refused does not speak for it
             said: e.SyncAnswer = _decoder.decode(reply.answer)
             now = service.core.clock.now()
@@ -169,14 +184,16 @@ class SimServer:
         return self.call(work, answer)
 
 
-def sync_in(cluster: str, epoch: str, message: e.SyncMessage) -> SyncIn:
-    """What an agent says, as the service takes it."""
+def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[AttemptState]) -> SyncIn:
+    """What an agent says, as the service takes it; of its reports only `states` are understood."""
+    reports = [reading_reports.read_report(_raw(report), states) for report in message.reports]
     return SyncIn(
         cluster=cluster,
         epoch=epoch,
         seq=message.seq,
         held=tuple((_there(ref), state) for ref, state in message.held),
-        reports=tuple(_report(report) for report in message.reports),
+        reports=tuple(report for report in reports if isinstance(report, Report)),
+        unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
         accepts=tuple(_there(ref) for ref in message.accepts),
         rejects=tuple((_there(ref), reason) for ref, reason in message.rejects),
         command_acks=message.acks,
@@ -200,13 +217,13 @@ def sync_in(cluster: str, epoch: str, message: e.SyncMessage) -> SyncIn:
     )
 
 
-def _report(report: e.Report) -> Report:
+def _raw(report: e.Report) -> RawReport:
     result = report.result
-    return Report(
+    return RawReport(
         ref=_there(report.ref),
-        state=AttemptState(report.state),
+        state=report.state,
         exit_code=None if result is None else result.exit_code,
-        failure=None if result is None else result.failure,
+        failure="" if result is None or result.failure is None else result.failure.value,
         reason="" if result is None else result.reason,
         native_id=report.native,
         nodes=report.nodes,
@@ -234,6 +251,7 @@ def sync_out(seq: int, out: SyncOut) -> e.SyncAnswer:
         resync=out.resync,
         expected=tuple(map(_back, out.expected)),
         acked=tuple(map(_back, out.acked)),
+        unknown=tuple(map(_back, out.unknown)),
         output_acks=tuple((_back(ref), stream, offset) for ref, stream, offset in out.output_acks),
     )
 

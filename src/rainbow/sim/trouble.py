@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from rainbow.service.reading_reports import REPORTED
 from rainbow.sim.weather import Weather
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def calm(world: World, weather: Weather) -> None:
     """No more faults: everything that is broken is mended, everybody who is down starts."""
     world.weather = world.server.weather = world.users.wire.weather = weather
     world.server.full, world.witness.disk_since = False, world.loop.time()
+    if world.server.states != REPORTED:
+        world.server.crash()  # it is upgraded
     world.server.start()
     for agent in world.agents.values():
         agent.wire.weather = agent.manager.weather = weather

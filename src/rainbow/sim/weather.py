@@ -24,6 +24,8 @@ class Weather:
     refusal: float = 0.0  # chance that a site hands an offer back
     disk_full: float = 0.0
     clock_jump: float = 0.0  # of the server's wall clock, by up to an hour
+    older_server: float = 0.0  # chance that a process of the server does not know every state that agents report
+    manager_loses: float = 0.0  # chance that a manager loses a job that it took before it begins
 
 
 CALM = Weather()
@@ -43,10 +45,13 @@ STORM = Weather(
 )
 
 
-def drawn(rng: Random) -> Weather:
-    """The weather of one world: most worlds have several kinds of trouble, each its own mixture."""
+def drawn(rng: Random, reports: Random) -> Weather:
+    """The weather of one world: most worlds have several kinds of trouble, each its own mixture.
 
-    def some(chance: float, low: float, high: float) -> float:
+    What concerns reports is drawn from `reports`: without such trouble a world is as it was before there was any.
+    """
+
+    def some(chance: float, low: float, high: float, rng: Random = rng) -> float:
         return rng.uniform(low, high) if rng.random() < chance else 0.0
 
     return Weather(
@@ -63,4 +68,6 @@ def drawn(rng: Random) -> Weather:
         refusal=some(0.4, 0.05, 0.4),
         disk_full=some(0.2, 0.3, 2.0),
         clock_jump=some(0.4, 0.5, 3.0),
+        older_server=some(0.3, 0.2, 0.8, reports),
+        manager_loses=some(0.3, 0.02, 0.2, reports),
     )

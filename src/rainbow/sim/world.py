@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, seed: int, weather: Weather | None = None) -> None:
         self.seed, self.rng = seed, Random(seed)
-        self.weather = self.trouble = drawn(self.rng) if weather is None else weather
+        self.weather = self.trouble = drawn(self.rng, Random(seed + 3)) if weather is None else weather
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._unexpected)
         self.lines: list[tuple[object, ...]] = []
@@ -104,6 +104,7 @@ class World:
             witness=self.witness,
             ids=Ids(Random(seed + 1)),
             fail=self.witness.broken,
+            old=Random(seed + 2),
         )
         self.agents = {name: self._agent(name) for name in shapes}
         self.users = Users(
@@ -130,6 +131,7 @@ class World:
             guards=self.rng.random() < 0.7,
             longest_guard=LIMITS.run_guard,
             luck=Random(f"{self.seed} {name}"),
+            losses=Random(f"{self.seed} {name} losses"),
             binds=name not in self.old,
         )
         return SimAgent(

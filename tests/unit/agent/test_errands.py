@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from rainbow.agent import events as e
 from rainbow.agent.backends.base import Backend
 from rainbow.agent.errands import Errands
-from rainbow.agent.rules import Rules
+from rainbow.agent.rules import Rules, speaking_of_jobs
 from rainbow.agent.values import Offer, Ref, Unknown
 from rainbow.jobspecs.canonical import to_json
 from rainbow.model.errors import Unavailable
@@ -64,3 +65,17 @@ async def test_what_became_of_a_submission_or_a_tag_is_then_unknown(errands: Err
     found = await errands.run(e.Lookup(REF))
     assert isinstance(found, e.LookedUp)
     assert isinstance(found.answer, Unknown)
+
+
+@pytest.mark.parametrize("spec", ["", "{", "[]", "[" * 90_000, '{"rainbow": "request/99"}', "\ud800"])
+async def test_an_offer_that_this_agent_does_not_understand_is_handed_back(errands: Errands, spec: str) -> None:
+    judged = await errands.run(e.Judge(replace(OFFER, spec=spec)))
+    assert isinstance(judged, e.Judged)
+    assert "cannot read the request" in str(judged.reason)
+
+
+async def test_terms_that_cannot_be_read_do_not_end_the_agent(errands: Errands) -> None:
+    choosy = replace(errands, rules=Rules(accept=speaking_of_jobs("--accept", 'labels.team == "bio"')))
+    judged = await choosy.run(e.Judge(replace(OFFER, terms="[" * 90_000)))
+    assert isinstance(judged, e.Judged)
+    assert judged.reason

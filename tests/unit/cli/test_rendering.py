@@ -343,3 +343,17 @@ def test_long_reasons_are_wrapped_under_their_beginning():
     assert " ".join(" ".join(lines).split()) == f"✗ perl {text}"
     assert hung(" ✗ perl  ", ["one", "two"], 60) == " ✗ perl  one\n         two\n"
     assert hung(" ✗ perl  ", ["x" * 100], 60) == f" ✗ perl  {'x' * 100}\n"
+
+
+def test_an_explanation_shows_a_report_that_the_server_does_not_understand():
+    detail = {"unknown_report": '{"state": "molten"}', "why": "the state is not known", "of": 1, "cluster": "east"}
+    event = {"seq": 5, "job": 122, "at": at(30), "kind": "updated", "state": "bound", "attempt": 1, "detail": detail}
+    job = a_job(122, name="train", state="bound", cluster="east", attempt_state="accepted", evaluations=1)
+    shown = render_explain.explain({"job": job, "events": [event]}, now=NOW, verbose=False)
+    assert (
+        "Not understood, so nothing was changed by it:\n"
+        ' east reported at 09:10 of attempt 1: {"state": "molten"}\n'
+        "   the state is not known\n"
+        " The agent keeps it and sends it again after a restart or an upgrade of the server, or its own restart.\n"
+    ) in shown.replace(f" {render_explain.clock(NOW - 30, NOW)} ", " 09:10 ")
+    assert "Not understood" not in render_explain.explain({"job": job, "events": []}, now=NOW, verbose=False)

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from rainbow.model.attempt import AttemptState
-from rainbow.model.errors import Invalid
 from rainbow.model.job import JobEvent, JobState, Terms
 from rainbow.service import explaining, jobs, receiving, watching
 from rainbow.service.clock import ManualClock
 from rainbow.service.receiving import Choice
 from rainbow.service.settings import Settings
-from rainbow.service.sync_messages import Ref
+from rainbow.service.sync_messages import Ref, Report
 from rainbow.store.base import JobFilter
 from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -110,11 +109,21 @@ async def test_a_clusters_order_goes_with_its_filter_and_jobs_without_a_number_c
         assert await receiving.receive(service.core, "east", 9, choice=choice) == [], "leased to one receiver"
 
 
-async def test_an_order_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("choice", [{"order_by": "cores +"}, {"accept_only": "cores +"}])
+async def test_a_choice_that_makes_no_sense_gets_no_offers_and_stops_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, choice: dict[str, str]
+) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
-        with pytest.raises(Invalid, match="a value is missing"):
-            await Agent(service, "east").says(want=1, order_by="cores +")
+        await submit(service, a_submission(), a_submission())
+        agent = Agent(service, "east")
+        ref = await agent.runs()
+        done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+        told = await agent.says(want=1, reports=(done,), **choice)
+        assert (told.acked, told.offers) == ([ref], [])
+        assert "east gets no jobs" in caplog.text
+        assert "a value is missing" in caplog.text
+        assert len((await agent.says(want=1)).offers) == 1
 
 
 async def test_who_watches_a_cluster_hears_that_a_job_left_it(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ class LocalBackend:
         for job in self._queue():
             reason = machine.lacks(job.request, job.allowed)
             if reason is not None:
+                job.files.cancel()  # a runner that was asked for and not heard of must not begin it now
                 job.files.end_before_start("no-room", f"the machine changed: {reason}")
                 self._ended(job, job.files.result())
         self._start_what_fits()

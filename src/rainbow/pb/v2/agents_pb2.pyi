@@ -149,7 +149,7 @@ class Output(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., stream: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("ack", "confirms", "offers", "commands", "bid_requests", "heartbeat", "resync", "expected", "acked_reports", "output_acks", "renew")
+    __slots__ = ("ack", "confirms", "offers", "commands", "bid_requests", "heartbeat", "resync", "expected", "acked_reports", "output_acks", "renew", "unknown_reports", "server")
     ACK_FIELD_NUMBER: _ClassVar[int]
     CONFIRMS_FIELD_NUMBER: _ClassVar[int]
     OFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +161,8 @@ class SyncResponse(_message.Message):
     ACKED_REPORTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_ACKS_FIELD_NUMBER: _ClassVar[int]
     RENEW_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
     ack: int
     confirms: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     offers: _containers.RepeatedCompositeFieldContainer[Offer]
@@ -172,7 +174,9 @@ class SyncResponse(_message.Message):
     acked_reports: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     output_acks: _containers.RepeatedCompositeFieldContainer[OutputAck]
     renew: bool
-    def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ...) -> None: ...
+    unknown_reports: _containers.RepeatedCompositeFieldContainer[AttemptRef]
+    server: str
+    def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ..., unknown_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., server: _Optional[str] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array", "hosts", "hosts_checked")

@@ -1,0 +1,89 @@
+"""A job that Slurm took and lost before it began, through a real server, agent and controller: it goes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.house import RAINBOW, House, a_house
+from tests.support.slurm import Nodes, SlurmCluster, running
+
+pytestmark = pytest.mark.timeout(180)
+SECONDS = 90.0
+
+
+@pytest.fixture
+def forgetful() -> Iterator[SlurmCluster]:
+    """A cluster of this test's own: its controller is killed."""
+    yield from running(SlurmCluster("forgetful", [Nodes(count=1, cpus=2, memory=1000)]))
+
+
+@contextmanager
+def an_agent(house: House, slurm: SlurmCluster) -> Iterator[Path]:
+    """An agent of the cluster; its log."""
+    log = house.folder / "agent.log"
+    words = ["agent", "--cluster", "slow", "--register", "auto", "--state-dir", str(house.folder / "slow")]
+    words += ["--backend", "slurm", "-O", f"conf={slurm.conf}", "-O", "interval=0.3"]
+    words += ["-O", "facts_interval=300"]  # the server does not hear of the drained node, and sends the job
+    words += ["--run-as-root"] if os.geteuid() == 0 else []
+    environment = house.environment() | {"RAINBOW_SERVER": house.address}
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [*RAINBOW, *words], env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
+    try:
+        yield log
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def until(told: Callable[[], bool], what: str, log: Path) -> None:
+    """Wait for something that only asking tells."""
+    deadline = time.monotonic() + SECONDS
+    while not told():
+        assert time.monotonic() < deadline, f"{what} did not come in {SECONDS:g} s:\n{log.read_text()[-3000:]}"
+        time.sleep(0.05)
+
+
+def job(house: House, id: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(house.run("jobs", "-a", "-o", "json", id).stdout)["jobs"][0]
+    return found
+
+
+def returns(house: House, id: str) -> list[dict[str, object]]:
+    told = json.loads(house.run("explain", id, "-o", "json").stdout)
+    return [event["detail"] for event in told["events"] if event["kind"] == "unbound"]
+
+
+def test_a_job_that_a_killed_controller_forgot_goes_back_and_its_cluster_goes_on(
+    forgetful: SlurmCluster, tmp_path: Path
+) -> None:
+    with a_house(tmp_path) as house, an_agent(house, forgetful) as log:
+        shown = ("clusters", "slow")
+        until(lambda: "cores_free" in house.run(*shown, check=False).stdout, "the first word of what is free", log)
+        forgetful.call("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
+        id = house.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
+        until(lambda: "with the manager" in log.read_text(), "the submission to Slurm", log)
+        forgetful.stop_controller(signal.SIGKILL)
+        forgetful.start_controller()
+        until(lambda: returns(house, id) != [], "the return", log)
+        assert returns(house, id)[0] == {"why": "returned", "reason": "Slurm took it and lost it before it began"}
+        assert job(house, id)["state"] in ("queued", "held", "bound")
+        with contextlib.suppress(RuntimeError):  # a controller that forgot the job has forgotten the drain, too
+            forgetful.call("scontrol", "update", "nodename=n1", "state=resume")
+        after = house.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
+        until(lambda: job(house, after)["state"] == "succeeded", "another job on the same cluster", log)

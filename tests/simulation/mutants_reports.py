@@ -1,0 +1,45 @@
+"""The rules about reports that the server does not understand, each switched off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rainbow.agent import mailbox
+from rainbow.model.errors import Invalid
+from rainbow.service import reading_reports, reported
+from rainbow.service.sync_messages import UnknownReport
+from rainbow.sim.weather import Weather
+from tests.simulation.mutants import mutant
+from tests.simulation.mutants_nodes import MUTANTS
+
+__all__ = ["MUTANTS"]  # all of them: those of the other files, and these
+
+Patch = pytest.MonkeyPatch
+OLDER = Weather(older_server=0.8, server_crash=2.0, manager_loses=0.3)  # servers that know fewer states than agents
+
+
+@mutant(OLDER)
+def refuses_a_whole_message_for_one_report(patch: Patch) -> None:
+    def read_report(raw: Any, states: Any) -> Any:
+        report = original(raw, states)
+        if isinstance(report, UnknownReport):
+            raise Invalid(report.why)
+        return report
+
+    original = reading_reports.read_report
+    patch.setattr(reading_reports, "read_report", read_report)
+
+
+@mutant(OLDER)
+def acknowledges_a_report_that_it_does_not_understand(patch: Patch) -> None:
+    def keep_unknown(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
+        out.acked.append(told.ref)
+
+    patch.setattr(reported, "keep_unknown", keep_unknown)
+
+
+@mutant(OLDER)
+def never_reports_again_what_was_not_understood(patch: Patch) -> None:
+    patch.setattr(mailbox, "_report_unknown_again", lambda d: None)
