@@ -92,3 +92,43 @@ def test_every_build_gets_the_known_answer_under_every_set_of_requirements(house
                     asked_in_all += 1
     print(f"{asked_in_all} questions, all as known")
     assert asked_in_all > 1000
+
+
+def numbers(version: object) -> list[int]:
+    """A plain version as its numbers; the data has no other versions."""
+    return [int(part) for part in str(version).split(".")]
+
+
+def test_every_version_bound_is_met_by_versions_alone(house: House) -> None:
+    register_all(house)
+    features = json.loads((DATA / "cluster-features.json").read_text())
+    builds = []
+    for path in sorted((DATA / "jobspecs").glob("*.yaml.gz")):
+        of_file = yaml.load(gzip.decompress(path.read_bytes()), Loader=yaml.CSafeLoader)
+        builds += of_file[:: max(1, len(of_file) // 25)][:25]
+    asked_in_all = 0
+    with house.channel() as channel:
+        graph = memory_pb2_grpc.MemoryGraphStub(channel)
+        for build in builds[:150]:
+            bound = build["resources"]["compiler"]["compiler_version"]
+            for side in ("min", "max"):
+                node = {
+                    "type": "node",
+                    "replicas": 2,
+                    "requires": [{"name": "compiler", "field": "value", side: str(bound)}],
+                    "with": [{"type": "core", "count": 2}],
+                }
+                spec = {"version": 1, "resources": {"build": node}, "tasks": [{"command": ["spack", "install"]}]}
+                answer = graph.Satisfy(memory_pb2.SatisfyRequest(payload=json.dumps(spec)))
+                known = {
+                    f"cluster-{name}"
+                    for name, cluster in features.items()
+                    if (
+                        numbers(cluster["compiler_version"]) >= numbers(bound)
+                        if side == "min"
+                        else numbers(cluster["compiler_version"]) <= numbers(bound)
+                    )
+                }
+                assert set(answer.clusters) == known, (side, bound)
+                asked_in_all += 1
+    assert asked_in_all == 300

@@ -15,6 +15,7 @@ import re
 
 from rainbow.model.errors import Invalid
 from rainbow.model.request import Equals, Requirement, Term, Within
+from rainbow.model.versions import is_version
 
 SUBSYSTEM = "software"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:@(.+))?")
@@ -44,13 +45,24 @@ def requirement(text: str) -> Requirement:
 
 def _version(version: str, text: str) -> Term:
     if version.startswith(">="):
-        return Within("version", min=_bare(version[2:], text))
+        return _range(_bare(version[2:], text), None, text)
     if version.startswith("<="):
-        return Within("version", max=_bare(version[2:], text))
+        return _range(None, _bare(version[2:], text), text)
     if ":" in version:
         least, _, most = version.partition(":")
-        return Within("version", min=least or None, max=most or None)
+        return _range(least or None, most or None, text)
     return Equals("version", _bare(version.removeprefix("="), text))
+
+
+def _range(least: str | None, most: str | None, text: str) -> Within:
+    for bound in filter(None, (least, most)):
+        if not is_version(bound):
+            raise Invalid(
+                f"{bound[:40]!r} is no version, which begins with a digit or with v and a digit; "
+                "to ask for just this one write @ without >=, <= or :",
+                where=f"{text!r}",
+            )
+    return Within("version", min=least, max=most)
 
 
 def _bare(version: str, text: str) -> str:

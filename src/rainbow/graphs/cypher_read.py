@@ -15,7 +15,7 @@ from rainbow.graphs.cypher_write import listed
 from rainbow.graphs.microarchitectures import runs
 from rainbow.model.graph import NOTHING, Graph, Subsystem, Vertex
 from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term, Within
-from rainbow.model.versions import is_number, texts
+from rainbow.model.versions import is_number, is_version, texts
 
 _MET = "met"  # the subsystem that carries the database's answers into the count of slots
 
@@ -204,7 +204,7 @@ def _joined(spans: list[Row]) -> list[dict[str, Any]]:
 
 
 def _range(term: Within, k: int, values: dict[str, Any]) -> str:
-    """Two numbers compare as numbers, everything else as versions."""
+    """Two numbers compare as numbers, everything else as versions; what is no version has an empty one."""
     text = ""
     for side, sign, bound in (("min", ">=", term.min), ("max", "<=", term.max)):
         if bound is None:
@@ -214,8 +214,10 @@ def _range(term: Within, k: int, values: dict[str, Any]) -> str:
 
 
 def _bound(x: str, sign: str, key: str, bound: Scalar, values: dict[str, Any]) -> str:
-    values[f"{key}v"] = sort_key(texts(bound)[0])
-    as_version = f"{x}.version {sign} ${key}v"
+    as_version = "false"
+    if is_version(bound):
+        values[f"{key}v"] = sort_key(texts(bound)[0])
+        as_version = f"({x}.version <> '' AND {x}.version {sign} ${key}v)"
     if not is_number(bound):
         return as_version
     values[f"{key}n"] = float(bound)

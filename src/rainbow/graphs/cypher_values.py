@@ -6,7 +6,7 @@ from typing import Any
 
 from rainbow.model.errors import Unsupported
 from rainbow.model.request import Scalar
-from rainbow.model.versions import is_number, texts, version_key
+from rainbow.model.versions import is_number, is_version, texts, version_key
 
 EXACT = 2**53  # databases compare numbers as doubles; beyond this, two whole numbers may look equal
 
@@ -25,7 +25,7 @@ def field_row(name: str, value: Scalar) -> dict[str, Any]:
         "numeric": is_number(value),
         "plain": isinstance(value, str),
         "number": number,
-        "version": sort_key(written[0]),
+        "version": sort_key(written[0]) if is_version(value) else "",
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from rainbow.jobspecs.documents import read
 from rainbow.jobspecs.drafts import Draft, check_requirements
 from rainbow.jobspecs.reading import At, need
+from rainbow.jobspecs.requirements import read_bound
 from rainbow.model.errors import Invalid
 from rainbow.model.request import Equals, Request, Requirement, Runs, Scalar, Term, Within
 
@@ -116,7 +117,7 @@ def _term(row: Mapped, value: Scalar, at: At) -> Term | None:
     if row.how is How.RUNS:
         return Runs(row.field, at.text())
     if row.how is How.AT_LEAST:
-        return Within(row.field, min=value)
+        return Within(row.field, min=read_bound(at))
     if row.how is How.WHEN_TRUE and str(value).lower() in ("no", "false", "0"):
         return None
     return Equals(row.field, value)

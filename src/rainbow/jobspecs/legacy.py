@@ -8,8 +8,9 @@ from rainbow.jobspecs.drafts import Draft, read_command
 from rainbow.jobspecs.flux import FluxTree
 from rainbow.jobspecs.nextgen import check_version, read_attributes
 from rainbow.jobspecs.reading import At, need
+from rainbow.jobspecs.requirements import read_range
 from rainbow.jobspecs.tasks import read_count
-from rainbow.model.request import Equals, Group, Request, Requirement, Task, Term, Within
+from rainbow.model.request import Equals, Group, Request, Requirement, Task, Term
 
 TOP = ("version", "name", "resources", "task", "tasks", "attributes")
 TASK = ("command", "slot", "count", "resources", "name", "scripts", "attributes", "distribution")
@@ -104,5 +105,4 @@ def _range(at: At) -> Term:
     field = need(entries, "field", at).text()
     if "min" not in entries and "max" not in entries:
         raise at.refuse(f"the range on {field[:40]!r} needs min or max")
-    bounds = {key: entries[key].scalar() for key in ("min", "max") if key in entries}
-    return Within(field, **bounds)
+    return read_range(field, entries)

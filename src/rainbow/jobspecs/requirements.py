@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rainbow.jobspecs.reading import At, need
-from rainbow.model.request import Equals, Level, Requirement, Runs, Term, Within
+from rainbow.model.errors import Invalid
+from rainbow.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term, Within
+from rainbow.model.versions import bound_problem
 
 _TERM = ("field", "match", "value", "min", "max", "runs", "attribute")
 _TESTS = ("match", "min", "max", "runs")
@@ -80,11 +82,41 @@ def _terms(at: At, keys: Mapping[str, At]) -> list[Term]:
 def _range_and_runs(field: str, keys: Mapping[str, At]) -> list[Term]:
     terms: list[Term] = []
     if "min" in keys or "max" in keys:
-        bounds = {key: keys[key].scalar() for key in ("min", "max") if key in keys}
-        terms.append(Within(field, **bounds))
+        terms.append(read_range(field, keys))
     if "runs" in keys:
         terms.append(Runs(field, keys["runs"].text()))
     return terms
+
+
+def read_range(field: str, keys: Mapping[str, At]) -> Within:
+    """An inclusive range by its `min` and `max`, of which one may be missing; refuse bounds that nothing could meet."""
+    return Within(field, **{key: read_bound(keys[key]) for key in ("min", "max") if key in keys})
+
+
+def read_bound(at: At) -> Scalar:
+    """A number or a version."""
+    bound = at.scalar()
+    problem = bound_problem(bound)
+    if problem is not None:
+        raise at.refuse(problem)
+    return bound
+
+
+def check_bounds(request: Request) -> None:
+    """Refuse a new request with bounds that nothing could meet; those of stored ones are read as they are."""
+    of_levels = [level.requires for group in request.groups for top in group.levels for level in top.walk()]
+    for requirement in (one for requires in (request.requires, *of_levels) for one in requires):
+        _check(requirement)
+
+
+def _check(requirement: Requirement) -> None:
+    for term in requirement.terms:
+        for bound in (term.min, term.max) if isinstance(term, Within) else ():
+            problem = None if bound is None else bound_problem(bound)
+            if problem is not None:
+                raise Invalid(problem, where=f"{requirement.subsystem} {term.field}")
+    for below in requirement.below:
+        _check(below)
 
 
 def _vertex(subsystem: str, at: At) -> Requirement:

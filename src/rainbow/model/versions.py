@@ -4,6 +4,9 @@ Two JSON numbers compare as numbers. Everything else compares as versions: `12.2
 before `12.2.0` (semver's rules where a text parses as one), and otherwise by natural order, in
 which runs of digits count as numbers (`2Aug2023` before `23Jun2022`, `1.9` before `1.10`).
 Trailing zeros of a plain release mean nothing: `12.2` and `12.2.0` are equal.
+
+A version begins with a digit, or with `v` and a digit. What does not (`gcc`, `nvme`, true) has no
+place among versions: it is neither at least nor at most any of them.
 """
 
 from __future__ import annotations
@@ -23,10 +26,11 @@ _MAX_TEXT = 256  # longer texts are compared by their head: nobody writes such v
 # Three numbers and any prerelease are semver; with other lengths a prerelease must start with a letter,
 # so that dates such as 2023-08-02 keep their natural order.
 _RELEASE = re.compile(
-    r"v?(?P<release>[0-9]+(?:\.[0-9]+)*)"
+    r"(?P<release>[0-9]+(?:\.[0-9]+)*)"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?",
     re.ASCII,
 )
+_BEGINNING = re.compile(r"\s*v?[0-9]", re.ASCII)
 _RUN = re.compile(r"[0-9]+|[^\W\d_]+", re.UNICODE)
 
 
@@ -46,6 +50,21 @@ def texts(value: object) -> tuple[str, ...]:
     return (str(value),)
 
 
+def is_version(value: Scalar) -> bool:
+    """True if a value, as it is written, begins as a version does."""
+    return _BEGINNING.match(texts(value)[0]) is not None
+
+
+def bound_problem(bound: Scalar) -> str | None:
+    """Why nothing could ever meet this bound of a range; None if something could."""
+    if is_version(bound) or (is_number(bound) and bound == bound):
+        return None
+    return (
+        f"{str(bound)[:40]!r} is no bound: write a number, or a version, which begins with a digit or with v and a "
+        "digit; for a word write match"
+    )
+
+
 def equal(one: object, other: object) -> bool:
     """Equality across types, as graphs in the wild hold both "5" and 5."""
     if isinstance(one, bool) is not isinstance(other, bool) and is_number(one) | is_number(other):
@@ -55,8 +74,10 @@ def equal(one: object, other: object) -> bool:
 
 @lru_cache(maxsize=65_536)
 def version_key(text: str) -> VersionKey:
-    """A key that orders texts as versions: total, and without exceptions."""
+    """A key that orders texts as versions: total, and without exceptions. Whether they are versions is not asked."""
     text = text.strip()[:_MAX_TEXT]
+    if _BEGINNING.match(text):
+        text = text.removeprefix("v")
     found = _RELEASE.fullmatch(text)
     if found is not None:
         parts = found["release"].split(".")
@@ -81,9 +102,11 @@ def _release_key(numbers: list[int], pre: str | None) -> VersionKey:
 
 
 def at_most(one: Scalar, other: Scalar) -> bool:
-    """True if `one` does not come after `other`."""
+    """True if both are numbers or both are versions, and `one` does not come after `other`."""
     if not isinstance(one, (bool, str)) and not isinstance(other, (bool, str)):
         return one <= other
+    if not (is_version(one) and is_version(other)):
+        return False
     return version_key(texts(one)[0]) <= version_key(texts(other)[0])
 
 

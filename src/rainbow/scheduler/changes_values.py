@@ -122,6 +122,8 @@ def _said(term: Term, value: Scalar, requirement: Requirement) -> tuple[Kind, st
         return Kind.VALUE, f"{about} {value} instead of {term.value}"
     if isinstance(term, Runs):
         return Kind.VALUE, f"{about} {value} instead of {term.target}"
+    if any(not (at_most(bound, value) or at_most(value, bound)) for bound in (term.min, term.max) if bound is not None):
+        return None  # it has no place in the range's order, so no bound takes it in
     if term.min is not None and not at_most(term.min, value):
         return Kind.BOUND, f"{about} >= {value} instead of {term.min}"
     if term.max is not None and not at_most(value, term.max):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rainbow.model.request import Equals, Runs, Scalar, Term
-from rainbow.model.versions import is_number, texts, version_key, within
+from rainbow.model.versions import is_number, is_version, texts, version_key, within
 
 RunsRelation = Callable[[str, str], bool]  # (what the graph says, the target): can the first run code for the second?
 
@@ -74,8 +74,8 @@ class FieldValues:
     def __init__(self) -> None:
         self._by_text: dict[str, int] = {}
         self._numbers = _Sorted()  # JSON numbers, as numbers
-        self._number_texts = _Sorted()  # the same, as versions
-        self._texts = _Sorted()  # all else, as versions
+        self._number_texts = _Sorted()  # those that can be read as versions, as such
+        self._texts = _Sorted()  # all else that is a version
         self._several: dict[int, tuple[Scalar, ...]] = {}  # facts with more than one value, by number
 
     def add(self, fact: int, values: tuple[Scalar, ...]) -> None:
@@ -92,8 +92,9 @@ class FieldValues:
             return
         if is_number(value):
             self._numbers.add(value, bit)
-            self._number_texts.add(version_key(texts(value)[0]), bit)
-        else:
+            if is_version(value):
+                self._number_texts.add(version_key(texts(value)[0]), bit)
+        elif is_version(value):
             self._texts.add(version_key(texts(value)[0]), bit)
 
     def meeting(self, term: Term, runs: RunsRelation) -> int:
@@ -116,8 +117,11 @@ class FieldValues:
             return 0
         low = None if least is None else version_key(texts(least)[0])
         high = None if most is None else version_key(texts(most)[0])
-        found = self._texts.between(low, high) if self._texts.keys else 0
-        if self._numbers.keys:
+        bounds = [bound for bound in (least, most) if bound is not None]
+        found = 0
+        if self._texts.keys and all(is_version(bound) for bound in bounds):
+            found = self._texts.between(low, high)
+        if self._numbers.keys and all(is_number(bound) or is_version(bound) for bound in bounds):
             numeric, versions = self._numbers, self._number_texts
             found |= (numeric if is_number(least) or least is None else versions).between(
                 least if is_number(least) else low, None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from rainbow.jobspecs import parse
 from rainbow.jobspecs.arrays import ARRAY_LABEL, array_indices
 from rainbow.jobspecs.canonical import from_json, to_json
+from rainbow.jobspecs.requirements import check_bounds
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Invalid
 from rainbow.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
@@ -52,6 +53,7 @@ class Reader:
         if found is None:
             if canonical:
                 request, source = from_json(text), ""
+                check_bounds(request)
             else:
                 request, source = parse(text, dialect=spec.dialect or None), text
             found = self._specs[key] = (request, to_json(request), source)

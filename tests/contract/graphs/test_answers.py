@@ -100,6 +100,37 @@ CASES: dict[str, Case] = {
         NEVER,
         hung=(("soft", {"root": {"version": "12.2.0-rc1"}}),),
     ),
+    "a word is not at least a version": Case(
+        wants(Requirement("soft", (Within("value", "11.4.0"),))), NEVER, hung=(("soft", {"root": {"value": "gcc"}}),)
+    ),
+    "a word is not at most a version": Case(
+        wants(Requirement("soft", (Within("value", None, "11.4.0"),))),
+        NEVER,
+        hung=(("soft", {"root": {"value": "gcc"}}),),
+    ),
+    "the vertex beside it with the version counts": Case(
+        wants(Requirement("soft", (Within("value", "11.4.0"),))),
+        NOW,
+        hung=(("soft", {"node0": {"value": "gcc"}, "node1": {"value": "12.3.0"}}),),
+    ),
+    "true is not at least a number": Case(
+        wants(Requirement("soft", (Within("value", 0),))), NEVER, hung=(("soft", {"root": {"value": True}}),)
+    ),
+    "a number below zero is no version": Case(
+        wants(Requirement("soft", (Within("value", None, "5"),))), NEVER, hung=(("soft", {"root": {"value": -3}}),)
+    ),
+    "a number below zero is a number": Case(
+        wants(Requirement("soft", (Within("value", -5, 0),))), NOW, hung=(("soft", {"root": {"value": -3}}),)
+    ),
+    "a version is not at least a number below zero": Case(
+        wants(Requirement("soft", (Within("value", -5),))), NEVER, hung=(("soft", {"root": {"value": "3"}}),)
+    ),
+    "a v before a version means nothing": Case(
+        wants(Requirement("soft", (Within("value", "13"),))), NEVER, hung=(("soft", {"root": {"value": "v12rc"}}),)
+    ),
+    "a stored bound that is a word is met by nothing": Case(
+        wants(Requirement("soft", (Within("value", "gcc"),))), NEVER, hung=(("soft", {"root": {"value": "gcc"}}),)
+    ),
     "a range has two ends": Case(wants(Requirement("soft", (Within("version", "9.5", "12.1"),))), NEVER, hung=(SOFT,)),
     "numbers compare as numbers": Case(
         wants(Requirement("soft", (Within("speed", 0.25, 0.6),))), NOW, hung=(("soft", {"root": {"speed": 0.5}}),)

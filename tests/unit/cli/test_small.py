@@ -141,6 +141,12 @@ def test_software_that_cannot_be_read_says_how_to_write_it(text):
         requirement(text)
 
 
+@pytest.mark.parametrize("text", ["a@>=gcc", "a@<=latest", "a@main:", "a@1.2:main", "a@>=V2"])
+def test_software_with_a_bound_that_is_no_version_is_refused(text):
+    with pytest.raises(Invalid, match="is no version"):
+        requirement(text)
+
+
 def test_every_error_has_an_exit_code_and_subclasses_come_before_their_base():
     known = {cls for cls, _, _ in BY_CLASS}
     ours = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, RainbowError)}

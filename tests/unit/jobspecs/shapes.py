@@ -18,6 +18,11 @@ from rainbow.model.request import (
 
 names = st.sampled_from(["alpha", "beta", "gamma-1", "delta_2"])
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
+bounds = (
+    st.builds("{}{}{}".format, st.sampled_from(["", "v"]), st.integers(0, 99), words)
+    | st.integers(-(2**40), 2**40)
+    | st.floats(-1e9, 1e9)
+)
 values = words | st.integers(-(2**40), 2**40) | st.booleans() | st.floats(-1e9, 1e9)
 small = st.integers(1, 9)
 
@@ -35,8 +40,8 @@ def count_values(draw):
 
 terms = st.one_of(
     st.builds(lambda f, v: {"field": f, "match": v}, words, values),
-    st.builds(lambda f, v: {"field": f, "min": v}, words, values),
-    st.builds(lambda f, a, b: {"field": f, "min": a, "max": b}, words, values, values),
+    st.builds(lambda f, v: {"field": f, "min": v}, words, bounds),
+    st.builds(lambda f, a, b: {"field": f, "min": a, "max": b}, words, bounds, bounds),
     st.builds(lambda f, v: {"field": f, "runs": v}, words, words),
 )
 entries = st.one_of(
@@ -131,8 +136,8 @@ def flux_documents(draw):
 counts = st.builds(lambda a, b: Count(a, None if b is None else a + b), small, st.none() | st.integers(0, 4))
 model_terms = st.one_of(
     st.builds(Equals, words, values),
-    st.builds(lambda f, v: Within(f, min=v), words, values),
-    st.builds(lambda f, v: Within(f, max=v), words, values),
+    st.builds(lambda f, v: Within(f, min=v), words, bounds),
+    st.builds(lambda f, v: Within(f, max=v), words, bounds),
     st.builds(Runs, words, words),
 )
 requirements = st.recursive(

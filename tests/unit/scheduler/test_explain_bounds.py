@@ -7,8 +7,9 @@ import json
 from rainbow.graphs.memory import MemoryBackend
 from rainbow.model.match import Explanation
 from rainbow.model.reasons import ChangesNotSought
+from rainbow.model.request import Requirement, Within
 from rainbow.scheduler import changes_variants
-from tests.support.fleets import a_graph, a_level, a_request, slots
+from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, slots
 
 
 def explained(request):
@@ -33,3 +34,18 @@ def test_a_small_request_has_its_changes_looked_for():
     found = explained(a_request(slots(1, a_level("core", 1), a_level("gpu", 4))))
     assert found.changes
     assert not any(isinstance(reason, ChangesNotSought) for reason in found.reasons)
+
+
+def test_a_word_is_never_proposed_as_a_bound():
+    graph = a_graph(nodes=1, cores=2)
+    backend = MemoryBackend()
+    backend.put("c", graph)
+    hung = {"root": {"value": "gcc"}, "node0": {"value": "7.5.0"}}
+    backend.put_subsystem("c", a_subsystem(graph, "compiler", hung))
+    asked = Requirement("compiler", (Within("value", min="11.4.0"),))
+    [found] = backend.explain(a_request(slots(1, a_level("core", 1), requires=(asked,))))
+    assert [change.text for change in found.changes] == ["compiler value >= 7.5.0 instead of 11.4.0"]
+    del hung["node0"]
+    backend.put_subsystem("c", a_subsystem(graph, "compiler", hung))
+    [found] = backend.explain(a_request(slots(1, a_level("core", 1), requires=(asked,))))
+    assert [change.text for change in found.changes] == ["drop compiler value >= 11.4.0"]
