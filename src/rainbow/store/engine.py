@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from rainbow.model.errors import Unavailable
 from rainbow.store.base import Tx
+from rainbow.store.claim_keeper import Claim
 from rainbow.store.session import Session
 from rainbow.store.tx import SqlTx
 from rainbow.store.writer import PAUSE, RECONNECT_SECONDS, Counts, Lost, Writer
@@ -23,10 +24,18 @@ class Engine:
     """See `base.Store`."""
 
     def __init__(
-        self, writer: Session, connect: Callable[[bool], Session], release: Callable[[], None] = lambda: None
+        self,
+        writer: Session,
+        connect: Callable[[bool], Session],
+        release: Callable[[], None] = lambda: None,
+        claim: Claim | None = None,
     ) -> None:
-        """`connect` opens a session that writes (True) or reads; `release` gives the database free at the end."""
+        """`connect` opens a session that writes (True) or reads; `release` gives the database free at the end.
+
+        With a `claim` this is the store of a server, which neither writes nor reads once another server has taken it.
+        """
         self._connect = connect
+        self.claim = claim
         self._release = release
         self._writer = Writer(lambda: connect(True), writer)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="rainbow-reader")
@@ -46,6 +55,8 @@ class Engine:
     async def read(self, work: Callable[[Tx], T]) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
+        if self.claim is not None and not self.claim.is_confirmed():
+            await self.claim.confirm()
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
 
     async def close(self) -> None:
@@ -59,6 +70,8 @@ class Engine:
         self._threads.shutdown()
         while not self._idle.empty():
             self._idle.get_nowait().close()
+        if self.claim is not None:
+            self.claim.close()
         self._release()
 
     def _read(self, work: Callable[[Tx], T]) -> T:

@@ -1,20 +1,29 @@
-"""PostgreSQL: when one machine is not enough; several servers take turns at writing by an advisory lock."""
+"""PostgreSQL: a database on another machine. Its server and its tools take turns at writing by an advisory lock."""
 
 from __future__ import annotations
 
 import itertools
+import time
 from contextlib import suppress
 from typing import Any, Self
 
 import psycopg
 
 from rainbow.model.errors import Conflict, Invalid, Unavailable
+from rainbow.store import claim as claims
+from rainbow.store.claim import Claimant, ClaimRow, ClaimTaken
+from rainbow.store.claim_keeper import Claim, elapsed
 from rainbow.store.engine import Engine
 from rainbow.store.schema import migrate
 from rainbow.store.session import Dialect, Session
 
 CONNECT_SECONDS = 5
-_LOCK = 0x7261696E  # "rain": the lock under which all servers of one database write
+_LOCK = 0x7261696E  # "rain": the lock under which all writes of one database happen
+_NAME = "rainbow"  # of the sessions of tools, and of servers that know no claim yet
+_OTHER_SESSIONS = (
+    "SELECT pid, coalesce(host(client_addr), 'this machine'), extract(epoch FROM backend_start) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = :name AND pid <> pg_backend_pid() ORDER BY backend_start"
+)
 _SETTINGS = (
     "SET lock_timeout = '10s'",
     "SET idle_in_transaction_session_timeout = '30s'",  # a stopped server must not hold the others up
@@ -24,15 +33,74 @@ _SETTINGS = (
 )
 
 
-def open_postgres(url: str) -> Engine:
-    """The store in a PostgreSQL database, which exists."""
-    writer = _connect(url, writing=True)
+def open_postgres(url: str, claimant: Claimant | None = None) -> Engine:
+    """The store in a PostgreSQL database, which exists. With a claimant: for the server of this database."""
+    name = _NAME if claimant is None else _session_name(claimant.instance)
+    writer = _connect(url, writing=True, name=name)
     try:
+        claim = None if claimant is None else _claim(url, writer, claimant)
         migrate(writer)
     except BaseException as error:
         writer.close()
         raise _translate(error) if isinstance(error, psycopg.Error) else error from None
-    return Engine(writer, lambda writing: _connect(url, writing=writing))
+
+    def connect(writing: bool) -> Session:
+        session = _connect(url, writing=writing, name=name)
+        session.guard = writer.guard
+        return session
+
+    return Engine(writer, connect, claim=claim)
+
+
+def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
+    """Take the claim, and have every write of `writer` check it."""
+    version = _schema_version(writer)
+    if 0 < version < claims.FIRST_SCHEMA:
+        _wait_for_older_server(writer)
+    if version < claims.FIRST_SCHEMA:
+        migrate(writer, upto=claims.FIRST_SCHEMA)
+    taken_at = elapsed()
+    try:
+        term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, evict=_end_sessions)
+    except psycopg.errors.LockNotAvailable:
+        raise Unavailable(
+            "the claim on the database has lapsed, but a session of the server that had it stands in the middle of a "
+            "write: end that process, or its session (pg_terminate_backend, as a user who may)"
+        ) from None
+    name = _session_name(claimant.instance)
+    claim = Claim(claimant, term, lambda: _connect_for_claim(url, name), taken_at, name="PostgreSQL")
+    writer.guard = claim.check
+    return claim
+
+
+def _schema_version(session: Session) -> int:
+    """Return the version of the schema, 0 for an empty database. Waits for no lock: a frozen server may hold it."""
+    [(there,)] = session.rows_of("SELECT to_regclass('schema_versions') IS NOT NULL", {})
+    return int(session.rows("schema_version")[0][0]) if there else 0
+
+
+def _session_name(instance: str) -> str:
+    return f"{_NAME} {instance}"
+
+
+def _end_sessions(session: Session, row: ClaimRow) -> None:
+    """End the sessions of a server whose claim has lapsed: a frozen one may hold locks that no timeout frees."""
+    with suppress(psycopg.errors.InsufficientPrivilege):  # if one is in the way, the lock says so
+        for pid, _, _ in session.rows_of(_OTHER_SESSIONS, {"name": _session_name(row.instance)}):
+            session.rows_of("SELECT pg_terminate_backend(:pid)", {"pid": pid})
+
+
+def _wait_for_older_server(session: Session) -> None:
+    """Before the upgrade to the first schema with claims: a server that knows no claim must not be connected."""
+    until = time.monotonic() + claims.WAIT_SECONDS
+    while others := session.rows_of(_OTHER_SESSIONS, {"name": _NAME}):
+        if time.monotonic() >= until:
+            _, address, since = others[0]
+            raise ClaimTaken(
+                f"an older Rainbow is connected to this database (from {address}, since {claims.utc(float(since))}), "
+                "and only one server may serve it: stop that one before this upgrade"
+            )
+        time.sleep(claims.POLL_SECONDS)  # nothing tells when another session ends
 
 
 class _Cursor(psycopg.Cursor[Any]):
@@ -48,13 +116,27 @@ class _Cursor(psycopg.Cursor[Any]):
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         if isinstance(query, str) and query.startswith("ROLLBACK"):
             query = f"{query} -- {next(self._rollbacks)}"
+        elif isinstance(query, str) and query.startswith("BEGIN"):
+            options["prepare"] = False  # two statements in one message cannot be
         return super().execute(query, params, **options)
 
 
-def _connect(url: str, *, writing: bool) -> Session:
+def _connect_for_claim(url: str, name: str) -> Session:
+    """A session for renewals, which gives up sooner than the claim lapses: then another one is opened."""
+    session = _connect(url, writing=True, name=name, tcp_user_timeout=int(2000 * claims.RENEW_SECONDS))
+    session.run(f"SET statement_timeout = {int(1000 * claims.LEASE_SECONDS)}")
+    return session
+
+
+def _connect(url: str, *, writing: bool, name: str = _NAME, **options: int) -> Session:
     try:
         connection = psycopg.connect(
-            url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="rainbow", prepare_threshold=3
+            url,
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            application_name=name,
+            prepare_threshold=3,
+            **options,  # type: ignore[arg-type]  # of libpq
         )
         connection.cursor_factory = _Cursor
         for setting in _SETTINGS:
@@ -95,7 +177,7 @@ def _first_line(error: Exception) -> str:
 DIALECT = Dialect(
     name="postgresql",
     placeholder="%s",
-    begin_write=("BEGIN ISOLATION LEVEL READ COMMITTED", f"SELECT pg_advisory_xact_lock({_LOCK})"),
+    begin_write=(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({_LOCK})",),
     begin_brief=(),
     begin_read=("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
     rows_at_once=False,  # rows are sent together as it is

@@ -40,8 +40,11 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(Migration(int(m[1]), f.name, f.read_text("utf-8")) for f, m in named if m)
 
 
-def migrate(session: Session, known: tuple[Migration, ...] | None = None) -> int:
-    """Apply what is missing; the version reached. Conflict if the database is newer than this program."""
+def migrate(session: Session, known: tuple[Migration, ...] | None = None, *, upto: int | None = None) -> int:
+    """Apply what is missing, or of that only what leads to schema `upto`; the version reached.
+
+    Conflict if the database is newer than this program.
+    """
     known = migrations() if known is None else known
     session.begin()
     session.run("CREATE TABLE IF NOT EXISTS schema_versions (version BIGINT PRIMARY KEY, name TEXT NOT NULL)")
@@ -56,7 +59,7 @@ def migrate(session: Session, known: tuple[Migration, ...] | None = None) -> int
                 f"this database has schema {version}, made by a newer Rainbow; this one knows schemas up to {newest}: "
                 "start the newer version, or restore the backup from before the upgrade"
             )
-        missing = [m for m in known if m.version > version]
+        missing = [m for m in known if m.version > version and (upto is None or m.version <= upto)]
         if not missing:
             session.rollback()
             return version

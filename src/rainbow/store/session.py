@@ -76,6 +76,7 @@ class Session:
         self._flushed: dict[str, int] = {}
         self._kept = False  # True if this transaction holds a work that `restore` must not undo
         self._brief = False  # True if it waits for nobody
+        self.guard: Callable[[Session], None] | None = None  # checks at the beginning of each write transaction
 
     def text(self, query: str) -> str:
         """The SQL of a named query, to build a longer one from."""
@@ -151,6 +152,8 @@ class Session:
         dialect = self.dialect
         for statement in dialect.begin_brief if brief else dialect.begin_write if self._writing else dialect.begin_read:
             self._cursor.execute(statement)
+        if self.guard is not None and self._writing:
+            self.guard(self)
 
     def save(self) -> None:
         """Set the point that `restore` goes back to; until something is kept, that is the beginning."""

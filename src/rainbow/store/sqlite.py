@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import socket
 import sqlite3
+import time
 from pathlib import Path
 
 from rainbow.model.errors import Conflict, Corrupt, Invalid, Unavailable
+from rainbow.store import claim as claims
 from rainbow.store.checkpoints import Checkpointer
+from rainbow.store.claim import Claimant, ClaimTaken
+from rainbow.store.claim_keeper import Claim, elapsed
 from rainbow.store.engine import Engine
 from rainbow.store.schema import migrate
 from rainbow.store.session import Dialect, Session
 
+log = logging.getLogger(__name__)
 BUSY_SECONDS = 10.0
 OLDEST = (3, 35, 0)  # RETURNING, UPDATE FROM, and more than a thousand values in one statement
 _PRAGMAS = (
@@ -26,8 +33,8 @@ _PRAGMAS = (
 _FOR_NOW = tuple(f"SQLITE_{why}" for why in ("FULL", "IOERR", "BUSY", "CANTOPEN", "READONLY", "LOCKED", "PROTOCOL"))
 
 
-def open_sqlite(path: Path) -> Engine:
-    """The store in a file; it is made if it is not there."""
+def open_sqlite(path: Path, claimant: Claimant | None = None) -> Engine:
+    """The store in a file; it is made if it is not there. With a claimant: for the server of this file."""
     if sqlite3.sqlite_version_info < OLDEST:
         wanted = ".".join(map(str, OLDEST[:2]))
         raise Unavailable(
@@ -35,11 +42,12 @@ def open_sqlite(path: Path) -> Engine:
             "use another build of Python, or PostgreSQL (--db postgresql://...)"
         )
     _check_place(path)
-    lock = _lock(path)
+    lock = _lock(path, claims.WAIT_SECONDS if claimant is not None else 0.0)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         writer = _connect(path, writing=True)
         try:
+            claim = None if claimant is None else _claim(path, writer, claimant)
             migrate(writer)
         except BaseException as error:
             writer.close()
@@ -53,7 +61,30 @@ def open_sqlite(path: Path) -> Engine:
         checkpoints.close()
         os.close(lock)
 
-    return Engine(writer, lambda writing: _connect(path, writing=writing), release)
+    def connect(writing: bool) -> Session:
+        session = _connect(path, writing=writing)
+        session.guard = writer.guard
+        return session
+
+    return Engine(writer, connect, release, claim)
+
+
+def _claim(path: Path, writer: Session, claimant: Claimant) -> Claim:
+    """Take the claim, and have every write of `writer` check it."""
+    migrate(writer, upto=claims.FIRST_SCHEMA)
+    taken_at = elapsed()
+    term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, locked=True)
+    claim = Claim(claimant, term, lambda: _connect_for_claim(path), taken_at, name=str(path))
+    writer.guard = claim.check
+    return claim
+
+
+def _connect_for_claim(path: Path) -> Session:
+    """A session for renewals. They need not survive a crash, so no commit of them waits for the disk."""
+    session = _connect(path, writing=True)
+    session.run("PRAGMA synchronous = NORMAL")
+    session.run(f"PRAGMA busy_timeout = {int(1000 * claims.RENEW_SECONDS)}")
+    return session
 
 
 def _check_place(path: Path) -> None:
@@ -70,21 +101,41 @@ def _check_place(path: Path) -> None:
         raise Invalid(f"{folder if refused else path} cannot be written by this user: change its owner or mode")
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path, wait: float) -> int:
     """Hold the file for this process alone; the operating system lets go when the process ends, however it ends."""
     lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(lock, 32).decode("ascii", "replace").strip()
+        _wait_for_lock(lock, path, wait)
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()} on {socket.gethostname()} since {claims.utc(time.time())}".encode())
+    except BaseException:
         os.close(lock)
-        raise Unavailable(
-            f"another server (process {holder or 'unknown'}) has {path} open: stop it, or use another --db; "
-            "several servers on one database need PostgreSQL"
-        ) from None
-    os.ftruncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())
+        raise
     return lock
+
+
+def _wait_for_lock(lock: int, path: Path, wait: float) -> None:
+    until, told = time.monotonic() + wait, False
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise Unavailable(
+                f"{path} lies on a file system that has no locks ({error.strerror}): use a local disk, or PostgreSQL"
+            ) from None
+        holder = os.pread(lock, 400, 0).decode("utf-8", "replace").strip()
+        if time.monotonic() >= until:
+            raise ClaimTaken(
+                f"another server (process {holder or 'unknown'}) has {path} open, and only one server may: stop that "
+                "server first, or give this one a database of its own (--db)"
+            )
+        if not told:
+            told = True
+            log.warning("process %s has %s open; waiting up to %g s for it to stop", holder, path, wait)
+        time.sleep(claims.POLL_SECONDS)  # another process holds the lock, and a wait for it could not be given up
 
 
 def _connect(path: Path, *, writing: bool) -> Session:

@@ -22,6 +22,7 @@ from typing import Any
 
 from rainbow.model.errors import RainbowError, Unavailable, Unconfirmed
 from rainbow.store.base import Tx
+from rainbow.store.claim import Replaced
 from rainbow.store.session import Session
 from rainbow.store.tx import SqlTx
 
@@ -172,6 +173,10 @@ class Writer:
                 self._transaction(group, begun)
                 self._reachable = True
                 return
+            except Replaced as replaced:  # for good: nothing of this server is stored any more
+                for asked in group:
+                    asked.error = replaced
+                return
             except Lost as lost:
                 if not self.session.dialect.reconnects or time.monotonic() >= deadline or self._closing.wait(PAUSE):
                     self._reachable = not self.session.dialect.reconnects
@@ -225,6 +230,9 @@ class Writer:
 def _begin(session: Session, *, brief: bool = False) -> None:
     try:
         session.begin(brief=brief)
+    except Replaced:
+        _abandon(session)
+        raise
     except Exception as error:  # whatever a driver raises here, nothing has begun
         _abandon(session)  # it may be that the last transaction could not be undone, and is open still
         raise Lost(str(session.dialect.translate(error))) from error
