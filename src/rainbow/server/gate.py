@@ -28,6 +28,7 @@ from rainbow.server.status import status_of
 from rainbow.server.under_way import UnderWay
 from rainbow.service.auditing import ANONYMOUS, Refusal, Refusals, act_as, acting
 from rainbow.service.core import Core
+from rainbow.store.claim_keeper import Claim
 
 if TYPE_CHECKING:  # the stubs make these generic, the classes themselves are not
     GenericHandler = grpc.GenericRpcHandler[Any, Any]
@@ -59,6 +60,7 @@ class Gate(GenericHandler):
         self._open, self._refusals = OpenCalls(), Refusals()
         self.keeper = Keeper(core, self._open, self._refusals)
         self.connections: Connections | None = None  # known when the port is open
+        self.claim: Claim | None = None  # without one, nobody else can serve the database
         self._uploads = Turns(UPLOADS_AT_A_TIME, UPLOADS_EACH, self.traffic.limits.upload_deadline)
         self._doorway = Doorway(self._callers, self.traffic, self._turned_away)
         self._under_way = UnderWay(self.traffic, core.clock)
@@ -121,6 +123,8 @@ class Gate(GenericHandler):
         async def answer(request: Any, context: Any) -> Any:
             call: OpenCall | None = None
             try:
+                if self.claim is not None and not self.claim.is_confirmed():
+                    await self.claim.confirm()
                 if incoming:
                     async with self._uploading(context) as call:
                         return await self._within(inner(self._checked(request, method, context), context), context)
@@ -174,6 +178,8 @@ class Gate(GenericHandler):
             call: OpenCall | None = None
             key = ""
             try:
+                if self.claim is not None and not self.claim.is_confirmed():
+                    await self.claim.confirm()
                 if incoming:
                     held = self._uploading(context)
                     request = self._checked(request, method, context)

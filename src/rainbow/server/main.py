@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import logging
@@ -17,7 +18,7 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from rainbow.model.errors import Unavailable
+from rainbow.model.errors import RainbowError, Unavailable
 from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
 from rainbow.pb.v2 import (
     access_pb2,
@@ -47,10 +48,13 @@ from rainbow.service.assembly import Service, assemble, first_administrator
 from rainbow.service.clock import AnchoredClock
 from rainbow.service.ids import Ids
 from rainbow.service.settings import Settings
-from rainbow.store.opening import open_store
+from rainbow.store.base import Store
+from rainbow.store.claim_keeper import Claim
+from rainbow.store.opening import open_claimed
 
 log = logging.getLogger("rainbow.server")
 DRAIN = 5.0  # seconds for calls under way at a SIGTERM
+LINGER = 1.0  # seconds in which a server that was replaced says so to those who call
 SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
 YOUNG = 10_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
 
@@ -95,7 +99,14 @@ async def _serve(options: ServerOptions) -> None:
     running = await Running.start(options)
     gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
     log.info("listening on %s", running.address)
-    await stop.wait()
+    stopping, replaced = asyncio.create_task(stop.wait()), asyncio.create_task(running.claim.wait_replaced())
+    await asyncio.wait({stopping, replaced}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if replaced.done():
+        log.error("%s", replaced.result())
+        await running.stop_replaced()
+        raise replaced.result()
+    replaced.cancel()
     log.info("stopping: calls under way may finish")
     await running.stop()
 
@@ -103,13 +114,24 @@ async def _serve(options: ServerOptions) -> None:
 class Running:
     """A server that answers calls."""
 
-    def __init__(self, service: Service, gate: Gate, server: aio.Server, alive: Any, address: str) -> None:
+    def __init__(
+        self, service: Service, gate: Gate, server: aio.Server, alive: Any, address: str, claim: Claim
+    ) -> None:
         self.service, self.gate, self._server, self._alive, self.address = service, gate, server, alive, address
+        self.claim = claim
 
     @staticmethod
     async def start(options: ServerOptions) -> Running:
         """Open everything; the port comes last, when calls can be answered."""
-        store = await open_store(options.database())
+        store, claim = await open_claimed(options.database())
+        try:
+            return await Running._start(options, store, claim)
+        except BaseException:
+            await store.close()  # releases the claim: the next start need not wait for it to lapse
+            raise
+
+    @staticmethod
+    async def _start(options: ServerOptions, store: Store, claim: Claim) -> Running:
         clock, ids = AnchoredClock(), Ids()
         secret, kept_in = registration_secret(options)
         if kept_in is not None:
@@ -127,6 +149,7 @@ class Running:
         if options.oidc is not None:
             service.core.recogniser.voucher = Oidc(options.oidc)
         gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
+        gate.claim = claim
         server, alive = _listen(service, gate, options.limits)
         address = _bind(server, options)
         gate.connections = Connections(
@@ -137,7 +160,7 @@ class Running:
         await server.start()
         service.start()
         gate.start()
-        return Running(service, gate, server, alive, address)
+        return Running(service, gate, server, alive, address, claim)
 
     async def stop(self) -> None:
         """Tell health first, let waiting calls go, finish the others, close the store."""
@@ -145,6 +168,16 @@ class Running:
         self.service.core.hub.close()
         await self._server.stop(DRAIN)
         await self.gate.stop()
+        await self.service.stop()
+
+    async def stop_replaced(self) -> None:
+        """Leave to another server what it has taken over: write nothing, and say so to those who call meanwhile."""
+        await self._alive.enter_graceful_shutdown()
+        self.service.core.hub.close()
+        await asyncio.sleep(LINGER)
+        await self._server.stop(LINGER)
+        with contextlib.suppress(RainbowError):  # what it would write is refused
+            await self.gate.stop()
         await self.service.stop()
 
 
