@@ -30,6 +30,7 @@ Patch = pytest.MonkeyPatch
 CUT = Weather(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
 DEAF = Weather(manager_error=0.6, agent_crash=8.0)
 LOSSY = Weather(loss=0.3, agent_crash=4.0)
+REPLACED = Weather(takeover=4.0, partition=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,14 @@ def mutant(weather: Weather = STORM) -> Callable[[Callable[[Patch], None]], Call
         return change
 
     return named
+
+
+# --- R0: one server ---
+
+
+@mutant(REPLACED)
+def goes_on_after_it_was_replaced(patch: Patch) -> None:
+    patch.setattr(SimStore, "check_claim", lambda self, session: None)
 
 
 # --- R1, R10: the store and submitting ---

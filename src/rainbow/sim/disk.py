@@ -11,6 +11,8 @@ from typing import TypeVar
 from rainbow.model.errors import Unavailable
 from rainbow.sim.loop import Process
 from rainbow.store.base import Tx
+from rainbow.store.claim import Claimant, Replaced, check_claim, take_claim
+from rainbow.store.processes import ProcessIdentity
 from rainbow.store.schema import migrate
 from rainbow.store.session import Session
 from rainbow.store.sqlite import DIALECT
@@ -40,8 +42,8 @@ class Disk:
 
     def commit(self, session: Session, work: Callable[[Tx], T]) -> T:
         """Run `work` and make it last; what it raises undoes it."""
-        session.begin()
         try:
+            session.begin()
             answer = work(SqlTx(session))
             session.flush()
         except Exception as error:  # whatever the work raised, it undoes it
@@ -80,6 +82,20 @@ class SimStore:
         """`pause` says how long a step takes; `full` whether the disk refuses writes now."""
         self._disk, self._process, self._pause, self._full = disk, process, pause, full
         self._writer, self._reader = disk.session(writing=True), disk.session(writing=False)
+        self._claimant = Claimant("", ProcessIdentity("sim", 0, "", "", ""))  # the term alone tells them apart
+        self._term = 0
+
+    def take_claim(self) -> None:
+        """Take the claim from the process before, whether it is dead or will wake up again."""
+        self._writer.rows_of("UPDATE claims SET expires_at = 0 RETURNING term", {})
+        self._term = take_claim(self._writer, self._claimant, wait=0.0)
+        self._writer.guard = self.check_claim
+
+    def check_claim(self, session: Session) -> None:
+        """Raise Replaced if another process has taken the claim; this one then ends."""
+        if not check_claim(session, self._claimant, self._term):
+            asyncio.get_running_loop().call_soon(self._process.crash)
+            raise Replaced("another server has taken over")
 
     async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
         """See `store.base.Store`."""
@@ -95,6 +111,7 @@ class SimStore:
     async def read(self, work: Callable[[Tx], T]) -> T:
         """See `store.base.Store`."""
         self._check()
+        self.check_claim(self._reader)
         answer = _read(self._reader, work)
         await self._takes_time()
         return answer

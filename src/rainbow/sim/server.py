@@ -90,6 +90,7 @@ class SimServer:
         self.states = frozenset(state for state in sorted(REPORTED) if not older or self.old.random() < 0.6)
         process = self._process = Process(lambda problem: self.fail("nothing breaks", repr(problem)))
         store = SimStore(self.disk, process, self.pause, lambda: self.full)
+        store.take_claim()
         process.spawn(self.loop, self._begin(store))
 
     async def _begin(self, store: SimStore) -> None:
@@ -119,6 +120,21 @@ class SimServer:
             self._process = self.service = None
             self.ready.clear()
             self.witness.server_since = None
+
+    def replace(self, wakes_for: float) -> None:
+        """Start another process beside one that stood still for so long that its claim lapsed.
+
+        The old one wakes up at once and goes on with what it has in memory, until it notices or `wakes_for` seconds.
+        """
+        old = self._process
+        if old is None or self.service is None:
+            return
+        self.witness.note("server", "is replaced and wakes up")
+        self.loop.call_later(wakes_for, old.crash)
+        self._process = self.service = None
+        self.ready.clear()
+        self.witness.server_since = None
+        self.start()
 
     def pause(self) -> float:
         """How long one step of the store takes."""

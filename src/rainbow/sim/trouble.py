@@ -32,6 +32,8 @@ def _throw(world: World, weather: Weather) -> None:
     if rng.random() < weather.server_crash * per_step:
         world.server.crash()
         world.loop.call_later(_downtime(world), world.server.start)
+    if weather.takeover and rng.random() < weather.takeover * per_step:
+        world.server.replace(rng.uniform(1.0, 40.0))
     if rng.random() < weather.disk_full * per_step:
         _fill_disk(world)
     if rng.random() < weather.clock_jump * per_step:

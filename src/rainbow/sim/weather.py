@@ -15,6 +15,7 @@ class Weather:
     slow: float = 0.0  # chance that a message or a step takes seconds instead of milliseconds
     partition: float = 0.0  # each rate: mean times per minute and per thing it can happen to
     server_crash: float = 0.0
+    takeover: float = 0.0  # of a server that stood still and wakes up when another one has taken its place
     agent_crash: float = 0.0
     long_outages: float = 0.3  # chance that what crashed is away for longer than every lease
     journal_lost: float = 0.0  # chance that a crashed agent comes back without its journal
@@ -70,4 +71,5 @@ def drawn(rng: Random, reports: Random) -> Weather:
         clock_jump=some(0.4, 0.5, 3.0),
         older_server=some(0.3, 0.2, 0.8, reports),
         manager_loses=some(0.3, 0.02, 0.2, reports),
+        takeover=some(0.3, 0.5, 3.0, reports),
     )
