@@ -46,10 +46,10 @@ STORM = Weather(
 )
 
 
-def drawn(rng: Random, reports: Random) -> Weather:
+def drawn(rng: Random, later: Random) -> Weather:
     """The weather of one world: most worlds have several kinds of trouble, each its own mixture.
 
-    What concerns reports is drawn from `reports`: without such trouble a world is as it was before there was any.
+    Trouble that was added later is drawn from `later`, so that the other trouble of a seed stays as it was.
     """
 
     def some(chance: float, low: float, high: float, rng: Random = rng) -> float:
@@ -69,7 +69,7 @@ def drawn(rng: Random, reports: Random) -> Weather:
         refusal=some(0.4, 0.05, 0.4),
         disk_full=some(0.2, 0.3, 2.0),
         clock_jump=some(0.4, 0.5, 3.0),
-        older_server=some(0.3, 0.2, 0.8, reports),
-        manager_loses=some(0.3, 0.02, 0.2, reports),
-        takeover=some(0.3, 0.5, 3.0, reports),
+        older_server=some(0.3, 0.2, 0.8, later),
+        manager_loses=some(0.3, 0.02, 0.2, later),
+        takeover=some(0.3, 0.5, 3.0, later),
     )
