@@ -48,10 +48,10 @@ def _refuse_traps(text: str, where: str) -> None:
     maps: list[set[str] | None] = []  # the keys seen in each open map; None for a list
     at_key: list[bool] = []  # whether the next node of each open collection is a key
     for event in yaml.parse(text, Loader=_Loader):
-        at = f"{where} line {event.start_mark.line + 1}"
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        at = f"{where} line {event.start_mark.line + 1}" if event.start_mark else where
+        if isinstance(event, yaml.NodeEvent) and event.anchor:  # an alias carries the anchor that it refers to
             raise Invalid("anchors and aliases are not taken; write the text out", where=at)
-        if getattr(event, "tag", None):
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag:
             raise Invalid(f"tags such as {event.tag} are not taken", where=at)
         if isinstance(event, yaml.CollectionEndEvent):
             maps.pop()
