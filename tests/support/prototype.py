@@ -1,8 +1,9 @@
-"""The first Rainbow's own Python client from PyPI, unmodified, in a virtual environment of its own."""
+"""The first Rainbow's own Python client, unmodified, in a virtual environment of its own with locked versions."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import subprocess
 import sys
@@ -10,19 +11,20 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-VERSION = "0.0.16"
-PARTS = (f"rainbow-scheduler=={VERSION}", "jobspec==0.1.15", "setuptools<81")
+LOCK = Path(__file__).parents[2] / "requirements/prototype.txt"
 
 
 def python_with_client() -> Path:
     """The interpreter of an environment with the client, made once and kept in the system's temporary folder."""
-    home = Path(tempfile.gettempdir()) / f"rainbow-prototype-{VERSION}-py{sys.version_info[0]}{sys.version_info[1]}"
+    locked = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+    home = Path(tempfile.gettempdir()) / f"rainbow-prototype-{locked}-py{sys.version_info[0]}{sys.version_info[1]}"
     python = home / "bin/python"
     with (Path(tempfile.gettempdir()) / f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "ready").exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True, timeout=120)
-            command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PARTS]
+            command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            command += ["--require-hashes", "--only-binary", ":all:", "-r", str(LOCK)]
             subprocess.run(command, check=True, timeout=300)
             (home / "ready").touch()
     return python

@@ -68,6 +68,7 @@ def test_nothing_of_the_workshop_is_in_the_tree(word: str) -> None:
 def test_generated_code_is_what_the_generator_makes(tmp_path: Path) -> None:
     import sys
 
+    pytest.importorskip("grpc_tools", reason="optional: with the newest versions the generator is not installed")
     sys.path.insert(0, str(ROOT / "tools"))
     try:
         import generate_protos
