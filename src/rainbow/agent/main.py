@@ -78,7 +78,9 @@ def agent(ctx: click.Context, /, server: str | None, config_path: str | None, qu
     if ctx.invoked_subcommand is not None:
         return 0
     from rainbow.client.settings import Overrides, resolve
+    from rainbow.installation import require_extra
 
+    require_extra("agent", "the agent")
     settings = resolve(Overrides(server=server, config_path=config_path))
     options = _options(given, settings)
     refuse_root(options, os.geteuid())

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from rainbow.cli.demo_fleet import CLUSTERS, Fleet
+from rainbow.installation import require_extra
 from rainbow.model.errors import Unavailable
 
 EPILOG = """\b
@@ -22,6 +23,7 @@ this machine. Everything lives in a temporary folder and ends with the demo.
 @click.option("--keep", is_flag=True, help="Keep the folder with the database and the logs, and say where it is.")
 def demo(keep: bool) -> None:
     """Start a server and three clusters, run jobs, pull some plugs, and lose nothing."""
+    require_extra("server", "the demo")  # which holds all that an agent needs, too
     folder = Path(tempfile.mkdtemp(prefix="rainbow-demo-"))
     fleet = Fleet(folder)
     try:

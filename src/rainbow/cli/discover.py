@@ -42,9 +42,16 @@ SCHEMA = "rainbow.discover/1"
 @document_output()
 def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, form: str) -> None:
     """Say what this machine or cluster is. Nothing is sent anywhere."""
+    from rainbow.cli.report import say
     from rainbow.discover.finding import find
     from rainbow.discover.host import hostname
+    from rainbow.installation import require_extra
+    from rainbow.model.errors import Unsupported
 
+    try:
+        require_extra("agent", "finding all of it (such as the subsystem arch)")
+    except Unsupported as incomplete:
+        say(f"warning: {incomplete}")
     found = find(name or hostname(), manager, pairs(options, "-O"))
     written = _write(found, Path(out)) if out else []
     described = describe(found, written)

@@ -71,6 +71,7 @@ Nothing is printed in colour.
 """
 
 
+_EXTRAS = {"agent": "agent", "discover": "agent", "submit": "sign", "run": "sign", "key": "sign"}  # else: server
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -138,14 +139,12 @@ def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
 
 def _own_error(error: Exception, args: Sequence[str]) -> int:
     from rainbow.cli.report import say_error
-    from rainbow.model.errors import RainbowError, Unsupported
+    from rainbow.model.errors import RainbowError
 
-    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("rainbow"):
-        extra = {"agent": "agent", "submit": "sign", "run": "sign", "key": "sign"}.get(
-            args[0] if args else "", "server"
-        )
-        missing = f"this command needs {error.name}, which is not installed; run: pip install 'rainbow-sched[{extra}]'"
-        return say_error(Unsupported(missing), args)
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("rainbow"):
+        from rainbow.installation import missing
+
+        return say_error(missing(error.name, _EXTRAS.get(args[0] if args else "", "server"), "this command"), args)
     if isinstance(error, OSError) and (error.filename is not None or error.errno in _NO_ROOM):
         what = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "the output"
         if error.filename is None:

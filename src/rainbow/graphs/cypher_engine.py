@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from rainbow.graphs.cypher_queries import INDEXES, TABLES
+from rainbow.installation import missing
 from rainbow.model.errors import Unavailable, Unsupported
 
 Row = list[Any]
@@ -36,7 +37,7 @@ class Embedded:
         try:
             import ladybug  # only where this backend is chosen
         except ImportError as error:
-            raise Unsupported("the cypher backend needs the package ladybug: install rainbow-sched[cypher]") from error
+            raise missing("ladybug", "cypher", "the cypher backend") from error
         if path:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -123,7 +124,7 @@ def _connect(uri: str) -> Any:
     try:
         import neo4j  # only where a server is named
     except ImportError as error:
-        raise Unsupported("a graph database by Bolt needs the package neo4j: install rainbow-sched[cypher]") from error
+        raise missing("neo4j", "cypher", "a graph database by Bolt") from error
     parts = urlsplit(uri)
     where = f"{parts.scheme}://{parts.hostname}:{parts.port or 7687}"
     user = (unquote(parts.username or ""), unquote(parts.password or "")) if parts.username else None

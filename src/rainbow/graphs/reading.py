@@ -12,7 +12,8 @@ from rainbow.graphs.compact import from_compact
 from rainbow.graphs.compact_subsystem import from_compact_subsystem
 from rainbow.graphs.flux_r import from_flux_r
 from rainbow.graphs.jgf_values import DEFAULT, Limits
-from rainbow.model.errors import Invalid, TooLarge, Unsupported
+from rainbow.installation import missing
+from rainbow.model.errors import Invalid, TooLarge
 from rainbow.model.graph import Graph, Subsystem
 
 MAX_TOTAL = 2**62  # what sums over a cluster have room for, wherever they are made
@@ -84,7 +85,7 @@ def _libraries() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise Unsupported(f"reading JGF needs {error.name}: install rainbow-sched[server]") from error
+        raise missing(error.name or "a package", "server", "reading JGF") from error
 
 
 def _read_jgf(text: bytes, limits: Limits) -> Graph:

@@ -1,0 +1,161 @@
+"""The wheel that `make dist` builds works with each extra in environments that have nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.house import House
+from tests.support.wheels import KEPT, Environment, build_wheel, copy_of_the_tree
+
+Make = Callable[[str], Environment]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree."""
+    return build_wheel(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """An environment with the wheel and these extras, made once."""
+    made: dict[str, Environment] = {}
+
+    def make(extras: str) -> Environment:
+        if extras not in made:
+            made[extras] = Environment(tmp_path_factory.mktemp("environment")).create().install(wheel, extras)
+        return made[extras]
+
+    return make
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    """A folder, a port and an environment for processes; its server is not running."""
+    (tmp_path / "home").mkdir()
+    return House(tmp_path)
+
+
+def run(house: House, environment: Environment, *arguments: str, code: int = 0, **extra: str) -> str:
+    """Run its `rainbow`; return what it printed, errors included."""
+    done = subprocess.run(
+        [environment.rainbow, *arguments],
+        env=house.environment() | {"RAINBOW_SERVER": house.address} | extra,
+        cwd=house.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, f"rainbow {shlex.join(arguments)} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@contextmanager
+def serving(house: House, environment: Environment, *arguments: str) -> Iterator[None]:
+    """The server of this environment while the block lasts."""
+    command = [environment.rainbow, "server", "--listen", house.address, "--data-dir", str(house.folder / "data")]
+    with (house.folder / "server.log").open("ab") as log:
+        house.process = subprocess.Popen([*command, *arguments], env=house.environment(), stdout=log, stderr=log)
+    try:
+        house.wait_open()
+        yield
+    finally:
+        house.stop()
+
+
+@contextmanager
+def beside_this_machine(house: House, environment: Environment, cluster: str) -> Iterator[None]:
+    """An agent of this environment that has registered this machine, while the block lasts."""
+    arguments = ["agent", "--cluster", cluster, "--register", "auto", "--state-dir", str(house.folder / cluster)]
+    with (house.folder / "agent.log").open("ab") as log:
+        process = subprocess.Popen(
+            [environment.rainbow, *arguments, *(["--run-as-root"] if os.getuid() == 0 else [])],
+            env=house.environment() | {"RAINBOW_SERVER": house.address},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.timeout(60)
+def test_the_same_tree_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    again = build_wheel(tmp_path / "dist", copy_of_the_tree(tmp_path / "tree"), umask=0o077)
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.timeout(180)
+def test_server_agent_and_client_work_from_three_environments(house: House, installed: Make) -> None:
+    server, agent, client = installed("server"), installed("agent"), installed("")
+    assert client.packages() & {"numpy", "msgspec", "cryptography"} == set()
+    assert "psycopg" not in agent.packages()
+    with serving(house, server), beside_this_machine(house, agent, "here"):
+        token = {"RAINBOW_TOKEN": house.admin_token}
+        # A job may be submitted before the agent has registered: it waits for the cluster.
+        job = run(house, client, "submit", "-n1", "--", "echo", "from the wheel", **token).split()[-1]
+        run(house, client, "wait", job, **token)
+        assert run(house, client, "logs", job, **token) == "from the wheel\n"
+        listed = json.loads(run(house, client, "clusters", "-o", "json", **token))["clusters"]
+        assert [(one["name"], one["manager"]) for one in listed] == [("here", "local")]
+        assert "here" in run(house, client, "plan", "-n1", "--", "true", **token)
+        assert "SUCCEEDED on here" in run(house, client, "explain", job, **token)
+        assert job in run(house, client, "jobs", "-a", **token)
+
+
+@pytest.mark.timeout(60)
+def test_the_cypher_extra_brings_both_graph_databases(house: House, installed: Make) -> None:
+    code = "import neo4j; from rainbow.graphs.cypher_engine import Embedded; Embedded().close()"
+    subprocess.run([installed("cypher").python, "-I", "-c", code], check=True, timeout=60, cwd=house.folder)
+
+
+@pytest.mark.timeout(150)
+def test_the_demo_runs_from_the_server_and_agent_extras(house: House, installed: Make) -> None:
+    said = run(house, installed("server,agent"), "demo")
+    assert "No cluster could ever run it." in said
+    assert said.count("done, once") == 2, "once in the command, once in its output"
+
+
+LACKING = {
+    "server": ("server", "server"),
+    "demo": ("server", "demo"),
+    "agent": ("agent", "agent --cluster a --register auto --run-as-root"),
+    "torture": ("server", "torture"),
+    "a key": ("sign", "key create"),
+}
+
+
+@pytest.mark.parametrize(("extra", "arguments"), LACKING.values(), ids=LACKING)
+def test_what_is_missing_is_said_with_the_command_that_installs_it(
+    house: House, installed: Make, wheel: Path, extra: str, arguments: str
+) -> None:
+    client = installed("")
+    said = run(house, client, *arguments.split(), code=1)
+    assert re.search(r" needs [\w.-]+, which is not installed; run: ", said)
+    assert f"{client.python} -m pip install '{wheel}[{extra}]'\n" in said
+
+
+@pytest.mark.timeout(120)
+def test_the_command_in_the_message_works(house: House, wheel: Path, tmp_path: Path) -> None:
+    user = Environment(tmp_path / "environment").create(with_pip=True).install_by_its_own_pip(wheel)
+    said = run(house, user, "key", "create", code=1)
+    command = said.split("; run: ")[1].strip()
+    # As the user would; only that the packages come from a folder.
+    environment = house.environment() | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(KEPT)}
+    subprocess.run(["sh", "-c", command], check=True, timeout=60, env=environment, cwd=house.folder)
+    run(house, user, "key", "create")
