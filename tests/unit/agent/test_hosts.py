@@ -113,7 +113,7 @@ def report(story: Story, state: str) -> e.Report:
         found = [one for sent in story.all(e.SendSync) for one in sent.message.reports if one.state == state]
         if found:
             return found[0]
-        story.answer()
+        story.answer(server="one that knows `returned`")
     raise AssertionError(f"no report says {state}")
 
 

@@ -81,8 +81,9 @@ def test_whatever_flux_says(job: flux_jobs.FluxJob, limit: float | None, trouble
 def test_whatever_the_runner_of_this_machine_leaves(
     tmp_path: Path, cause: str, code: int | None, started: float | None
 ) -> None:
-    if (code is None) != (cause in ("cancelled", "out-of-touch", "no-room")) or cause == "no-room":
-        code = None if cause == "no-room" else 1
+    never_ran = cause in ("no-room", "wrong-nodes")
+    if never_ran or (code is None) != (cause in ("cancelled", "out-of-touch")):
+        code = None if never_ran else 1
     files = JobFiles(tmp_path, "rb-1-1")
     files.path.mkdir(exist_ok=True)
     write_whole(
