@@ -16,6 +16,7 @@ from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Credential, Kind
 from rainbow.model.decision import Stored
+from rainbow.model.generation import Generation, Mark
 from rainbow.model.job import Event, Hold, Job, JobEvent, JobState
 from rainbow.store.records import (
     Account,
@@ -24,9 +25,12 @@ from rainbow.store.records import (
     Command,
     Dependency,
     Draft,
+    Finding,
     JobFilter,
     Placement,
+    ReportState,
     Settlement,
+    Unreported,
     WaitingJob,
 )
 
@@ -37,12 +41,15 @@ __all__ = [
     "Command",
     "Dependency",
     "Draft",
+    "Finding",
     "JobFilter",
     "Placement",
     "ReadOnly",
+    "ReportState",
     "Settlement",
     "Store",
     "Tx",
+    "Unreported",
     "WaitingJob",
 ]
 
@@ -155,8 +162,8 @@ class LoadingVerbs(Protocol):
 class AttemptVerbs(Protocol):
     """Attempts, leases and commands. A cluster is named; what a removed cluster held is not found by its name."""
 
-    def add_attempt(self, job: Job, cluster: str, token: str, at: float) -> Attempt:
-        """Offer `job` to a cluster as attempt job.attempt + 1; NotFound if there is no such cluster."""
+    def add_attempt(self, job: Job, cluster: str, token: str, at: float, *, n: int | None = None) -> Attempt:
+        """Offer `job` to a cluster as its next attempt, or as attempt `n`; NotFound if there is no such cluster."""
 
     def attempt(self, job_id: int, n: int) -> Attempt | None:
         """One attempt."""
@@ -316,6 +323,50 @@ class AccessVerbs(Protocol):
         """The first line that does not follow from the one before, or None if the chain holds."""
 
 
+class GenerationVerbs(Protocol):
+    """The history of the database, and what is still to be heard after a restore."""
+
+    def generations(self) -> list[Generation]:
+        """Every generation, in order."""
+
+    def has_lost(self, mark: Mark) -> bool:
+        """True if whoever was given `mark` has seen something that is not in this database."""
+
+    def begin_generation(self, id: str, at: float) -> Generation:
+        """A server starts; `id` is random."""
+
+    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = ()) -> Generation:
+        """The database is an older copy of itself: pass over the numbers that may have been given since.
+
+        Every cluster is to report what it knows, and what was leased waits for that. `seen` are marks that the
+        database has lost.
+        """
+
+    def old_jobs(self) -> int:
+        """The highest id that a job from before the last restore can have; 0 if there was no restore."""
+
+    def unreported(self) -> list[Unreported]:
+        """Clusters that have not both reported since a restore and heard its mark, by name."""
+
+    def update_unreported(self, cluster_id: int, state: ReportState, why: str = "") -> None:
+        """Change how far a cluster is."""
+
+    def drop_unreported(self, cluster_id: int) -> None:
+        """The cluster has reported and knows the new mark."""
+
+    def resume_leases(self, cluster_id: int, until: float) -> None:
+        """Give the leases of a cluster, which a restore suspended, an end again."""
+
+    def add_finding(self, finding: Finding) -> None:
+        """Keep what was learned, for the operator."""
+
+    def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, Finding]]:
+        """What was learned after one restore, with its numbers, above number `after`."""
+
+    def count_findings(self, generation: int) -> Mapping[str, int]:
+        """How many findings of each kind there are."""
+
+
 class SavepointVerbs(Protocol):
     """Parts of a transaction that can fail alone."""
 
@@ -331,6 +382,7 @@ class Tx(
     HistoryVerbs,
     RetentionVerbs,
     AccessVerbs,
+    GenerationVerbs,
     SavepointVerbs,
     Protocol,
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -135,3 +136,41 @@ class AuditRow:
     outcome: str
     detail: str
     digest: bytes
+
+
+class ReportState(enum.StrEnum):
+    """Whether a cluster has said, after a restore, what it knows."""
+
+    AWAITED = "awaited"  # it has not reported: it may know of runs that the database does not
+    UNCLEAR = "unclear"  # its agent is there and cannot tell everything
+    GIVEN_UP = "given-up"  # an administrator said that it will not report
+    REPORTED = "reported"  # it has reported, and may not have heard yet that this was stored
+
+    @property
+    def holds_jobs(self) -> bool:
+        """True if old jobs that may have run there wait for it."""
+        return self in (ReportState.AWAITED, ReportState.UNCLEAR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreported:
+    """A cluster that was registered when the database was restored."""
+
+    cluster_id: int
+    cluster: str
+    generation: int
+    state: ReportState
+    why: str = ""  # of UNCLEAR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a restored server learned from a cluster."""
+
+    generation: int
+    at: float
+    kind: str
+    job: int
+    n: int
+    cluster: str
+    detail: str = ""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from rainbow.store.tables.access import AccessTable
 from rainbow.store.tables.attempts import AttemptTable
 from rainbow.store.tables.clusters import ClusterTable
+from rainbow.store.tables.generations import GenerationTable
 from rainbow.store.tables.history import HistoryTable
 from rainbow.store.tables.job_lists import JobListTable
 from rainbow.store.tables.loading import LoadingTable
@@ -25,6 +26,7 @@ class SqlTx(
     HistoryTable,
     RetentionTable,
     AccessTable,
+    GenerationTable,
 ):
     """See `base.Tx`."""
 

@@ -35,9 +35,9 @@ DAMAGED = "its stored request does not hash to what was written; submit it again
 class AttemptTable(JobTable):
     """See `base.AttemptVerbs`."""
 
-    def add_attempt(self, job: Job, cluster: str, token: str, at: float) -> Attempt:
+    def add_attempt(self, job: Job, cluster: str, token: str, at: float, *, n: int | None = None) -> Attempt:
         cluster_id = self.cluster_ids([cluster])[cluster]
-        n = job.attempt + 1
+        n = self.next_attempt(job.id, job.attempt) if n is None else n
         if self.attempt(job.id, n) is not None:
             raise Conflict(f"job {job.id} has an attempt {n} already; read it again")
         self.db.take("attempt")

@@ -23,12 +23,15 @@ class SettlingTable(Table):
         states = [_state(one) for one in settled]
         clusters = self.cluster_ids({one.cluster for one in settled if one.cluster})
         texts = self.intern(one.decision.fleet for one in settled)
-        moved = self.db.change_many("settle_jobs", [_job_row(one, at) for one in settled])
+        attempts = [self._attempt(one) for one in settled]
+        moved = self.db.change_many(
+            "settle_jobs", [_job_row(one, n, at) for one, n in zip(settled, attempts, strict=True)]
+        )
         if moved != len(settled):
             raise Conflict(f"{len(settled) - moved} of {len(settled)} jobs have moved on since they were read")
         offers = [
-            (one.job.id, _attempt(one), clusters[one.cluster], one.cluster, one.token, one.job.terms.priority, at)
-            for one in settled
+            (one.job.id, n, clusters[one.cluster], one.cluster, one.token, one.job.terms.priority, at)
+            for one, n in zip(settled, attempts, strict=True)
             if one.cluster
         ]
         self.db.take("attempt", len(offers))
@@ -48,21 +51,25 @@ class SettlingTable(Table):
                 [
                     (
                         one.job.id,
-                        _attempt(one) if one.cluster else 0,
+                        n if one.cluster else 0,
                         at,
                         one.decision.own,
                         texts[one.decision.fleet][0],
                     )
-                    for one in settled
+                    for one, n in zip(settled, attempts, strict=True)
                 ],
             )
             self.db.change_many(
                 "add_events",
                 [
-                    (seq + i, one.job.id, at, event.value, state.value, _attempt(one), "{}")
-                    for i, (one, (event, state)) in enumerate(zip(settled, states, strict=True))
+                    (seq + i, one.job.id, at, event.value, state.value, n, "{}")
+                    for i, (one, n, (event, state)) in enumerate(zip(settled, attempts, states, strict=True))
                 ],
             )
+
+    def _attempt(self, one: Settlement) -> int:
+        job = one.job
+        return self.next_attempt(job.id, job.attempt) if one.cluster else job.attempt
 
     def tell_jobs(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
         for job in jobs:
@@ -86,11 +93,7 @@ def _state(one: Settlement) -> tuple[JobEvent, JobState]:
     return event, after(one.job.state, event)
 
 
-def _attempt(one: Settlement) -> int:
-    return one.job.attempt + bool(one.cluster)
-
-
-def _job_row(one: Settlement, at: float) -> tuple[object, ...]:
+def _job_row(one: Settlement, n: int, at: float) -> tuple[object, ...]:
     state = JobState.BOUND if one.cluster else JobState.HELD
     hold = None if one.hold is None else one.hold.value
-    return (state.value, hold, one.cluster, _attempt(one), at, one.reason, one.job.id, one.job.version)
+    return (state.value, hold, one.cluster, n, at, one.reason, one.job.id, one.job.version)

@@ -12,6 +12,8 @@ from rainbow.store.session import Session
 
 T = TypeVar("T")
 CLUSTERS = "ids of clusters by name"  # what a session knows of them; a change of clusters forgets it
+FIRST_ATTEMPT = "first_attempt"  # counter: jobs that are older than the last restore get attempts above this number
+OLD_JOBS = "old_jobs"  # counter: the highest id that such a job can have
 LOOKUPS = 500  # values per IN list; both databases take thousands
 
 
@@ -36,6 +38,12 @@ class Table:
             if name not in known:
                 raise NotFound(f"no cluster is named {name!r}; see the list of clusters")
         return known
+
+    def next_attempt(self, job_id: int, last: int) -> int:
+        """The number of a job's next attempt; after a restore, above every number that may have been given before."""
+        if job_id <= self.db.counter(OLD_JOBS):
+            last = max(last, self.db.counter(FIRST_ATTEMPT))
+        return last + 1
 
     def intern(self, texts: Iterable[str]) -> Mapping[str, tuple[int, int]]:
         """Keep each text once: its id and its check number."""

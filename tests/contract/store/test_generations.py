@@ -1,0 +1,135 @@
+"""A database knows its own history, and passes over what may have been given out in a history that it has lost."""
+
+from __future__ import annotations
+
+from rainbow.model.attempt import AttemptState
+from rainbow.model.decision import Stored
+from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Mark
+from rainbow.model.job import JobEvent
+from rainbow.store import Store
+from rainbow.store.base import ReportState, Tx
+from rainbow.store.records import Finding, Settlement
+from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
+
+
+async def test_each_start_is_a_generation_that_is_told_apart(store: Store) -> None:
+    first = await store.write(lambda tx: tx.begin_generation("a", 1.0))
+    await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    last = await store.read(lambda tx: tx.last_seq())
+    second = await store.write(lambda tx: tx.begin_generation("b", 2.0))
+    assert (first.number, first.cause, first.after_event) == (1, Cause.START, 0)
+    assert (second.number, second.after_event) == (2, last)
+    assert await store.read(lambda tx: tx.generations()) == [first, second]
+
+
+async def test_a_mark_is_lost_if_its_generation_is_unknown_or_went_further_elsewhere(store: Store) -> None:
+    await store.write(lambda tx: tx.begin_generation("a", 1.0))
+    await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    last = await store.read(lambda tx: tx.last_seq())
+    await store.write(lambda tx: tx.begin_generation("b", 2.0))
+    await store.write(lambda tx: tx.add_jobs([a_draft(), a_draft()]))  # more events than the lost history had
+    lost = {
+        Mark(1, "a", last): False,
+        Mark(1, "a", last + 1): True,
+        Mark(2, "b", last + 1): False,
+        Mark(2, "b", last + 1000): True,
+        Mark(2, "c", last): True,
+        Mark(3, "b", last): True,
+    }
+    assert {mark: await store.read(lambda tx, m=mark: tx.has_lost(m)) for mark in lost} == lost
+
+
+async def test_a_restore_passes_over_all_numbers_that_may_have_been_given(store: Store) -> None:
+    await a_cluster(store)
+    await store.write(lambda tx: tx.begin_generation("a", 1.0))
+    [queued, bound] = await store.write(lambda tx: tx.add_jobs([a_draft(), a_bound_draft()]))
+    leased = await store.write(lambda tx: tx.lease("perl", 1, "agent", 50.0))
+    last = await store.read(lambda tx: tx.last_seq())
+    restore = await store.write(lambda tx: tx.begin_restore("b", 9.0, [Mark(7, "x", 5_000_000)]))
+    assert (restore.number, restore.cause, restore.after_event) == (8, Cause.RESTORE, last)
+    assert restore.old_jobs == bound + SKIPPED == await store.read(lambda tx: tx.old_jobs())
+    assert await store.read(lambda tx: tx.lapsed(1e9, 10)) == []  # what was leased waits for its cluster's report
+
+    def afterwards(tx: Tx) -> tuple[int, int, int]:
+        [new] = tx.add_jobs([a_draft()])
+        job = tx.job(queued)
+        assert job is not None
+        old_attempt = tx.add_attempt(job, "perl", "token", 10.0).n
+        fresh = tx.job(new)
+        assert fresh is not None
+        return new, old_attempt, tx.add_attempt(fresh, "perl", "token", 10.0).n
+
+    new, old_attempt, new_attempt = await store.write(afterwards)
+    assert new == restore.old_jobs + 1
+    assert (old_attempt, new_attempt) == (SKIPPED_ATTEMPTS + 1, 1)
+    assert await store.read(lambda tx: tx.last_seq()) > 5_000_000
+    [row] = await store.read(lambda tx: tx.unreported())
+    assert (row.cluster, row.generation, row.state) == ("perl", 8, ReportState.AWAITED)
+    await store.write(lambda tx: tx.resume_leases(row.cluster_id, 60.0))
+    assert [one.job for one in await store.read(lambda tx: tx.lapsed(61.0, 10))] == [leased[0][0].job]
+
+
+async def test_jobs_that_are_settled_together_pass_over_lost_attempts_too(store: Store) -> None:
+    await a_cluster(store)
+    [id] = await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    await store.write(lambda tx: tx.begin_restore("b", 9.0))
+
+    def settle(tx: Tx) -> None:
+        job = tx.job(id)
+        assert job is not None
+        tx.settle_jobs([Settlement(job=job, decision=Stored("{}", "{}"), reason="", cluster="perl", token="t")], 10.0)
+
+    await store.write(settle)
+    job = await store.read(lambda tx: tx.job(id))
+    assert job is not None
+    assert job.attempt == SKIPPED_ATTEMPTS + 1
+    assert await store.read(lambda tx: tx.attempt(id, SKIPPED_ATTEMPTS + 1)) is not None
+    assert [event.attempt for event in await store.read(lambda tx: tx.events(0, 10, job=id))][-1] == job.attempt
+
+
+async def test_an_attempt_of_the_lost_history_is_taken_in_under_its_own_number(store: Store) -> None:
+    await a_cluster(store)
+    [id] = await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    await store.write(lambda tx: tx.begin_restore("b", 9.0))
+
+    def adopt(tx: Tx) -> None:
+        job = tx.job(id)
+        assert job is not None
+        attempt = tx.add_attempt(job, "perl", "lost", 10.0, n=3)
+        tx.update_attempt(attempt, AttemptState.ACCEPTED, 10.0)
+        tx.update_job(job, JobEvent.BOUND, 10.0, cluster="perl", attempt=3)
+
+    await store.write(adopt)
+    attempt = await store.read(lambda tx: tx.attempt(id, 3))
+    assert attempt is not None
+    assert (attempt.token, attempt.state) == ("lost", AttemptState.ACCEPTED)
+
+
+async def test_what_is_still_to_be_heard_is_kept_until_it_was(store: Store) -> None:
+    await a_cluster(store, "perl", "birch")
+    await store.write(lambda tx: tx.begin_restore("b", 9.0))
+    birch, perl = await store.read(lambda tx: tx.unreported())
+    await store.write(lambda tx: tx.update_unreported(perl.cluster_id, ReportState.UNCLEAR, "its journal is new"))
+    await store.write(lambda tx: tx.drop_unreported(birch.cluster_id))
+    [left] = await store.read(lambda tx: tx.unreported())
+    assert (left.cluster, left.state, left.why) == ("perl", ReportState.UNCLEAR, "its journal is new")
+    again = await store.write(lambda tx: tx.begin_restore("c", 10.0))
+    both = await store.read(lambda tx: tx.unreported())
+    assert {(one.cluster, one.state, one.generation) for one in both} == {
+        ("birch", ReportState.AWAITED, again.number),
+        ("perl", ReportState.AWAITED, again.number),
+    }
+    await store.write(lambda tx: tx.remove_cluster(perl.cluster_id, 11.0))
+    assert [one.cluster for one in await store.read(lambda tx: tx.unreported())] == ["birch"]
+
+
+async def test_findings_are_listed_in_order_and_counted(store: Store) -> None:
+    def add(tx: Tx) -> None:
+        for job, kind in enumerate(("adopted", "ended", "adopted"), 1):
+            tx.add_finding(Finding(generation=2, at=1.0, kind=kind, job=job, n=1, cluster="perl", detail="so"))
+
+    await store.write(add)
+    found = await store.read(lambda tx: tx.findings(2, 1, 10))
+    assert [(seq, one.kind, one.job) for seq, one in found] == [(2, "ended", 2), (3, "adopted", 3)]
+    assert await store.read(lambda tx: tx.count_findings(2)) == {"adopted": 2, "ended": 1}
+    assert await store.read(lambda tx: tx.findings(1, 0, 10)) == []
