@@ -36,6 +36,24 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownAttempt:
+    """What this agent knows of one attempt: its phase, and its last report or its offer."""
+
+    ref: Ref
+    phase: str  # accepted, confirmed, ended, never
+    report: Report | None = None
+    offer: Offer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """Everything that this agent knows of its attempts."""
+
+    attempts: tuple[KnownAttempt, ...]
+    complete: bool  # False: attempts that ended before the oldest of these are forgotten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncMessage:
     """Heartbeat, inventory and mailbox in one. The same `seq` is the same message sent again."""
 
@@ -50,6 +68,8 @@ class SyncMessage:
     want: int = 0
     wait: float = 0.0
     facts: Facts | None = None
+    mark: str = ""  # the last one that a server gave
+    recall: Recall | None = None
 
     @property
     def news(self) -> bool:
@@ -99,6 +119,8 @@ class SyncAnswer:
     output_acks: tuple[tuple[Ref, str, int], ...] = ()
     unknown: tuple[Ref, ...] = ()  # whose report this server does not understand
     server: str = ""  # which process of the server answered; empty: it does not say
+    mark: str = ""  # how far its database has come, sealed by the server
+    recall: bool = False  # its database is an older copy: tell everything; nothing of the message was taken
 
     @property
     def empty(self) -> bool:

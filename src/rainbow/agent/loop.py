@@ -17,7 +17,7 @@ from rainbow.agent.errands import Errand, Errands
 from rainbow.agent.events import SyncAnswer, SyncMessage
 from rainbow.agent.journal import Journal
 from rainbow.agent.reactor import due, idle, react
-from rainbow.agent.records import compacted, restored
+from rainbow.agent.records import compacted, last_mark, restored
 from rainbow.agent.rediscovery import Rediscovery
 from rainbow.agent.refusals import Refusals
 from rainbow.agent.rules import Rules
@@ -75,7 +75,8 @@ class Agent:
         self.backend = parts.backend
         self._once, self._clock, self._rng = once, clock, rng or Random()
         held, past = restored(parts.journal.records)
-        self.state = State(limits=parts.limits, fresh=parts.journal.fresh, held=held, past=past)
+        mark = last_mark(parts.journal.records)
+        self.state = State(limits=parts.limits, fresh=parts.journal.fresh, held=held, past=past, mark=mark)
         self._contact = ContactFile(parts.journal.path.parent / "contact")
         self._events: asyncio.Queue[e.Event] = asyncio.Queue()
         self._writer = JournalWriter(parts.journal, self._events.put_nowait)
@@ -155,7 +156,7 @@ class Agent:
             self._writer.known()
         for command in commands:
             self._do(command)
-        self._writer.compact_if_long(lambda: compacted(self.state.held.values(), self.state.past))
+        self._writer.compact_if_long(lambda: compacted(self.state.held.values(), self.state.past, self.state.mark))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

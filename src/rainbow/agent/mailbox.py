@@ -8,7 +8,9 @@ from rainbow.agent.events import (
     AskBid,
     Cancel,
     Judge,
+    KnownAttempt,
     Lookup,
+    Recall,
     Report,
     SendSync,
     ServerCommand,
@@ -16,8 +18,8 @@ from rainbow.agent.events import (
     SyncMessage,
     WriteJournal,
 )
-from rainbow.agent.records import intent_record
-from rainbow.agent.state import NEVER, Draft, State, active
+from rainbow.agent.records import intent_record, marked
+from rainbow.agent.state import MAX_PAST, NEVER, Draft, State, active
 from rainbow.agent.values import STREAMS, UNCONFIRMED, WITH_MANAGER, Held, Offer, Phase, Ref, Result, Step, Wish
 from rainbow.model.attempt import AttemptState
 
@@ -45,6 +47,28 @@ def compose(d: Draft) -> SyncMessage:
             if held.phase is not Phase.OFFERED and not held.acked
         ),
         want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
+        mark=d.mark,
+        recall=_recall(d) if d.recalling else None,
+    )
+
+
+def _recall(d: Draft) -> Recall:
+    """Everything that is known here of attempts, for a server whose database has lost some of it."""
+    known = [_known(held) for held in d.held.values()]
+    for ref, past in d.past.items():
+        result = past.result
+        report = None if result is None else Report(ref=ref, state=result.state.value, result=result)
+        known.append(KnownAttempt(ref=ref, phase="never" if report is None else "ended", report=report))
+    return Recall(attempts=tuple(known), complete=len(d.past) < MAX_PAST)
+
+
+def _known(held: Held) -> KnownAttempt:
+    if held.result is not None:
+        return KnownAttempt(ref=held.ref, phase="ended", report=_last_report(held))
+    return KnownAttempt(
+        ref=held.ref,
+        phase="accepted" if held.phase in UNCONFIRMED else "confirmed",
+        offer=held.offer if held.offer.spec else None,
     )
 
 
@@ -73,6 +97,10 @@ def _report(d: Draft, held: Held) -> Report | None:
             return None
     elif held.phase not in (Phase.SUBMITTED, Phase.RUNNING) or held.told == held.state:
         return None
+    return _last_report(held)
+
+
+def _last_report(held: Held) -> Report:
     return Report(
         ref=held.ref,
         state=held.state.value,
@@ -151,6 +179,8 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
     if answer.resync:
         _say_all_again(d, answer)
     d.resynced = answer.resync
+    d.recalling = answer.recall
+    d.mark = answer.mark or d.mark
     d.heartbeat = answer.heartbeat
     if answer.server != d.server:
         d.server = answer.server
@@ -277,7 +307,7 @@ def _confirm(d: Draft, ref: Ref) -> None:
     """Only an accepted attempt is moved by its confirm; a late or doubled one launches nothing."""
     held = d.held.get(ref)
     if held is not None and d.step(held, Step.CONFIRM) is not None:
-        d.do(WriteJournal(ref, "intent", intent_record(ref)))
+        d.do(WriteJournal(ref, "intent", marked(intent_record(ref), d.mark)))
 
 
 def _obey(d: Draft, command: ServerCommand) -> None:

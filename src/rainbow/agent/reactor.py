@@ -18,7 +18,7 @@ from typing import Any
 from rainbow.agent import events as e
 from rainbow.agent import manager
 from rainbow.agent.mailbox import ASK_AGAIN, facts_due, send_what_is_due, take_answer
-from rainbow.agent.records import offer_record
+from rainbow.agent.records import marked, offer_record
 from rainbow.agent.state import NEVER, Draft, State
 from rainbow.agent.values import (
     STREAMS,
@@ -111,7 +111,7 @@ def _judged(d: Draft, event: e.Judged) -> None:
         d.rejects[offer.ref] = event.reason
     else:
         d.held[offer.ref] = Held(offer=offer)
-        d.do(e.WriteJournal(offer.ref, "offer", offer_record(offer)))
+        d.do(e.WriteJournal(offer.ref, "offer", marked(offer_record(offer), d.mark)))
 
 
 def _stored(d: Draft, event: e.Stored) -> None:

@@ -39,6 +39,17 @@ def intent_record(ref: Ref) -> dict[str, object]:
     return _named(ref, "intent")
 
 
+def marked(record: dict[str, object], mark: str) -> dict[str, object]:
+    """A record with how far the server's database had come; agents that know no marks ignore it."""
+    return {**record, "mark": mark} if mark else record
+
+
+def last_mark(records: Iterable[Record]) -> str:
+    """The newest mark in a journal."""
+    marks = [str(record["mark"]) for record in records if "mark" in record]
+    return marks[-1] if marks else ""
+
+
 def native_record(ref: Ref, native: str) -> dict[str, object]:
     """The manager took it under this id."""
     return {**_named(ref, "native"), "native": native}
@@ -72,9 +83,10 @@ def _result(value: object) -> Result | None:
     return Result(**{**value, "state": AttemptState(value["state"]), "failure": Failure(failure) if failure else None})
 
 
-def compacted(held: Iterable[Held], past: Mapping[Ref, Past]) -> list[dict[str, object]]:
+def compacted(held: Iterable[Held], past: Mapping[Ref, Past], mark: str) -> list[dict[str, object]]:
     """The shortest list of records that leads to the same place."""
-    out = [forgotten_record(ref, memory) for ref, memory in past.items()]
+    out: list[dict[str, object]] = [marked({"kind": "open"}, mark)] if mark else []
+    out += [forgotten_record(ref, memory) for ref, memory in past.items()]
     for one in held:
         if one.phase is Phase.OFFERED:
             continue  # its own line is on the way

@@ -77,6 +77,8 @@ class State:
     heartbeat: float = 25.0
     server: str = ""  # the process of the server that answered last
     contact_at: float | None = None  # when the last answered message was sent
+    mark: str = ""  # how far the server's database had come when it was last heard of
+    recalling: bool = False  # the server's database is an older copy: the next message tells everything
 
 
 class Draft:
@@ -110,6 +112,7 @@ class Draft:
         self.listening, self.listening_at = state.listening, state.listening_at
         self.answered, self.send_at, self.quiet_until = state.answered, state.send_at, state.quiet_until
         self.heartbeat, self.contact_at, self.server = state.heartbeat, state.contact_at, state.server
+        self.mark, self.recalling = state.mark, state.recalling
 
     def done(self) -> State:
         """The next state."""
@@ -145,6 +148,8 @@ class Draft:
             heartbeat=self.heartbeat,
             contact_at=self.contact_at,
             server=self.server,
+            mark=self.mark,
+            recalling=self.recalling,
         )
 
     def do(self, command: Command) -> None:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 
-from rainbow.agent.events import BidRequest, Report, ServerCommand, SyncAnswer, SyncMessage
+from rainbow.agent.events import BidRequest, KnownAttempt, Report, ServerCommand, SyncAnswer, SyncMessage
 from rainbow.agent.values import MAX_SECONDS, AllowedHosts, BidAnswer, Offer, Ref
 from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.errors import Invalid
@@ -36,7 +36,12 @@ def sync_request(message: SyncMessage) -> pb.SyncRequest:
             for chunk in message.output
         ],
         wait=message.wait,
+        mark=message.mark,
+        recalls=True,
     )
+    if message.recall is not None:
+        out.recall.complete = message.recall.complete
+        out.recall.attempts.extend(map(_known, message.recall.attempts))
     facts = message.facts
     if facts is not None:
         out.state = _state(facts.state)
@@ -81,6 +86,8 @@ def sync_answer(answer: pb.SyncResponse) -> SyncAnswer:
         output_acks=tuple((_back(ack.attempt), ack.stream, ack.next_offset) for ack in answer.output_acks),
         unknown=tuple(map(_back, answer.unknown_reports)),
         server=answer.server,
+        mark=answer.mark,
+        recall=answer.recall,
     )
 
 
@@ -113,6 +120,24 @@ def _report(report: Report) -> pb.Report:
         started = result.started_at if result.started_at is not None else started
     if started is not None:
         out.started_at = started
+    return out
+
+
+def _known(known: KnownAttempt) -> pb.KnownAttempt:
+    out = pb.KnownAttempt(attempt=_ref(known.ref), phase=known.phase)
+    if known.report is not None:
+        out.report.CopyFrom(_report(known.report))
+    offer = known.offer
+    if offer is not None:
+        out.offer.CopyFrom(
+            pb.Offer(
+                attempt=_ref(offer.ref),
+                name=_text(offer.name),
+                owner=_text(offer.owner),
+                spec=_text(offer.spec),
+                terms=_text(offer.terms),
+            )
+        )
     return out
 
 

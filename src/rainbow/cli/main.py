@@ -33,6 +33,7 @@ SECTIONS: Mapping[str, Mapping[str, Lazy]] = {
         "rules": Lazy("rainbow.cli.rules:rules", "Say who may use a cluster, and for how much."),
         "receive": Lazy("rainbow.cli.receive:receive", "Take jobs of a cluster by hand."),
         "delete": Lazy("rainbow.cli.delete:delete", "Delete a cluster or one of its subsystems."),
+        "restored": Lazy("rainbow.cli.restored:restored", "Show what a restore found and which clusters must report."),
     },
     "Servers": {
         "server": Lazy("rainbow.cli.server:server", "Run the scheduler."),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rainbow.client import rpcs, wire
 from rainbow.client.connection import Connection
-from rainbow.client.views import ClusterView, DeletedView, OfferView, Registered, Who
+from rainbow.client.views import ClusterView, DeletedView, OfferView, Registered, RestoreView, Who
 from rainbow.pb.v2 import access_pb2 as access
 from rainbow.pb.v2 import agents_pb2 as agents
 from rainbow.pb.v2 import clusters_pb2 as clusters
@@ -88,6 +88,16 @@ class ClusterVerbs:
         """Give a cluster new work again."""
         request = clusters.UndrainRequest(cluster=name)
         return wire.cluster(await self.connection.call(rpcs.UNDRAIN, request, bearer=self._operator(name)))
+
+    async def restore(self, *, after: int = 0, limit: int = 0) -> RestoreView:
+        """What the last restore of the server's database found, and what it waits for; for administrators."""
+        request = clusters.GetRestoreRequest(after=after, limit=limit)
+        return wire.restore(await self.connection.call(rpcs.GET_RESTORE, request))
+
+    async def give_up_report(self, name: str) -> RestoreView:
+        """Go on without a cluster's report after a restore: jobs that may have run there are held for their owners."""
+        request = clusters.GiveUpReportRequest(cluster=name)
+        return wire.restore(await self.connection.call(rpcs.GIVE_UP_REPORT, request))
 
     async def set_rules(
         self,

@@ -102,6 +102,10 @@ UPDATE_STATE = Rpc(
     answers=clusters.UpdateStateResponse,
     purpose=Purpose.CLUSTER,
 )
+GET_RESTORE = Rpc(path="/rainbow.v2.Clusters/GetRestore", asks=clusters.GetRestoreRequest, answers=clusters.Restore)
+GIVE_UP_REPORT = Rpc(
+    path="/rainbow.v2.Clusters/GiveUpReport", asks=clusters.GiveUpReportRequest, answers=clusters.Restore, twice=False
+)
 PATCH_GRAPH = Rpc(
     path="/rainbow.v2.Clusters/PatchGraph",
     asks=clusters.PatchGraphRequest,

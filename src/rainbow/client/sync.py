@@ -88,6 +88,8 @@ class Client:
     cluster = _call(AsyncClient.cluster)
     drain = _call(AsyncClient.drain)
     undrain = _call(AsyncClient.undrain)
+    restore = _call(AsyncClient.restore)
+    give_up_report = _call(AsyncClient.give_up_report)
     set_rules = _call(AsyncClient.set_rules)
     receive = _call(AsyncClient.receive)
     accept = _call(AsyncClient.accept)

@@ -183,6 +183,43 @@ class ClusterView(View):
 
 
 @dataclass(frozen=True, slots=True)
+class UnreportedView(View):
+    """A cluster that was registered when the database was restored."""
+
+    name: str
+    state: str  # awaited, unclear, given-up, reported
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingView(View):
+    """One thing that a restored server learned from a cluster."""
+
+    seq: int
+    at: float | None = None
+    kind: str
+    job: int
+    attempt: int
+    cluster: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreView(View):
+    """The last restore of the server's database."""
+
+    generation: int
+    restored_at: float | None = None
+    copied_at: float | None = None
+    old_jobs: int = 0  # jobs from before have at most this id
+    clusters: tuple[UnreportedView, ...] = ()
+    jobs_waiting: int = 0
+    jobs_unclear: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[FindingView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Registered(View):
     """What a registration answers. Token and secret are shown once and never again."""
 

@@ -13,11 +13,14 @@ from rainbow.client.views import (
     ClusterView,
     EventView,
     ExplanationView,
+    FindingView,
     JobView,
     OfferView,
     PlanView,
+    RestoreView,
     Submitted,
     Total,
+    UnreportedView,
     View,
     timestamp,
 )
@@ -126,6 +129,17 @@ def cluster(message: clusters.Cluster) -> ClusterView:
         totals=lambda totals: tuple(Total(t.type, t.unit, t.vertices, t.all, t.free) for t in totals),
         subsystems=tuple,
         tree=tuple,
+    )
+
+
+def restore(message: clusters.Restore) -> RestoreView:
+    """What a restore found."""
+    return _view(
+        RestoreView,
+        message,
+        counts=dict,
+        clusters=lambda rows: tuple(UnreportedView(row.name, row.state, row.why) for row in rows),
+        findings=lambda rows: tuple(_view(FindingView, row) for row in rows),
     )
 
 

@@ -131,6 +131,8 @@ class Hold(enum.StrEnum):
     DEPENDENCY = "dependency"
     TIME = "time"  # start-after
     NOTHING_FITS = "nothing-fits"  # no cluster fits now; decided again when one changes
+    RESTORED = "restored"  # the database was restored, and clusters that may have run it have not reported
+    MAY_HAVE_RUN = "may-have-run"  # the same, and one of them never will: `rainbow release`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ class Terms:
     lost_after: float | None = None  # seconds of its cluster's silence after which it is given up; None: `patience`
     opened: tuple[str, ...] = ()  # patterns of the clusters that the submitter's credential opened; empty: all
     reruns: int = 0  # further runs after an unknown outcome; 0 with at-least-once: the default number
+    from_agent: bool = False  # after a restore known only from the agent that has it: it runs nowhere else
     before_reruns: bool = False  # stored by a server that did not know reruns; see `retries_after`
 
     def __post_init__(self) -> None:

@@ -21,7 +21,18 @@ from rainbow.service import receiving, renewing
 from rainbow.service.assembly import Service
 from rainbow.service.clusters import what_can_be_kept
 from rainbow.service.reading_reports import RawReport, read_report
-from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut, UnknownReport
+from rainbow.service.sync_messages import (
+    BidAnswer,
+    KnownAttempt,
+    KnownOffer,
+    OutputPiece,
+    Recall,
+    Ref,
+    Report,
+    SyncIn,
+    SyncOut,
+    UnknownReport,
+)
 
 MOST_ENTRIES = 20_000
 MAX_SUBSYSTEMS = 64  # that an agent may announce
@@ -82,6 +93,7 @@ def ref_out(ref: Ref) -> pb.AttemptRef:
 def sync_in(message: pb.SyncRequest) -> SyncIn:
     """What an agent says. An item that cannot be understood is set aside here or left out; it never raises."""
     entries = len(message.held) + len(message.reports) + len(message.accepts) + len(message.rejects)
+    entries += len(message.recall.attempts)
     if entries > MOST_ENTRIES:
         raise Invalid(f"a Sync has at most {MOST_ENTRIES} entries; send them in several")
     reports = [_report(report) for report in message.reports]
@@ -110,6 +122,25 @@ def sync_in(message: pb.SyncRequest) -> SyncIn:
         state=what_can_be_kept(message.state) if message.HasField("state") else None,
         marks=dict(message.marks),
         used=dict(message.used) if message.has_used else None,
+        mark=message.mark,
+        recalls=message.recalls,
+        recall=_recall(message.recall) if message.HasField("recall") else None,
+    )
+
+
+def _recall(message: pb.Recall) -> Recall:
+    return Recall(attempts=tuple(_known(known) for known in message.attempts), complete=message.complete)
+
+
+def _known(message: pb.KnownAttempt) -> KnownAttempt:
+    offer = message.offer
+    return KnownAttempt(
+        ref=ref_in(message.attempt),
+        phase=message.phase,
+        report=_report(message.report) if message.HasField("report") else None,
+        offer=KnownOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms)
+        if message.HasField("offer")
+        else None,
     )
 
 
@@ -158,6 +189,8 @@ def sync_out(request: pb.SyncRequest, out: SyncOut, process: str) -> pb.SyncResp
         server=process,
         confirms=[ref_out(ref) for ref in out.confirms],
         resync=out.resync,
+        recall=out.recall,
+        mark=out.mark,
         expected=[ref_out(ref) for ref in out.expected],
         acked_reports=[ref_out(ref) for ref in out.acked],
         unknown_reports=[ref_out(ref) for ref in out.unknown],

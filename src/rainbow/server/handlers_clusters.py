@@ -11,7 +11,7 @@ from rainbow.model.errors import Invalid, NotFound, TooLarge
 from rainbow.pb.v2 import clusters_pb2 as pb
 from rainbow.pb.v2 import clusters_pb2_grpc
 from rainbow.server.gate import caller
-from rainbow.service import clusters, leaving, registering
+from rainbow.service import clusters, leaving, registering, restoring
 from rainbow.service.core import Core
 from rainbow.service.ruling import rules_shown, sees, set_rules
 
@@ -82,6 +82,13 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         await set_rules(self._core, request.cluster, _rules_in(request), clear=request.clear)
         return await self._shown(request.cluster)
 
+    async def GetRestore(self, request: pb.GetRestoreRequest, context: Any) -> pb.Restore:
+        return restore_out(await restoring.status(self._core, request.after, request.limit))
+
+    async def GiveUpReport(self, request: pb.GiveUpReportRequest, context: Any) -> pb.Restore:
+        await restoring.give_up(self._core, request.cluster)
+        return restore_out(await restoring.status(self._core))
+
     def _sees(self, name: str) -> bool:
         return sees(self._core, caller(), name)
 
@@ -114,6 +121,28 @@ def cluster_out(view: clusters.ClusterView, rules: Mapping[str, object]) -> pb.C
         rules=json.dumps(rules),
         wrong_nodes=cluster.wrong_nodes,
         node_rules="" if cluster.node_rules is None else json.dumps(cluster.node_rules.to_json()),
+    )
+
+
+def restore_out(status: restoring.Status) -> pb.Restore:
+    """What a restore found, as a message."""
+    return pb.Restore(
+        generation=status.restore.number,
+        restored_at=status.restore.at,
+        copied_at=status.copied_at,
+        old_jobs=status.restore.old_jobs,
+        clusters=[
+            pb.UnreportedCluster(name=row.cluster, state=row.state.value, why=row.why) for row in status.clusters
+        ],
+        jobs_waiting=status.held,
+        jobs_unclear=status.unclear,
+        counts=status.counts,
+        findings=[
+            pb.RestoreFinding(
+                seq=seq, at=one.at, kind=one.kind, job=one.job, attempt=one.n, cluster=one.cluster, detail=one.detail
+            )
+            for seq, one in status.findings
+        ],
     )
 
 

@@ -112,6 +112,8 @@ POLICY: dict[str, Row] = {
     f"{OURS}Clusters/Drain": Scoped("agent", _cluster),
     f"{OURS}Clusters/Undrain": Scoped("agent", _cluster),
     f"{OURS}Clusters/SetRules": Scoped("agent", _cluster),
+    f"{OURS}Clusters/GetRestore": Administrator(),
+    f"{OURS}Clusters/GiveUpReport": Administrator(),
     f"{OURS}Agents/Sync": Scoped("agent", _cluster),
     f"{OURS}Agents/Receive": Scoped("agent", _cluster),
     f"{OURS}Agents/Accept": Scoped("agent", _cluster),

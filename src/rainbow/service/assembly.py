@@ -16,6 +16,7 @@ from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Kind, digest
 from rainbow.model.request import Request
 from rainbow.scheduler.policies import installed
+from rainbow.service import history, restoring
 from rainbow.service.access import REGISTRATION_META, Recogniser
 from rainbow.service.clock import Clock
 from rainbow.service.core import Core
@@ -66,11 +67,14 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     policies = installed()
     policies.build(settings.policy, settings.policy_options)
     now = clock.now()
+    generation, key = ids.fence(), ids.fence()
+    await store.write(lambda tx: history.begin(tx, generation, key, now))
     core = Core(
         store=store,
         fleet=Fleet(open_backend(settings.graph_backend, settings.graph_options)),
         clock=clock,
         ids=ids,
+        history=await store.read(history.read),
         settings=settings,
         recogniser=Recogniser(store, digest(registration)),
         presence=Presence(settings.heartbeat, settings.silent_after, now),
@@ -81,6 +85,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     with _no_collections():
         await _load_fleet(core)
         await refresh(core)
+        await restoring.hold_waiting(core)
         await load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too

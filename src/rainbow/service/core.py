@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from rainbow.jobspecs.canonical import from_json
@@ -21,6 +21,7 @@ from rainbow.service.bidding import Bidding
 from rainbow.service.clock import Clock
 from rainbow.service.effects import Effects
 from rainbow.service.fleet import Fleet
+from rainbow.service.history import History
 from rainbow.service.host_binding import nodes_of
 from rainbow.service.hub import EVENTS, OUTPUT, Hub, cluster_bell
 from rainbow.service.ids import Ids
@@ -45,6 +46,7 @@ class Core:
     fleet: Fleet
     clock: Clock
     ids: Ids
+    history: History
     settings: Settings
     recogniser: Recogniser
     presence: Presence
@@ -113,6 +115,9 @@ class Core:
         """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
         for cluster in effects.clusters.values():
             self.fleet.update(cluster)
+        for name, fence, spec, owner in effects.placed:
+            if (member := self.fleet.get(name)) is not None and fence not in member.placements:
+                self.fleet.place(name, fence, self.request_of(spec), owner)
         for name, fence, nodes in effects.nodes:
             self.fleet.follow(name, fence, nodes_of(nodes))
         for name, fence in effects.released:
@@ -130,6 +135,8 @@ class Core:
             self.shelf.changed()
         for name in sorted(effects.wake):
             self.hub.ring(cluster_bell(name))
+        if effects.reported:
+            self.history = replace(self.history, reported=False)
         if effects.events:
             self.hub.ring(EVENTS)
         if effects.output:

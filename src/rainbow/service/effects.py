@@ -20,6 +20,7 @@ class Effects:
 
     clusters: dict[str, Cluster] = field(default_factory=dict)  # changed rows, by name
     removed: list[str] = field(default_factory=list)
+    placed: list[tuple[str, str, str, str]] = field(default_factory=list)  # (cluster, fence, request, owner)
     released: list[tuple[str, str]] = field(default_factory=list)  # (cluster, fence): what it took is free again
     nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (cluster, fence, hostlist): where it runs
     wake: set[str] = field(default_factory=set)  # clusters whose agents have something to fetch
@@ -30,6 +31,7 @@ class Effects:
     room: int = WAITERS  # how many more of those this transaction takes
     settling: bool = False
     unsettled: bool = False  # some were left over
+    reported: bool = False  # a cluster has said all that it knows, after a restore
     events: bool = False
     output: bool = False
 

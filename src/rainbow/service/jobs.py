@@ -9,7 +9,7 @@ from rainbow.model.attempt import Attempt
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Conflict, Invalid, NotFound
 from rainbow.model.job import Hold, Job, JobState
-from rainbow.service import lifecycle
+from rainbow.service import lifecycle, restoring
 from rainbow.service.access import Reach, reach
 from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
@@ -151,9 +151,13 @@ async def release(core: Core, id: int, by: Principal) -> JobView:
 
     def work(tx: Tx, fx: Effects) -> JobView:
         job = visible(tx, id, who)
-        if job.state is not JobState.HELD or job.hold is not Hold.USER:
+        if job.state is JobState.HELD and job.hold is Hold.RESTORED:
+            raise Conflict(f"job {id} cannot be released yet: {job.reason}")
+        if job.state is not JobState.HELD or job.hold not in (Hold.USER, Hold.MAY_HAVE_RUN):
             raise Conflict(f"job {id} is not held by its owner; it is {job.state.value}")
         actor.note(tx, "job.release", str(id), core.clock.now())
+        if job.hold is Hold.MAY_HAVE_RUN:
+            return JobView(restoring.allow(tx, fx, core, job, by, core.clock.now()))
         return JobView(lifecycle.release(tx, fx, job, f"released by {by.name}", core.clock.now()))
 
     return await core.write(work)

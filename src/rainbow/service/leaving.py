@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Invalid, NotFound
-from rainbow.service import lifecycle
+from rainbow.service import lifecycle, restoring
 from rainbow.service.access import revoke_cluster
 from rainbow.service.auditing import acting
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
-from rainbow.store.base import Tx
+from rainbow.store.base import ReportState, Tx
 
 REMOVED = "its cluster was removed"
 LEAVES = "it is being removed"
@@ -64,6 +64,7 @@ async def delete(core: Core, name: str, jobs: str = "") -> Left:
     core.fleet.member(name)
     left = await core.write(work)
     core.recogniser.forget()
+    await restoring.forget_cluster(core, name)
     return left
 
 
@@ -83,6 +84,7 @@ async def finish(core: Core, name: str) -> bool:
 
     gone = await core.write(work)
     core.recogniser.forget()
+    await restoring.forget_cluster(core, name)
     return gone
 
 
@@ -104,6 +106,9 @@ def _withdraw(tx: Tx, fx: Effects, offered: list[Attempt], now: float) -> None:
 
 def _take_out(tx: Tx, fx: Effects, name: str, now: float) -> None:
     id = _live(tx, name)
+    for row in tx.unreported():
+        if row.cluster_id == id and row.state.holds_jobs:
+            tx.update_unreported(id, ReportState.GIVEN_UP)
     revoke_cluster(tx, name, now)
     tx.remove_cluster(id, now)
     fx.removed.append(name)

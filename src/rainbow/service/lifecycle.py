@@ -201,6 +201,8 @@ def _further_run(job: Job, how: Ending) -> Further | None:
     Retries are for known failures and reruns for unknown outcomes; neither stands in for the other.
     """
     terms, failures, reruns = job.terms, job.failures, job.reruns_used
+    if terms.from_agent:
+        return None
     match outcome(how.state, how.failure):
         case Outcome.NOT_RUN:
             return Further(failures=failures, reruns_used=reruns)
@@ -274,11 +276,18 @@ def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: b
     attempt = live_attempt(tx, job)
     asked = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
     fx.events = True
-    if attempt.state in BEFORE_CONFIRM:
+    if attempt.state in BEFORE_CONFIRM and not _may_have_begun(tx, attempt):
         return end_attempt(tx, fx, asked, attempt, Ending(state=AttemptState.WITHDRAWN, reason=reason), now)
     tx.add_command(attempt, CANCEL, now)
     fx.wake.add(attempt.cluster)
     return asked
+
+
+def _may_have_begun(tx: Tx, attempt: Attempt) -> bool:
+    """Return whether an attempt was confirmed, for all we know, in a history that a restore has lost."""
+    if attempt.job > tx.old_jobs():
+        return False
+    return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.unreported())
 
 
 def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:

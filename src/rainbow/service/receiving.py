@@ -20,6 +20,7 @@ from rainbow.service.auditing import acting, ranges
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.host_binding import UNBOUND_OFFER, BoundOffer, bound_offer
+from rainbow.service.restoring import check_heard, may_run_elsewhere
 from rainbow.store.base import Tx
 
 DEFAULT_RECEIVED = 100
@@ -91,6 +92,7 @@ async def receive(
         raise Invalid(f"a lease lasts for at most {LONGEST_LEASE:g} seconds")
     seconds = lease or core.settings.lease
     core.fleet.member(cluster)
+    check_heard(core, cluster)
 
     def work(tx: Tx, fx: Effects) -> tuple[list[tuple[Attempt, Job]], bool]:
         now = core.clock.now()
@@ -217,6 +219,8 @@ async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) 
             job = tx.job(job_id)
             attempt = tx.attempt(job_id, n or (job.attempt if job else 0))
             if job is None or attempt is None or attempt.cluster != cluster or (token and token != attempt.token):
+                continue
+            if may_run_elsewhere(core, tx, job_id, cluster):
                 continue
             if attempt.state is AttemptState.LEASED and job.attempt == attempt.n and not job.state.terminal:
                 lifecycle.hand_off(tx, fx, job, attempt, now)

@@ -46,6 +46,34 @@ class UnknownReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOffer:
+    """A job as it was offered to an agent, not checked."""
+
+    name: str
+    owner: str
+    spec: str
+    terms: str  # JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownAttempt:
+    """What an agent knows of one attempt."""
+
+    ref: Ref
+    phase: str  # accepted: not confirmed; confirmed: may be with the manager; ended; never: it was never taken
+    report: Report | UnknownReport | None = None
+    offer: KnownOffer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """Everything that an agent knows of its attempts."""
+
+    attempts: tuple[KnownAttempt, ...]
+    complete: bool  # False: attempts that ended before the oldest of these are forgotten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BidAnswer:
     """An agent's bid, before it is checked."""
 
@@ -90,6 +118,9 @@ class SyncIn:
     state: Mapping[str, object] | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
     used: Mapping[str, int] | None = None
+    mark: str = ""  # how far the database had come when the agent last heard of it
+    recalls: bool = False  # it can answer a recall
+    recall: Recall | None = None
 
     def brings_news(self) -> bool:
         """True if it says anything that must be stored; bids and the inventory alone need not be."""
@@ -103,6 +134,7 @@ class SyncIn:
             or self.state is not None
             or self.marks
             or self.used is not None
+            or self.recall is not None
         )
 
 
@@ -120,6 +152,8 @@ class SyncOut:
     output_acks: list[tuple[Ref, str, int]] = field(default_factory=list)
     expected: list[Ref] = field(default_factory=list)
     resync: bool = False
+    recall: bool = False  # nothing of the message was taken: the agent is to tell all that it knows
+    mark: str = ""
 
     def says_something(self) -> bool:
         """True if there is a reason to answer at once."""

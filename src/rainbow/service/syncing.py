@@ -20,7 +20,7 @@ from rainbow.model.cluster import Standing
 from rainbow.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow.model.graph import Mark
 from rainbow.model.job import Job, JobState
-from rainbow.service import lifecycle, reported
+from rainbow.service import lifecycle, reported, restoring
 from rainbow.service.bidding import Question
 from rainbow.service.clusters import apply_patch, dominant, merge_state, of_this_graph, resolve_marks, resolve_used
 from rainbow.service.core import Core
@@ -30,6 +30,7 @@ from rainbow.service.host_binding import UNBOUND_OFFER
 from rainbow.service.hub import cluster_bell
 from rainbow.service.items import Items, Separately, Together
 from rainbow.service.reading_reports import storable
+from rainbow.service.recall import take_recall
 from rainbow.service.receiving import ALL, Bindings, Choice, bound_offers, lease_offers
 from rainbow.service.registering import set_standing
 from rainbow.service.sync_messages import Ref, SyncIn, SyncOut, journal_of
@@ -79,6 +80,8 @@ class Agents:
             self._over.add(before)
         self._epochs[id] = told.epoch
         try:
+            if await restoring.must_recall(self.core, name, told.mark) and told.recall is None:
+                return await self._ask_recall(told, encode)
             if goes_on:  # a new process is heard of first: its first message gets no offers
                 await self._take_node_rules(told)
             rung = self.core.hub.count(cluster_bell(name))  # before the look: what is stored after it rings
@@ -88,6 +91,19 @@ class Agents:
             return Reply(stored, self.core.bidding.questions(name), self.core.presence.interval())
         finally:
             self.core.presence.leaves(name, self.core.clock.now())
+
+    async def _ask_recall(self, told: SyncIn, encode: Encode) -> Reply:
+        """Take nothing of a message whose sender knows more than the database; ask it for everything."""
+        if not told.recalls:
+            await restoring.refuse_silent(self.core, told.cluster)
+
+        def work(tx: Tx) -> bytes:
+            accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(told.cluster, state)]
+            expected = [Ref(attempt.job, attempt.n, attempt.token) for attempt in accepted]
+            return encode(SyncOut(resync=True, recall=True, expected=expected))
+
+        answer = await self.core.store.read(work)
+        return Reply(answer, [], self.core.presence.interval())
 
     async def _take_node_rules(self, told: SyncIn) -> None:
         """The agent can tell its manager more, or less, than before: what it is offered follows from that."""
@@ -146,7 +162,8 @@ class Agents:
         if not self.core.bidding.questions(told.cluster) and waited > 0:
             rang = await self.core.hub.wait(cluster_bell(told.cluster), rung, waited) or rang
         if not rang:
-            return encode(SyncOut())  # nothing happened: there is nothing that a repeated message could undo
+            last = await self.core.store.read(lambda tx: tx.last_seq())
+            return encode(SyncOut(mark=self.core.history.seal(last)))  # there is nothing to undo if it is said again
 
         bindings = await self._bindings(told)
 
@@ -219,8 +236,9 @@ class Agents:
         now, name, out = self.core.clock.now(), told.cluster, SyncOut()
         self._refuse_old(tx, told)
         known = tx.agent_epoch(name)
+        take_recall(self.core, items, tx, fx, out, told, known)
         if known != told.epoch:
-            out.resync = True
+            out.resync = told.recall is None  # else it has just told everything
             accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(name, state)]
             out.expected = [Ref(attempt.job, attempt.n, attempt.token) for attempt in accepted]
             self._arrived(tx, fx, told, now)
@@ -242,6 +260,8 @@ class Agents:
         for ref, reason in told.rejects:
             each(f"job {ref.job}, handed back", partial(reported.reject, tx, fx, out, told, ref, reason, now))
         for ref in told.accepts:
+            if restoring.may_run_elsewhere(self.core, tx, ref.job, name):
+                continue  # it is accepted again and again, or handed back
             each(f"job {ref.job}, accepted", partial(reported.accept, tx, fx, out, told, ref, now))
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
         answered = set(told.accepts)
@@ -315,6 +335,7 @@ class Agents:
 
     def _stored(self, tx: Tx, told: SyncIn, out: SyncOut, encode: Encode) -> bytes:
         self._refuse_old(tx, told)
+        out.mark = self.core.history.seal(tx.last_seq())
         answer = encode(out)
         tx.store_sync(told.cluster, told.epoch, told.seq, answer)
         return answer

@@ -12,7 +12,7 @@ from rainbow.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow.model.cluster import Cluster, Standing
 from rainbow.model.errors import RainbowError, Unavailable
 from rainbow.model.job import Hold, JobState
-from rainbow.service import doubts, leaving, lifecycle
+from rainbow.service import doubts, leaving, lifecycle, restoring
 from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.retention import Retention
@@ -63,6 +63,7 @@ class Timers:
             self._lapse,
             self._due,
             self._waiters,
+            self._restored,
             self._silent,
             self._lost,
             self._leaving,
@@ -125,6 +126,9 @@ class Timers:
                         lifecycle.release(tx, fx, job, "its start time has come", now)
 
         await self.core.write(work)
+
+    async def _restored(self, now: float) -> None:
+        await restoring.release_reported(self.core)
 
     async def _silent(self, now: float) -> None:
         """Clusters whose agent fell silent take no new work; what they were offered goes elsewhere, what runs stays."""
@@ -197,7 +201,7 @@ class Timers:
             for attempt in _accepted(tx, cluster.name):
                 if not attempt.suspect:
                     tx.update_attempt(attempt, attempt.state, now, suspect=True)
-            offered = [a for state in BEFORE_CONFIRM for a in tx.attempts_in(cluster.name, state, AT_ONCE)]
+            offered = self._offered(tx, cluster.name)
             for attempt in offered:
                 how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=SILENT)
                 lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
@@ -209,6 +213,16 @@ class Timers:
         if drained:
             self._cut_off.add(cluster.id)
         log.warning("cluster %s: its agent is silent; no new work until it speaks again", cluster.name)
+
+    def _offered(self, tx: Tx, cluster: str) -> list[Attempt]:
+        """Some of what a cluster has not confirmed; not what it may have begun before a restore."""
+        history, found = self.core.history, []
+        row = history.clusters.get(cluster)
+        heard = row is None or not row.state.holds_jobs
+        limit = AT_ONCE if heard else None
+        for state in BEFORE_CONFIRM:
+            found += [a for a in tx.attempts_in(cluster, state, limit) if heard or not history.is_old(a.job)]
+        return found
 
     async def _back(self, name: str) -> None:
         def work(tx: Tx, fx: Effects) -> None:

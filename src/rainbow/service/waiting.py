@@ -20,7 +20,7 @@ from rainbow.model.errors import Conflict, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.model.request import Request
 from rainbow.scheduler.decide import Question, decide, wants_bids, whom_to_ask
-from rainbow.service import lifecycle
+from rainbow.service import lifecycle, restoring
 from rainbow.service.batches import TOGETHER, decide_together
 from rainbow.service.core import Core
 from rainbow.service.deciding import Ask, question
@@ -75,7 +75,8 @@ class Decider:
                     failed.append(id)
 
         failed: list[int] = []
-        while ids := self.core.shelf.take_queued(TOGETHER):
+        while taken := self.core.shelf.take_queued(TOGETHER):
+            ids = await restoring.hold_old(self.core, taken)
             try:
                 alone = await decide_together(self.core, ids)
             except Unavailable as error:

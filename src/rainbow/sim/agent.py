@@ -17,7 +17,7 @@ from typing import Protocol
 from rainbow.agent import events as e
 from rainbow.agent.journal import line, parse
 from rainbow.agent.reactor import due, react
-from rainbow.agent.records import compacted, restored
+from rainbow.agent.records import compacted, last_mark, restored
 from rainbow.agent.refusals import Refusals
 from rainbow.agent.state import Limits, State
 from rainbow.agent.values import BidAnswer, Chunk, Facts, Offer, Result
@@ -110,7 +110,7 @@ class SimAgent:
         records, good = parse(self.disk, self.cluster)
         self.disk = self.disk[:good]
         held, past = restored(records)
-        self.state = State(limits=LIMITS, fresh=self.fresh, held=held, past=past)
+        self.state = State(limits=LIMITS, fresh=self.fresh, held=held, past=past, mark=last_mark(records))
         self.fresh = False
         self.contact, self._sent = self.contact_file, {}
         self._refusals, self._failures = Refusals(), 0
@@ -263,7 +263,8 @@ class SimAgent:
 
     def _compact(self) -> None:
         if not self._unwritten:
-            self.disk = b"".join(map(line, compacted(self.state.held.values(), self.state.past)))
+            state = self.state
+            self.disk = b"".join(map(line, compacted(state.held.values(), state.past, state.mark)))
 
     # --- the manager ---
 

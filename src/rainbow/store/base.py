@@ -104,6 +104,9 @@ class JobVerbs(Protocol):
     def add_jobs(self, drafts: Sequence[Draft]) -> list[int]:
         """Store new jobs with their events, attempts, decisions and dependencies; their ids in order."""
 
+    def add_lost_job(self, id: int, draft: Draft) -> None:
+        """Store a job again under the id that it had in a history that is lost."""
+
     def job(self, id: int) -> Job | None:
         """One job; Corrupt if its stored request changed since it was written."""
 
@@ -154,6 +157,9 @@ class LoadingVerbs(Protocol):
 
     def waiting(self, hold: Hold, limit: int, after: int = 0) -> list[WaitingJob]:
         """HELD jobs that wait for `hold`, by id, above id `after`."""
+
+    def count_held(self, hold: Hold) -> int:
+        """How many HELD jobs wait for `hold`."""
 
     def placements(self, cluster: str) -> list[Placement]:
         """The live attempts of a cluster: first those that are furthest, then as they are leased."""

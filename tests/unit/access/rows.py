@@ -269,6 +269,14 @@ ROWS: dict[str, Row] = {
     f"{_OURS}Clusters/SetRules": Row(
         send=lambda w, c, who: clusters_pb2.SetRulesRequest(cluster=CLUSTER_OF[c], max_nodes=4), expect=of_cluster
     ),
+    f"{_OURS}Clusters/GetRestore": Row(
+        send=lambda w, c, who: clusters_pb2.GetRestoreRequest(),
+        expect=lambda who, case: DENIED if who != "admin" else NOT_FOUND,  # it never was restored
+    ),
+    f"{_OURS}Clusters/GiveUpReport": Row(
+        send=lambda w, c, who: clusters_pb2.GiveUpReportRequest(cluster=CLUSTER_OF[c]),
+        expect=lambda who, case: DENIED if who != "admin" else PRECONDITION if case in EXISTING else NOT_FOUND,
+    ),
     f"{_OURS}Agents/Sync": Row(send=_sync, expect=of_cluster),
     f"{_OURS}Agents/Receive": Row(
         send=lambda w, c, who: agents_pb2.ReceiveRequest(cluster=CLUSTER_OF[c]), expect=of_cluster

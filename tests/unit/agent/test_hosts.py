@@ -93,7 +93,7 @@ def test_a_report_names_the_nodes_and_the_code_of_a_return():
 
 def test_a_journal_keeps_the_hosts_and_those_of_older_agents_are_read():
     held = {REF: Held(offer=OFFER, phase=Phase.ACCEPTED)}
-    records, _ = parse(b"".join(map(line, compacted(held.values(), {}))), "journal")
+    records, _ = parse(b"".join(map(line, compacted(held.values(), {}, ""))), "journal")
     assert restored(records) == (held, {})
     assert "n[1-2,7]" in str(records)  # in short
     older = offer_record(OFFER)

@@ -112,4 +112,4 @@ def test_a_compacted_journal_leads_to_the_same_place(choices):
     while not world.over:
         world.step()
     held, past = restored(world.disk)
-    assert restored(compacted(held.values(), past)) == (held, past)
+    assert restored(compacted(held.values(), past, "")) == (held, past)

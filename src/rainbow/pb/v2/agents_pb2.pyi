@@ -17,7 +17,7 @@ class AttemptRef(_message.Message):
     def __init__(self, job: _Optional[int] = ..., n: _Optional[int] = ..., token: _Optional[str] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards", "order_by", "node_rules")
+    __slots__ = ("cluster", "epoch", "seq", "held", "reports", "accepts", "rejects", "command_acks", "bids", "want", "accept_only", "output", "manager", "version", "wait", "state", "marks", "used", "has_used", "guards", "order_by", "node_rules", "mark", "recalls", "recall")
     class MarksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,9 @@ class SyncRequest(_message.Message):
     GUARDS_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     NODE_RULES_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    RECALLS_FIELD_NUMBER: _ClassVar[int]
+    RECALL_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     epoch: str
     seq: int
@@ -76,7 +79,30 @@ class SyncRequest(_message.Message):
     guards: bool
     order_by: str
     node_rules: NodeRules
-    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ..., order_by: _Optional[str] = ..., node_rules: _Optional[_Union[NodeRules, _Mapping]] = ...) -> None: ...
+    mark: str
+    recalls: bool
+    recall: Recall
+    def __init__(self, cluster: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ..., accepts: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., command_acks: _Optional[_Iterable[int]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., want: _Optional[int] = ..., accept_only: _Optional[str] = ..., output: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., manager: _Optional[str] = ..., version: _Optional[str] = ..., wait: _Optional[float] = ..., state: _Optional[str] = ..., marks: _Optional[_Mapping[str, str]] = ..., used: _Optional[_Mapping[str, int]] = ..., has_used: _Optional[bool] = ..., guards: _Optional[bool] = ..., order_by: _Optional[str] = ..., node_rules: _Optional[_Union[NodeRules, _Mapping]] = ..., mark: _Optional[str] = ..., recalls: _Optional[bool] = ..., recall: _Optional[_Union[Recall, _Mapping]] = ...) -> None: ...
+
+class Recall(_message.Message):
+    __slots__ = ("attempts", "complete")
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    attempts: _containers.RepeatedCompositeFieldContainer[KnownAttempt]
+    complete: bool
+    def __init__(self, attempts: _Optional[_Iterable[_Union[KnownAttempt, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class KnownAttempt(_message.Message):
+    __slots__ = ("attempt", "phase", "report", "offer")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptRef
+    phase: str
+    report: Report
+    offer: Offer
+    def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., phase: _Optional[str] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ...) -> None: ...
 
 class NodeRules(_message.Message):
     __slots__ = ("hosts", "subsystems", "groups")
@@ -149,7 +175,7 @@ class Output(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., stream: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("ack", "confirms", "offers", "commands", "bid_requests", "heartbeat", "resync", "expected", "acked_reports", "output_acks", "renew", "unknown_reports", "server")
+    __slots__ = ("ack", "confirms", "offers", "commands", "bid_requests", "heartbeat", "resync", "expected", "acked_reports", "output_acks", "renew", "unknown_reports", "server", "mark", "recall")
     ACK_FIELD_NUMBER: _ClassVar[int]
     CONFIRMS_FIELD_NUMBER: _ClassVar[int]
     OFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +189,8 @@ class SyncResponse(_message.Message):
     RENEW_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_REPORTS_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    RECALL_FIELD_NUMBER: _ClassVar[int]
     ack: int
     confirms: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     offers: _containers.RepeatedCompositeFieldContainer[Offer]
@@ -176,7 +204,9 @@ class SyncResponse(_message.Message):
     renew: bool
     unknown_reports: _containers.RepeatedCompositeFieldContainer[AttemptRef]
     server: str
-    def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ..., unknown_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., server: _Optional[str] = ...) -> None: ...
+    mark: str
+    recall: bool
+    def __init__(self, ack: _Optional[int] = ..., confirms: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., bid_requests: _Optional[_Iterable[_Union[BidRequest, _Mapping]]] = ..., heartbeat: _Optional[float] = ..., resync: _Optional[bool] = ..., expected: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., acked_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., output_acks: _Optional[_Iterable[_Union[OutputAck, _Mapping]]] = ..., renew: _Optional[bool] = ..., unknown_reports: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., server: _Optional[str] = ..., mark: _Optional[str] = ..., recall: _Optional[bool] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("attempt", "name", "owner", "spec", "terms", "lease", "priority", "array_index", "is_array", "hosts", "hosts_checked")

@@ -6,6 +6,77 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class GetRestoreRequest(_message.Message):
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class GiveUpReportRequest(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+
+class Restore(_message.Message):
+    __slots__ = ("generation", "restored_at", "copied_at", "old_jobs", "clusters", "jobs_waiting", "jobs_unclear", "counts", "findings")
+    class CountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_AT_FIELD_NUMBER: _ClassVar[int]
+    COPIED_AT_FIELD_NUMBER: _ClassVar[int]
+    OLD_JOBS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_UNCLEAR_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    restored_at: float
+    copied_at: float
+    old_jobs: int
+    clusters: _containers.RepeatedCompositeFieldContainer[UnreportedCluster]
+    jobs_waiting: int
+    jobs_unclear: int
+    counts: _containers.ScalarMap[str, int]
+    findings: _containers.RepeatedCompositeFieldContainer[RestoreFinding]
+    def __init__(self, generation: _Optional[int] = ..., restored_at: _Optional[float] = ..., copied_at: _Optional[float] = ..., old_jobs: _Optional[int] = ..., clusters: _Optional[_Iterable[_Union[UnreportedCluster, _Mapping]]] = ..., jobs_waiting: _Optional[int] = ..., jobs_unclear: _Optional[int] = ..., counts: _Optional[_Mapping[str, int]] = ..., findings: _Optional[_Iterable[_Union[RestoreFinding, _Mapping]]] = ...) -> None: ...
+
+class UnreportedCluster(_message.Message):
+    __slots__ = ("name", "state", "why")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    why: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class RestoreFinding(_message.Message):
+    __slots__ = ("seq", "at", "kind", "job", "attempt", "cluster", "detail")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    at: float
+    kind: str
+    job: int
+    attempt: int
+    cluster: str
+    detail: str
+    def __init__(self, seq: _Optional[int] = ..., at: _Optional[float] = ..., kind: _Optional[str] = ..., job: _Optional[int] = ..., attempt: _Optional[int] = ..., cluster: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
 class GraphUpload(_message.Message):
     __slots__ = ("header", "data")
     HEADER_FIELD_NUMBER: _ClassVar[int]

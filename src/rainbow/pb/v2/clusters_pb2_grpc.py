@@ -94,6 +94,16 @@ class ClustersStub:
                 request_serializer=rainbow_dot_v2_dot_clusters__pb2.SetRulesRequest.SerializeToString,
                 response_deserializer=rainbow_dot_v2_dot_clusters__pb2.Cluster.FromString,
                 _registered_method=True)
+        self.GetRestore = channel.unary_unary(
+                '/rainbow.v2.Clusters/GetRestore',
+                request_serializer=rainbow_dot_v2_dot_clusters__pb2.GetRestoreRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_clusters__pb2.Restore.FromString,
+                _registered_method=True)
+        self.GiveUpReport = channel.unary_unary(
+                '/rainbow.v2.Clusters/GiveUpReport',
+                request_serializer=rainbow_dot_v2_dot_clusters__pb2.GiveUpReportRequest.SerializeToString,
+                response_deserializer=rainbow_dot_v2_dot_clusters__pb2.Restore.FromString,
+                _registered_method=True)
 
 
 class ClustersServicer:
@@ -175,6 +185,20 @@ class ClustersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRestore(self, request, context):
+        """What the last restore of the database found, and which clusters have still to report. For administrators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GiveUpReport(self, request, context):
+        """Go on without the report of a cluster: jobs that may have run there are held for their owners. For administrators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClustersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -237,6 +261,16 @@ def add_ClustersServicer_to_server(servicer, server):
                     servicer.SetRules,
                     request_deserializer=rainbow_dot_v2_dot_clusters__pb2.SetRulesRequest.FromString,
                     response_serializer=rainbow_dot_v2_dot_clusters__pb2.Cluster.SerializeToString,
+            ),
+            'GetRestore': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRestore,
+                    request_deserializer=rainbow_dot_v2_dot_clusters__pb2.GetRestoreRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_clusters__pb2.Restore.SerializeToString,
+            ),
+            'GiveUpReport': grpc.unary_unary_rpc_method_handler(
+                    servicer.GiveUpReport,
+                    request_deserializer=rainbow_dot_v2_dot_clusters__pb2.GiveUpReportRequest.FromString,
+                    response_serializer=rainbow_dot_v2_dot_clusters__pb2.Restore.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -563,6 +597,60 @@ class Clusters:
             '/rainbow.v2.Clusters/SetRules',
             rainbow_dot_v2_dot_clusters__pb2.SetRulesRequest.SerializeToString,
             rainbow_dot_v2_dot_clusters__pb2.Cluster.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRestore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Clusters/GetRestore',
+            rainbow_dot_v2_dot_clusters__pb2.GetRestoreRequest.SerializeToString,
+            rainbow_dot_v2_dot_clusters__pb2.Restore.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GiveUpReport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rainbow.v2.Clusters/GiveUpReport',
+            rainbow_dot_v2_dot_clusters__pb2.GiveUpReportRequest.SerializeToString,
+            rainbow_dot_v2_dot_clusters__pb2.Restore.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,6 +9,9 @@ VALUES (:job, :n, :cluster_id, :cluster, :token, 'offered', 1, :priority, :creat
 -- name: attempt
 SELECT {attempt_columns} FROM attempts WHERE job = :job AND n = :n;
 
+-- name: last_attempt
+SELECT coalesce(max(n), 0) FROM attempts WHERE job = :job;
+
 -- name: attempts
 SELECT {attempt_columns} FROM attempts WHERE job = :job ORDER BY n;
 

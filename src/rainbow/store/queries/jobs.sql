@@ -42,6 +42,9 @@ SELECT {job_columns} FROM {job_tables} WHERE j.owner = :owner AND j.client_token
 -- name: ids_queued
 SELECT id FROM jobs WHERE state = 'queued' AND id > :after ORDER BY id LIMIT :limit;
 
+-- name: count_held
+SELECT count(*) FROM jobs WHERE state = 'held' AND hold = :hold;
+
 -- name: waiting
 SELECT id, spec, spec_check, terms, owner FROM jobs
 WHERE state = 'held' AND hold = :hold AND id > :after ORDER BY id LIMIT :limit;

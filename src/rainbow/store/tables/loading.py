@@ -28,6 +28,9 @@ class LoadingTable(Table):
             found.append(WaitingJob(id, priority, specs[spec][1], shared, owner))
         return found
 
+    def count_held(self, hold: Hold) -> int:
+        return int(self.db.rows("count_held", hold=hold.value)[0][0])
+
     def placements(self, cluster: str) -> list[Placement]:
         id = self.cluster_id(cluster)
         found: list[Placement] = []

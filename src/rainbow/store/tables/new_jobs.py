@@ -32,11 +32,19 @@ class NewJobTable(Table):
         if not drafts:
             return []
         _check(drafts)
+        first = self.db.take("job", len(drafts))
+        self._add(range(first, first + len(drafts)), drafts)
+        return list(range(first, first + len(drafts)))
+
+    def add_lost_job(self, id: int, draft: Draft) -> None:
+        _check([draft])
+        self._add([id], [draft])
+
+    def _add(self, ids: Sequence[int], drafts: Sequence[Draft]) -> None:
         clusters = self.cluster_ids({d.cluster for d in drafts if d.state is _BOUND})
         texts = self.intern(_texts(drafts))
-        first = self.db.take("job", len(drafts))
         rows = _Rows(seq=self.db.counter("event"))
-        for id, draft in enumerate(drafts, first):
+        for id, draft in zip(ids, drafts, strict=True):
             rows.add(id, draft, clusters, texts)
         self.db.take("attempt", len(rows.offers))
         self.db.take("event", len(rows.events))
@@ -47,7 +55,6 @@ class NewJobTable(Table):
             self.db.change_many("add_attempts", rows.offers)
             self.db.change_many("add_decisions", rows.decisions)
             self.db.change_many("add_events", rows.events)
-        return list(range(first, first + len(drafts)))
 
 
 @dataclass(slots=True)

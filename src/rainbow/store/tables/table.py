@@ -42,7 +42,8 @@ class Table:
     def next_attempt(self, job_id: int, last: int) -> int:
         """The number of a job's next attempt; after a restore, above every number that may have been given before."""
         if job_id <= self.db.counter(OLD_JOBS):
-            last = max(last, self.db.counter(FIRST_ATTEMPT))
+            (given,) = self.db.rows("last_attempt", job=job_id)[0]
+            last = max(last, self.db.counter(FIRST_ATTEMPT), given)
         return last + 1
 
     def intern(self, texts: Iterable[str]) -> Mapping[str, tuple[int, int]]:

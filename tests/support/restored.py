@@ -1,0 +1,102 @@
+"""Databases that are put back to an older copy, and agents that have seen more than that."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from rainbow.jobspecs.canonical import to_json
+from rainbow.model.attempt import AttemptState, Failure
+from rainbow.model.job import Job, Terms
+from rainbow.service import jobs
+from rainbow.service.assembly import Service
+from rainbow.service.clock import ManualClock
+from rainbow.service.settings import Settings
+from rainbow.service.sync_messages import KnownAttempt, KnownOffer, Recall, Ref, Report, SyncIn, SyncOut
+from tests.support.database import NAME
+from tests.support.service import ADMIN, a_request, a_service
+
+
+class Agent:
+    """Speaks for one cluster through every restore; it keeps its mark, as the real one does."""
+
+    def __init__(self, cluster: str = "east", epoch: str = "a.1") -> None:
+        self.cluster, self.epoch, self.seq, self.mark = cluster, epoch, 0, ""
+
+    async def says(self, service: Service, **fields: object) -> SyncOut:
+        self.seq += 1
+        told: list[SyncOut] = []
+
+        def encode(out: SyncOut) -> bytes:
+            told.append(out)
+            return b""
+
+        said = {"recalls": True, "mark": self.mark, **fields}
+        message = SyncIn(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **said)  # type: ignore[arg-type]
+        await service.agents.sync(message, encode)
+        self.mark = told[-1].mark or self.mark
+        return told[-1]
+
+    async def takes(self, service: Service) -> Ref:
+        """Take one offer to the point where it is confirmed."""
+        ref = await self.is_offered(service)
+        assert (await self.says(service, accepts=(ref,))).confirms == [ref]
+        return ref
+
+    async def is_offered(self, service: Service) -> Ref:
+        offers = (await self.says(service, want=1)).offers or (await self.says(service, want=1)).offers
+        return Ref(offers[0][0].job, offers[0][0].n, offers[0][0].token)
+
+    async def recalls(self, service: Service, *known: KnownAttempt, **fields: object) -> SyncOut:
+        """Be asked for everything, and tell it."""
+        asked = await self.says(service)
+        assert asked.recall, "it is asked"
+        assert asked.resync
+        out = await self.says(service, recall=Recall(attempts=known, complete=True), **fields)
+        await service.timers.tick()
+        await service.decider.settle()
+        return out
+
+
+@asynccontextmanager
+async def serving(folder: Path, clock: ManualClock, seed: int = 1) -> AsyncIterator[Service]:
+    async with a_service(folder, clock=clock, settings=Settings(policy="first", heartbeat=20.0), seed=seed) as made:
+        yield made
+
+
+def copied(folder: Path) -> bytes:
+    """A consistent copy of the database while it serves."""
+    source, target = sqlite3.connect(folder / NAME), sqlite3.connect(":memory:")
+    source.backup(target)
+    data = target.serialize()
+    source.close()
+    target.close()
+    return data
+
+
+def put_back(folder: Path, copy: bytes) -> None:
+    """Replace the database by an older copy."""
+    for name in (f"{NAME}-wal", f"{NAME}-shm"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / NAME).write_bytes(copy)
+
+
+async def job_of(service: Service, id: int) -> Job:
+    return (await jobs.get(service.core, id, ADMIN)).job
+
+
+def ended(ref: Ref, state: AttemptState = AttemptState.SUCCEEDED) -> KnownAttempt:
+    code = 0 if state is AttemptState.SUCCEEDED else 3
+    failure = Failure.EXIT if state is AttemptState.FAILED else None
+    report = Report(ref=ref, state=state, exit_code=code, failure=failure, ended_at=5.0)
+    return KnownAttempt(ref=ref, phase="ended", report=report)
+
+
+def running(ref: Ref, **offer: str) -> KnownAttempt:
+    spec = to_json(a_request())
+    said = {"name": "job", "owner": "ana", "spec": spec, "terms": json.dumps(asdict(Terms())), **offer}
+    return KnownAttempt(ref=ref, phase="confirmed", offer=KnownOffer(**said))
