@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.sim.world import run
-from tests.simulation.mutants_reports import MUTANTS
+from tests.simulation.mutants_restores import MUTANTS
 
 ENOUGH = 500
 

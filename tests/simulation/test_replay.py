@@ -10,7 +10,7 @@ import pytest
 
 from rainbow.sim.weather import STORM
 from rainbow.sim.world import run
-from tests.simulation.mutants_reports import MUTANTS
+from tests.simulation.mutants_restores import MUTANTS
 
 DIGESTS = "from rainbow.sim.world import run; print(*(run(seed).digest for seed in range(5)))"
 

@@ -231,6 +231,8 @@ def _act_upon(d: Draft, answer: SyncAnswer) -> None:
         held = d.held.get(ref)
         if held is not None:
             d.held[ref] = replace(held, unknown=held.told)
+        elif ref in d.past:  # a restored server has not understood how it ended: it is kept until one does
+            _account_for(d, ref)
     for ref, stream, offset in answer.output_acks:
         _output_stored(d, ref, stream, offset)
     for ref in answer.confirms:
@@ -255,7 +257,9 @@ def _say_all_again(d: Draft, answer: SyncAnswer) -> None:
         d.send_at = d.now + PACE
     d.answered, d.facts_told, d.facts_at = None, None, NEVER
     for ref, held in d.held.items():
-        d.held[ref] = replace(held, told="", unknown="")
+        d.held[ref] = replace(held, told="", unknown="", sent=(0, 0) if answer.recall else held.sent)
+    if answer.recall:
+        d.chunks.clear()
     for ref in answer.expected:
         _account_for(d, ref)
 

@@ -25,7 +25,7 @@ Example:
 @output
 @connected
 def release(link: Link, ids: tuple[str, ...], form: str) -> None:
-    """Release IDS, jobs that were submitted with --hold."""
+    """Release IDS: jobs submitted with --hold, or held since a restore because they may have run."""
     from rainbow.cli import render_jobs
     from rainbow.cli.output import listing_text
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rainbow.jobspecs.canonical import from_json
@@ -135,8 +135,8 @@ class Core:
             self.shelf.changed()
         for name in sorted(effects.wake):
             self.hub.ring(cluster_bell(name))
-        if effects.reported:
-            self.history = replace(self.history, reported=False)
+        if effects.reports:
+            self.history = self.history.after(effects.reports)
         if effects.events:
             self.hub.ring(EVENTS)
         if effects.output:

@@ -13,6 +13,7 @@ from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.host_binding import nodes_of
 from rainbow.service.loading import load_cluster, load_jobs
+from rainbow.service.restoring import reload
 from rainbow.store.base import Tx
 from rainbow.store.records import Placement
 
@@ -31,6 +32,7 @@ async def dispel(core: Core) -> None:
             ended = {fence for effects in unheard for cluster, fence in effects.released if cluster == name}
             await _attempts(core, name, ended)
         await load_jobs(core)
+        await reload(core)
     except BaseException:
         core.unheard, core.in_doubt = unheard + core.unheard, True
         raise

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rainbow.model.cluster import Cluster
+from rainbow.store.records import Unreported
 
 WAITERS = 500  # jobs that wait for others and are looked at in one transaction
 
@@ -31,7 +32,7 @@ class Effects:
     room: int = WAITERS  # how many more of those this transaction takes
     settling: bool = False
     unsettled: bool = False  # some were left over
-    reported: bool = False  # a cluster has said all that it knows, after a restore
+    reports: list[Unreported] = field(default_factory=list)  # clusters that have said what they know, after a restore
     events: bool = False
     output: bool = False
 

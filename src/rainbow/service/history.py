@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rainbow.model.generation import Cause, Generation, Mark, seal
 from rainbow.model.job import Terms
@@ -21,7 +21,7 @@ class History:
     key: bytes = field(repr=False)
     restore: Generation | None = None  # the newest one
     copied_at: float = 0.0  # when the newest event before that restore happened
-    clusters: Mapping[str, Unreported] = field(default_factory=dict)  # by name: not yet heard and told
+    clusters: Mapping[str, Unreported] = field(default_factory=dict)  # by name: those of that restore
     reported: bool = True  # False: a cluster has reported since jobs were last released
 
     def seal(self, last_event: int) -> str:
@@ -39,6 +39,10 @@ class History:
     def given_up(self, terms: Terms) -> list[str]:
         """Return the clusters that will never report and may have got a job with these terms."""
         return self._among(lambda row: row.state is ReportState.GIVEN_UP, terms, "")
+
+    def after(self, reports: Iterable[Unreported]) -> History:
+        """Return the history when these clusters have reported."""
+        return replace(self, clusters={**self.clusters, **{row.cluster: row for row in reports}}, reported=False)
 
     def _among(self, which: Callable[[Unreported], bool], terms: Terms, besides: str) -> list[str]:
         rows = (row for row in self.clusters.values() if which(row) and row.cluster != besides)

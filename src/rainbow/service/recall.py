@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
+from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow.model.errors import RainbowError
 from rainbow.model.job import MAX_NAME, Job, JobEvent, JobState, Terms
 from rainbow.service import lifecycle, reported
@@ -25,6 +25,7 @@ from rainbow.store.base import Draft, Finding, ReportState, Tx
 NEVER_RAN = frozenset({AttemptState.WITHDRAWN, AttemptState.RETURNED, AttemptState.LAPSED})
 OTHER_JOURNAL = "its agent has another journal than when the copy was made, so it cannot tell what ran before"
 FORGOTTEN = "its agent has forgotten attempts that ended after the copy was made"
+RECEIVED = "jobs were taken there by hand (rainbow receive), which its agent does not know"
 FOLLOWED = "a newer attempt was made in the time that the restore has lost"
 
 
@@ -63,13 +64,14 @@ def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, tol
         return
     now = core.clock.now()
     taking = Taking(core=core, tx=tx, fx=fx, out=out, told=told, now=now)
-    for known in sorted(told.recall.attempts, key=lambda known: (known.ref.job, -known.ref.n)):
+    for known in sorted(told.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
         items.each(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take, taking, known))
     _end_cancelled(tx, fx, told.cluster, now)
-    why = _unclear(core, told, before)
-    tx.update_unreported(row.cluster_id, ReportState.UNCLEAR if why else ReportState.REPORTED, why)
+    why = RECEIVED if tx.was_received(told.cluster) else _unclear(core, told, before)
+    state = ReportState.UNCLEAR if why else ReportState.REPORTED
+    tx.update_unreported(row.cluster_id, state, why)
     tx.resume_leases(row.cluster_id, now + core.settings.lease)
-    fx.reported = True
+    fx.reports.append(replace(row, state=state, why=why))
 
 
 def _end_cancelled(tx: Tx, fx: Effects, cluster: str, now: float) -> None:
@@ -156,11 +158,11 @@ def _take_unknown_attempt(taking: Taking, known: KnownAttempt, job: Job) -> None
 def _adopt(taking: Taking, known: KnownAttempt, job: Job) -> None:
     """Make it the job's live attempt."""
     tx, fx, now, cluster, ref = taking.tx, taking.fx, taking.now, taking.told.cluster, known.ref
-    for attempt in tx.attempts(job.id):
+    attempts = tx.attempts(job.id)
+    unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts of which nothing is known here
+    for attempt in attempts:
         if attempt.state.live:
-            ended = AttemptState.WITHDRAWN if attempt.state in BEFORE_CONFIRM else AttemptState.LOST
-            tx.update_attempt(attempt, ended, now, suspect=False, reason=FOLLOWED)
-            fx.released.append((attempt.cluster, attempt.token))
+            unknown += _follow(taking, attempt)
     detail: Mapping[str, object] = {"cluster": cluster, "adopted": ref.n}
     if job.state is JobState.BOUND:
         job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": FOLLOWED})
@@ -170,12 +172,37 @@ def _adopt(taking: Taking, known: KnownAttempt, job: Job) -> None:
     tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=taking.told.epoch, guarded=taking.told.guards)
     event = JobEvent.UPDATED if job.state is JobState.CANCELLING else JobEvent.BOUND
     reason = job.reason if job.state is JobState.CANCELLING else f"found on {cluster} after the restore"
-    bound = tx.update_job(job, event, now, detail=detail, cluster=cluster, attempt=ref.n, reason=reason)
+    bound = tx.update_job(
+        job,
+        event,
+        now,
+        detail=detail,
+        cluster=cluster,
+        attempt=ref.n,
+        reason=reason,
+        failures=min(job.terms.retries, job.failures + unknown),  # each may have been a further run
+        reruns_used=min(job.terms.reruns, job.reruns_used + unknown),
+    )
     if bound.state is JobState.CANCELLING:
         tx.add_command(attempt, lifecycle.CANCEL, now)
     fx.placed.append((cluster, ref.token, job.spec, job.owner))
     fx.gone.append(job.id)
     fx.events = True
+
+
+def _follow(taking: Taking, attempt: Attempt) -> bool:
+    """A newer attempt was made: close this one; return whether it may have run."""
+    tx, now, history = taking.tx, taking.now, taking.core.history
+    taking.fx.released.append((attempt.cluster, attempt.token))
+    row = history.clusters.get(attempt.cluster)
+    awaited = row is not None and row.state.holds_jobs and attempt.cluster != taking.told.cluster
+    if attempt.state in BEFORE_CONFIRM and not awaited:
+        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=FOLLOWED)
+        return False
+    if attempt.state in BEFORE_CONFIRM:  # its cluster may have begun it
+        attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, now)
+    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=FOLLOWED)
+    return True
 
 
 def _take_unknown_job(taking: Taking, known: KnownAttempt) -> None:

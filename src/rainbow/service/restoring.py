@@ -29,6 +29,7 @@ JOBS_PER_WRITE = 500
 CLEARED = "may_run_since"  # detail of the event with which somebody allowed a held job to run after a restore
 EVENTS_READ = 1_000
 DEFAULT_FINDINGS, MAX_FINDINGS = 100, 10_000  # of one answer
+WITHOUT_REPORT = "its cluster will not report"
 AGENT_TOO_OLD = "its agent is too old to say what it ran; upgrade it"
 
 
@@ -44,10 +45,6 @@ async def must_recall(core: Core, cluster: str, mark: str) -> bool:
     """Return whether the agent of a cluster is to say all that it knows before anything else of it is taken."""
     lost = await _has_lost(core, cluster, mark)
     row = core.history.clusters.get(cluster)
-    if row is not None and row.state is ReportState.REPORTED and not lost:  # it has heard that its report was stored
-        await core.commit(lambda tx: tx.drop_unreported(row.cluster_id))
-        await reload(core)
-        return False
     return lost or (row is not None and row.state is ReportState.AWAITED)
 
 
@@ -58,7 +55,8 @@ async def _has_lost(core: Core, cluster: str, text: str) -> bool:
         return False
     if not await core.store.read(lambda tx: tx.has_lost(mark)):
         return False
-    if cluster not in core.history.clusters:
+    row = core.history.clusters.get(cluster)
+    if row is None or mark.generation > row.generation:  # else it was seen before the restore that is known
         await _begin_restore(core, cluster, mark)
     return True
 
@@ -275,5 +273,5 @@ def withdraw_unheard(tx: Tx, fx: Effects, history: History, cluster: str, now: f
     for state in BEFORE_CONFIRM:
         for attempt in tx.attempts_in(cluster, state):
             if history.is_old(attempt.job):
-                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason="its cluster will not report")
+                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=WITHOUT_REPORT)
                 lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)

@@ -53,6 +53,20 @@ class Disk:
         self.look(self._committed)
         return answer
 
+    def copy(self) -> bytes:
+        """What is committed now."""
+        return self._connection.serialize()
+
+    def put_back(self, copy: bytes, restore: Callable[[Tx], None]) -> None:
+        """Replace everything by an older copy and begin a restore, as `rainbow server restore` does."""
+        self._connection.deserialize(copy)
+        session = self.session(writing=True)
+        session.begin()
+        session.run("UPDATE claims SET term = term + 1000")  # a server that stood still meanwhile has lost it
+        restore(SqlTx(session))
+        session.flush()
+        session.commit()
+
     def close(self) -> None:
         """Let go of the memory."""
         self._connection.close()

@@ -117,7 +117,8 @@ def i16_all_are_back(world: World) -> str | None:
 def output_is_whole(world: World) -> str | None:
     """The output that came back is what the job wrote."""
     trouble = world.trouble
-    whole = not (trouble.manager_forgets or trouble.journal_lost or trouble.partition or trouble.refusal)
+    cut = trouble.manager_forgets or trouble.journal_lost or trouble.partition or trouble.refusal
+    whole = not (cut or world.witness.restored)
 
     def work(tx: Tx) -> str | None:
         for run in (run for runs in world.truth.runs.values() for run in runs):

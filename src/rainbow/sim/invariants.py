@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.job import TRANSITIONS, Delivery, Event, JobEvent, JobState
+from rainbow.service.recall import FOLLOWED
+from rainbow.service.restoring import WITHOUT_REPORT
 from rainbow.sim.witness import KNOWN, Change, Rules, Witness, known_failure, unknown_outcome
 
 S = AttemptState
@@ -34,7 +36,7 @@ def i2_one_job_per_token(world: Witness, change: Change) -> str | None:
 def i4_fences_increase(world: Witness, change: Change) -> str | None:
     """I4 attempts are numbered without gaps, fences are never reused, and only the newest attempt lives."""
     for number, attempt in enumerate(change.attempts, start=1):
-        if attempt.n != number:
+        if attempt.n != number and not world.is_old(attempt.job):
             return f"job {change.job.id} has attempt {attempt.n} where {number} was due"
         owner = world.fences.setdefault(attempt.token, (attempt.job, attempt.n))
         if owner != (attempt.job, attempt.n):
@@ -57,10 +59,15 @@ def i4_ended_attempts_stay(world: Witness, change: Change) -> str | None:
 def i4_ends_are_true(world: Witness, change: Change) -> str | None:
     """I4 a report that is believed tells of what that very attempt did."""
     for attempt in change.ended():
-        wrong = _untrue(world, attempt)
+        wrong = None if _is_guessed(world, attempt) else _untrue(world, attempt)
         if wrong:
             return f"attempt {attempt.n} of job {attempt.job} is {attempt.state} on {attempt.cluster}, but {wrong}"
     return None
+
+
+def _is_guessed(world: Witness, attempt: Attempt) -> bool:
+    """After a restore: an attempt was closed because a newer one was found, or its cluster was given up."""
+    return world.is_old(attempt.job) and (attempt.state is S.LOST or attempt.reason == WITHOUT_REPORT)
 
 
 def _untrue(world: Witness, attempt: Attempt) -> str | None:
@@ -124,7 +131,7 @@ def _after(state: JobState | None, event: Event) -> JobState | None:
 def i8_budgets_hold(world: Witness, change: Change) -> str | None:
     """I8 a job goes on after no more known failures than it has retries, and no more unknown outcomes than reruns."""
     job = change.job
-    if job.state.terminal:
+    if job.state.terminal or world.is_old(job.id):
         return None
     numbers = (
         (world.known_failures[job.id], job.failures, job.terms.retries, "known failures"),
@@ -143,6 +150,8 @@ def i8_further_runs_are_made(world: Witness, change: Change) -> str | None:
     job = change.job
     if job.state is not JobState.FAILED or change.before is None or change.before.state is not JobState.BOUND:
         return None
+    if world.is_old(job.id):  # further runs that a restore has lost count as used
+        return None
     for attempt in change.ended():
         known, unknown = known_failure(attempt), unknown_outcome(attempt) and not world.given_up(job.id, attempt.n)
         if known and world.known_failures[job.id] <= job.terms.retries:
@@ -154,7 +163,7 @@ def i8_further_runs_are_made(world: Witness, change: Change) -> str | None:
 
 def i8_runs_are_bounded(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I8 a job runs at most once and once more for each retry and each rerun."""
-    terms, runs = world.jobs[job].terms, len(world.truth.of(job))
+    terms, runs = world.terms(job), len(world.truth.of(job))
     if runs > terms.retries + terms.reruns:
         return f"job {job} starts for the {runs + 1}th time; its owner allowed {terms.retries} and {terms.reruns} more"
     return None
@@ -164,6 +173,8 @@ def i9_ended_jobs_do_not_run(world: Witness, change: Change) -> str | None:
     """I9 a job that has ended does not run."""
     if change.job.state.terminal and change.job.state is not JobState.HANDED_OFF:
         live = [run for run in world.truth.live(change.job.id) if not world.given_up(run.job, run.n)]
+        if world.is_old(change.job.id):
+            live = [run for run in live if run.cluster not in world.awaited]
         if live:
             return f"job {change.job.id} is {change.job.state} and runs on {live[0].cluster}"
     return None
@@ -171,6 +182,8 @@ def i9_ended_jobs_do_not_run(world: Witness, change: Change) -> str | None:
 
 def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
     """I11 no cluster is given more than it has."""
+    if world.restored:  # what was given away in a history that is lost runs on
+        return None
     for cluster, capacity in world.capacity.items():
         total = sum(world.allocated.get(cluster, {}).values())
         if total > capacity:
@@ -180,6 +193,8 @@ def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
 
 def waits_are_kept(world: Witness, change: Change) -> str | None:
     """A job is given to a cluster only when what it waits for has come."""
+    if world.is_old(change.job.id):
+        return None
     if change.job.state is not JobState.BOUND or all(event.kind is not JobEvent.BOUND for event in change.events):
         return None
     for dependency in world.waits_for[change.job.id]:
@@ -235,7 +250,7 @@ def i3_one_run_at_a_time(world: Witness, job: int, n: int, cluster: str) -> str 
 
 def i3a_at_most_once(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I3a an at-most-once job is launched again only if every run before certainly failed."""
-    if world.jobs[job].terms.delivery is Delivery.AT_LEAST_ONCE:
+    if world.terms(job).delivery is Delivery.AT_LEAST_ONCE:
         return None
     for run in world.truth.of(job):
         if run.result is None or run.result.state is not S.FAILED or run.result.failure not in KNOWN:
@@ -245,6 +260,8 @@ def i3a_at_most_once(world: Witness, job: int, n: int, cluster: str) -> str | No
 
 def i4_launches_are_confirmed(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I4 only a live, confirmed attempt is launched, and only on its own cluster."""
+    if world.is_old(job) and cluster in world.awaited:
+        return None
     attempt = world.attempt(job, n)
     if attempt is None or attempt.cluster != cluster:
         return f"attempt {n} of job {job} starts on {cluster}, where it was never sent"
@@ -255,7 +272,7 @@ def i4_launches_are_confirmed(world: Witness, job: int, n: int, cluster: str) ->
 
 def r13_jobs_run_where_they_were_matched(world: Witness, job: int, cluster: str, host: str) -> str | None:
     """R13 a job runs only on hosts that meet what it requires."""
-    allowed = world.hosts_of(world.jobs[job], cluster)
+    allowed = world.hosts_of(world.jobs.get(job) or world.lost[job], cluster)
     if allowed and host not in allowed:
         return f"job {job} starts on {host} of {cluster}; what it requires is on {', '.join(sorted(allowed))}"
     return None
@@ -263,6 +280,8 @@ def r13_jobs_run_where_they_were_matched(world: Witness, job: int, cluster: str,
 
 def i9_cancelled_is_cancelled(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I9 nothing is launched for a job that has ended."""
+    if world.is_old(job) and cluster in world.awaited:
+        return None
     if world.jobs[job].state.terminal and not world.given_up(job, n):
         return f"job {job} starts on {cluster} and is {world.jobs[job].state}"
     return None
@@ -271,10 +290,14 @@ def i9_cancelled_is_cancelled(world: Witness, job: int, n: int, cluster: str) ->
 def i16_nobody_is_killed_without_cause(world: Witness, job: int, n: int, cluster: str) -> str | None:
     """I16 a run is killed only if it was cancelled, is no longer counted on, or lost touch for too long."""
     attempt = world.attempt(job, n)
-    stored = world.jobs[job]
-    if attempt is None or not attempt.state.live or stored.state is JobState.CANCELLING:
+    stored = world.jobs.get(job)
+    if stored is None or attempt is None or not attempt.state.live or stored.state is JobState.CANCELLING:
         return None
-    if (job, n) in world.excused and (stored.terms.lost_after or stored.terms.delivery is Delivery.AT_LEAST_ONCE):
+    before = world.lost.get(job)
+    if before is not None and (before.state.terminal or before.state is JobState.CANCELLING):
+        return None  # it was cancelled in the history that is lost
+    terms = world.terms(job)
+    if (job, n) in world.excused and (terms.lost_after or terms.delivery is Delivery.AT_LEAST_ONCE):
         return None
     return f"attempt {n} of job {job} is killed on {cluster} while it is {attempt.state}"
 
@@ -282,7 +305,7 @@ def i16_nobody_is_killed_without_cause(world: Witness, job: int, n: int, cluster
 def r7_silence_is_long(world: Witness, change: Change) -> str | None:
     """R7 a run is given up only when its cluster was silent for as long as its owner would wait."""
     for attempt in change.ended():
-        if attempt.state is S.LOST:
+        if attempt.state is S.LOST and attempt.reason != FOLLOWED:
             silent = world.now() - max(world.heard.get(attempt.cluster, 0.0), world.server_since or 0.0)
             if silent < world.patience(attempt) - 0.1:
                 return f"attempt {attempt.n} of job {attempt.job} is lost after {silent:.1f} s of silence"

@@ -21,7 +21,18 @@ from rainbow.service.assembly import Service, assemble
 from rainbow.service.ids import Ids
 from rainbow.service.reading_reports import REPORTED, RawReport
 from rainbow.service.settings import Settings
-from rainbow.service.sync_messages import BidAnswer, OutputPiece, Ref, Report, SyncIn, SyncOut, UnknownReport
+from rainbow.service.sync_messages import (
+    BidAnswer,
+    KnownAttempt,
+    KnownOffer,
+    OutputPiece,
+    Recall,
+    Ref,
+    Report,
+    SyncIn,
+    SyncOut,
+    UnknownReport,
+)
 from rainbow.sim.disk import Disk, SimStore
 from rainbow.sim.loop import Process, VirtualLoop
 from rainbow.sim.weather import Weather
@@ -230,6 +241,25 @@ def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[
         manager="sim",
         wait=message.wait,
         state=None if message.facts is None else message.facts.state,
+        mark=message.mark,
+        recalls=True,
+        recall=None if message.recall is None else _recall(message.recall, states),
+    )
+
+
+def _recall(recall: e.Recall, states: frozenset[AttemptState]) -> Recall:
+    return Recall(attempts=tuple(_known(known, states) for known in recall.attempts), complete=recall.complete)
+
+
+def _known(known: e.KnownAttempt, states: frozenset[AttemptState]) -> KnownAttempt:
+    offer = known.offer
+    return KnownAttempt(
+        ref=_there(known.ref),
+        phase=known.phase,
+        report=None if known.report is None else reading_reports.read_report(_raw(known.report), states),
+        offer=None
+        if offer is None
+        else KnownOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms),
     )
 
 
@@ -268,6 +298,8 @@ def sync_out(seq: int, out: SyncOut) -> e.SyncAnswer:
         expected=tuple(map(_back, out.expected)),
         acked=tuple(map(_back, out.acked)),
         unknown=tuple(map(_back, out.unknown)),
+        mark=out.mark,
+        recall=out.recall,
         output_acks=tuple((_back(ref), stream, offset) for ref, stream, offset in out.output_acks),
     )
 

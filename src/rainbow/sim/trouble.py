@@ -34,6 +34,8 @@ def _throw(world: World, weather: Weather) -> None:
         world.loop.call_later(_downtime(world), world.server.start)
     if weather.takeover and rng.random() < weather.takeover * per_step:
         world.server.replace(rng.uniform(1.0, 40.0))
+    if weather.restore and rng.random() < weather.restore * per_step:
+        world.backup_or_restore()
     if rng.random() < weather.disk_full * per_step:
         _fill_disk(world)
     if rng.random() < weather.clock_jump * per_step:

@@ -13,7 +13,7 @@ from rainbow.model.credential import Kind, Principal
 from rainbow.model.errors import Conflict, NotFound, RainbowError, Unavailable
 from rainbow.model.job import Hold, Job, JobState, Terms
 from rainbow.model.request import Count, Group, Level, Request, Task
-from rainbow.service import jobs, receiving, registering
+from rainbow.service import jobs, receiving, registering, restoring
 from rainbow.service.assembly import Service
 from rainbow.service.new_jobs import Receipt
 from rainbow.service.submitting import Submission
@@ -23,7 +23,7 @@ from rainbow.sim.manager import FOR_EVER
 from rainbow.sim.network import Wire
 from rainbow.sim.server import SimServer
 from rainbow.sim.witness import Witness
-from rainbow.store.base import Dependency
+from rainbow.store.base import Dependency, ReportState
 
 OWNERS = ("ana", "ben")
 ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
@@ -182,11 +182,11 @@ class Users:
             self.waiting -= not done
             done = True
 
-        def back(said: Any) -> None:
-            if isinstance(said, Unavailable):
-                return
+        def back(said: Any, before: bool) -> None:
+            if isinstance(said, Unavailable) or before != self.witness.restored:
+                return  # what was said before a restore is void; it is asked again
             if isinstance(said, RainbowError):
-                if not isinstance(said, allowed):
+                if not isinstance(said, (*allowed, NotFound) if self.witness.restored else allowed):
                     self.fail("calls are answered", f"a call failed with {type(said).__name__}: {said}")
             else:
                 answered(said)
@@ -195,13 +195,35 @@ class Users:
         def attempt() -> None:
             if done:
                 return
-            self.wire.ask(lambda: void(self.server.call(work, lambda said: self.wire.answer(lambda: back(said)))))
+            before = self.witness.restored
+
+            def answer(said: Any) -> None:
+                self.wire.answer(lambda: back(said, before))
+
+            self.wire.ask(lambda: void(self.server.call(work, answer)))
             if again:
                 self.loop.call_later(PATIENCE * self.rng.uniform(0.5, 1.5), attempt)
             else:
                 self.loop.call_later(PATIENCE, settle)
 
         attempt()
+
+    # --- a restore ---
+
+    def begin_again(self) -> None:
+        """The server's database was put back: what was not in the copy is not there any more."""
+        self.known = [id for id in self.known if id in self.witness.jobs]
+        self.cancelled = {id for id in self.cancelled if self._is_cancelled(id)}
+
+    def _is_cancelled(self, id: int) -> bool:
+        job = self.witness.jobs.get(id)
+        return job is not None and job.state is JobState.CANCELLED
+
+    def give_up(self, cluster: str) -> None:
+        """An administrator goes on without a cluster's report."""
+        self.note("gives up", cluster)
+        allowed = (Conflict, NotFound)
+        self._ask(lambda service: restoring.give_up(service.core, cluster), lambda _: None, allowed=allowed)
 
     # --- the end ---
 
@@ -210,6 +232,12 @@ class Users:
         for id, job in self.witness.jobs.items():
             if job.name == FOR_EVER and not job.state.terminal:
                 self.cancel(id)
+        for id, job in self.witness.jobs.items():
+            if job.hold is Hold.MAY_HAVE_RUN and not job.state.terminal:
+                self.cancel(id)
+        for row in self.server.disk.look(lambda tx: tx.unreported()):
+            if row.state is ReportState.UNCLEAR:
+                self.give_up(row.cluster)
         for cluster in self.clusters:
             self.drain(cluster, False)
 

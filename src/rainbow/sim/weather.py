@@ -26,6 +26,7 @@ class Weather:
     disk_full: float = 0.0
     clock_jump: float = 0.0  # of the server's wall clock, by up to an hour
     older_server: float = 0.0  # chance that a process of the server does not know every state that agents report
+    restore: float = 0.0  # of the server's database from a copy that was made before, once
     manager_loses: float = 0.0  # chance that a manager loses a job that it took before it begins
 
 
@@ -72,4 +73,5 @@ def drawn(rng: Random, later: Random) -> Weather:
         older_server=some(0.3, 0.2, 0.8, later),
         manager_loses=some(0.3, 0.02, 0.2, later),
         takeover=some(0.3, 0.5, 3.0, later),
+        restore=some(0.2, 2.0, 6.0, later),
     )

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
-from rainbow.model.job import Delivery, Event, Job
+from rainbow.model.generation import SKIPPED
+from rainbow.model.job import Delivery, Event, Job, Terms
 from rainbow.sim.truth import Truth
-from rainbow.store.base import Dependency, Tx
+from rainbow.store.base import Dependency, JobFilter, ReportState, Tx
 
 EVENTS_AT_ONCE = 10_000
 KNOWN = frozenset({Failure.EXIT, Failure.TIME_LIMIT, Failure.MEMORY, Failure.LAUNCH, Failure.REFUSED})
@@ -43,6 +44,11 @@ def unknown_outcome(attempt: Attempt) -> bool:
     if attempt.state is AttemptState.FAILED:
         return attempt.failure not in KNOWN
     return attempt.state in (AttemptState.LOST, AttemptState.PREEMPTED)
+
+
+def unreported(tx: Tx) -> frozenset[str]:
+    """The clusters that have not said what they know since a restore."""
+    return frozenset(row.cluster for row in tx.unreported() if row.state is ReportState.AWAITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +114,36 @@ class Witness:
     by_token: dict[tuple[str, str], int] = field(default_factory=dict)
     server_since: float | None = None  # when the server that runs now was ready; None: it is down
     disk_since: float | None = 0.0  # since when writes work; None: the disk is full
+    awaited: frozenset[str] = frozenset()  # after a restore: clusters that have not reported
+    lost: dict[int, Job] = field(default_factory=dict)  # jobs as they were before the restore
+    old_jobs: int = 0  # after a restore: the highest id of a job from before
     seq: int = 0
     violation: Violation | None = None
+
+    @property
+    def restored(self) -> bool:
+        """True if the database was put back to an older copy."""
+        return self.old_jobs > 0
+
+    def is_old(self, job: int) -> bool:
+        """True for a job whose history is partly lost."""
+        return job <= self.old_jobs
+
+    def terms(self, job: int) -> Terms:
+        """What a job's owner said, also if the database has lost the job."""
+        return (self.lost.get(job) or self.jobs[job]).terms
+
+    def begin_again(self, tx: Tx) -> None:
+        """The database is an older copy of itself: what was seen of it since is no longer so."""
+        self.lost = dict(self.jobs)
+        self.jobs = {job.id: job for job in tx.list_jobs(JobFilter(), limit=EVENTS_AT_ONCE)}
+        self.attempts = {id: tuple(tx.attempts(id)) for id in self.jobs}
+        self.waits_for = {id: tx.dependencies(id) for id in self.jobs}
+        self.fences = {a.token: (a.job, a.n) for attempts in self.attempts.values() for a in attempts}
+        self.by_token = {(job.owner, job.client_token): id for id, job in self.jobs.items() if job.client_token}
+        self.acknowledged = {id: spec for id, spec in self.acknowledged.items() if id in self.jobs}
+        self.leases, self.allocated = {}, {}
+        self.old_jobs, self.seq, self.awaited = tx.old_jobs(), tx.last_seq(), unreported(tx)
 
     def committed(self, tx: Tx) -> None:
         """Look at what a commit changed."""
@@ -117,12 +151,16 @@ class Witness:
             leased = tx.attempt(*self.fences[token])
             if leased is not None and leased.state is AttemptState.LEASED:
                 self._time(leased)
+        if self.restored:
+            self.awaited = unreported(tx)
         events = tx.events(self.seq, EVENTS_AT_ONCE)
         if not events:
             return
         by_job: dict[int, list[Event]] = {}
         for event in events:
             self.seq += 1
+            if self.restored and event.seq >= self.seq + SKIPPED:  # another one: an agent had seen what the copy lacks
+                self.seq, self.old_jobs = event.seq, tx.old_jobs()
             if event.seq != self.seq:
                 self.broken("I6 events have no gaps", f"event {event.seq} came where {self.seq} was due")
                 return
@@ -161,6 +199,9 @@ class Witness:
         if attempt.state is not AttemptState.LEASED:
             if attempt.state is not AttemptState.LAPSED:
                 self.leases.pop(attempt.token, None)
+            return
+        if attempt.lease_until is None:  # suspended until its cluster has reported
+            self.leases.pop(attempt.token, None)
             return
         known = self.leases.get(attempt.token)
         if known is None or known.holder != attempt.holder or known.until != attempt.lease_until:

@@ -21,7 +21,7 @@ from rainbow.sim.manager import Manager
 from rainbow.sim.network import Wire
 from rainbow.sim.server import SimServer, WallClock
 from rainbow.sim.truth import Truth
-from rainbow.sim.users import CORES, SHORTEST, Users
+from rainbow.sim.users import CORES, SHORTEST, Users, void
 from rainbow.sim.weather import CALM, Weather, drawn
 from rainbow.sim.witness import Violation, Witness
 
@@ -94,6 +94,7 @@ class World:
             kept_waiting=self._kept_waiting,
         )
         self.disk = Disk(self.witness.committed)
+        self.copy: bytes | None = None
         self.server = SimServer(
             loop=self.loop,
             rng=self.rng,
@@ -233,6 +234,19 @@ class World:
         trouble.calm(self, CALM)
         await endings.settle(self, SETTLED_WITHIN)
         every.cancel()
+
+    def backup_or_restore(self) -> None:
+        """Make a copy of the database; the next time, put it back while the server is down. Once in a world."""
+        if self.copy is None:
+            self.copy = self.disk.copy()
+            self.note("backup")
+        elif not self.witness.restored:
+            self.note("restore")
+            self.server.crash()
+            self.disk.put_back(self.copy, lambda tx: void(tx.begin_restore("restored", self.wall.time())))
+            self.disk.look(self.witness.begin_again)
+            self.users.begin_again()
+            self.loop.call_later(self.rng.uniform(0.05, 3.0), self.server.start)
 
     async def _watch(self) -> None:
         while True:

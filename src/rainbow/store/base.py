@@ -201,6 +201,9 @@ class AttemptVerbs(Protocol):
         damaged is never handed out: it ends FAILED with that as its reason.
         """
 
+    def was_received(self, cluster: str) -> bool:
+        """True if jobs of a cluster were handed off to receivers."""
+
     def lapsed(self, now: float, limit: int) -> list[Attempt]:
         """LEASED attempts whose lease ended by `now`, longest ago first."""
 
@@ -352,13 +355,10 @@ class GenerationVerbs(Protocol):
         """The highest id that a job from before the last restore can have; 0 if there was no restore."""
 
     def unreported(self) -> list[Unreported]:
-        """Clusters that have not both reported since a restore and heard its mark, by name."""
+        """The clusters that were registered when the database was restored last, by name."""
 
     def update_unreported(self, cluster_id: int, state: ReportState, why: str = "") -> None:
         """Change how far a cluster is."""
-
-    def drop_unreported(self, cluster_id: int) -> None:
-        """The cluster has reported and knows the new mark."""
 
     def resume_leases(self, cluster_id: int, until: float) -> None:
         """Give the leases of a cluster, which a restore suspended, an end again."""

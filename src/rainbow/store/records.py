@@ -144,7 +144,7 @@ class ReportState(enum.StrEnum):
     AWAITED = "awaited"  # it has not reported: it may know of runs that the database does not
     UNCLEAR = "unclear"  # its agent is there and cannot tell everything
     GIVEN_UP = "given-up"  # an administrator said that it will not report
-    REPORTED = "reported"  # it has reported, and may not have heard yet that this was stored
+    REPORTED = "reported"  # it has; if its agent was started again with an old mark, it is asked once more
 
     @property
     def holds_jobs(self) -> bool:

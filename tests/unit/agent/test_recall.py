@@ -130,6 +130,22 @@ def test_an_expected_attempt_that_is_over_is_told_as_ended() -> None:
     assert story.all(e.Submit) == []
 
 
+def test_a_remembered_end_that_a_restored_server_does_not_understand_is_kept_until_one_does() -> None:
+    story = Story(State(past={REF: Past(result=DONE)}))
+    story.tell(e.Started())
+    story.answer(resync=True, recall=True, server="a")
+    assert story.message().recall is not None
+    story.answer(unknown=(REF,), server="a")
+    assert [report.ref for report in story.message().reports] == [REF], "it is held again"
+    story.answer(unknown=(REF,), server="a")
+    story.tell(e.Tick(), after=30.0)
+    assert story.message().reports == ()
+    story.answer(server="b")
+    assert [report.ref for report in story.message().reports] == [REF]
+    story.answer(acked=(REF,), server="b")
+    assert REF not in story.state.held
+
+
 def test_everything_that_is_told_arrives_as_it_was() -> None:
     held = Held(offer=replace(OFFER, name="n", owner="ana", spec="{}", terms='{"labels":{}}'), phase=Phase.RUNNING)
     ended, never = Ref(8, 2, "t8"), Ref(9, 1, "t9")

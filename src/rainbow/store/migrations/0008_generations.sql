@@ -9,7 +9,7 @@ CREATE TABLE generations (
     old_jobs BIGINT NOT NULL
 );
 
--- After a restore: clusters that may know more than the database, until they have reported and heard its new mark.
+-- After a restore: the clusters that may know more than the database, and whether they have said what.
 CREATE TABLE unreported_clusters (
     cluster_id BIGINT PRIMARY KEY REFERENCES clusters (id),
     generation BIGINT NOT NULL,

@@ -57,6 +57,9 @@ WHERE (job, n) IN (
     ORDER BY a.priority DESC, a.job LIMIT :limit)
 RETURNING priority, {attempt_columns};
 
+-- name: received
+SELECT 1 FROM attempts WHERE cluster_id = :cluster_id AND live = 0 AND state = 'handed_off' LIMIT 1;
+
 -- name: lapsed
 SELECT {attempt_columns} FROM attempts WHERE state = 'leased' AND lease_until <= :now ORDER BY lease_until, job LIMIT :limit;
 

@@ -17,9 +17,6 @@ ON CONFLICT (cluster_id) DO UPDATE SET generation = excluded.generation, state =
 -- name: update_unreported
 UPDATE unreported_clusters SET state = :state, why = :why WHERE cluster_id = :cluster_id;
 
--- name: drop_unreported
-DELETE FROM unreported_clusters WHERE cluster_id = :cluster_id;
-
 -- name: suspend_leases
 UPDATE attempts SET lease_until = NULL WHERE state = 'leased';
 

@@ -157,6 +157,10 @@ class AttemptTable(JobTable):
         self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
         self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 
+    def was_received(self, cluster: str) -> bool:
+        id = self.cluster_id(cluster)
+        return id is not None and self.db.row("received", cluster_id=id) is not None
+
     def lapsed(self, now: float, limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self.db.rows("lapsed", now=now, limit=limit)]
 

@@ -74,9 +74,6 @@ class GenerationTable(Table):
     def update_unreported(self, cluster_id: int, state: ReportState, why: str = "") -> None:
         self.db.change("update_unreported", cluster_id=cluster_id, state=state.value, why=why)
 
-    def drop_unreported(self, cluster_id: int) -> None:
-        self.db.change("drop_unreported", cluster_id=cluster_id)
-
     def resume_leases(self, cluster_id: int, until: float) -> None:
         self.db.change("resume_leases", cluster_id=cluster_id, until=until)
 

@@ -1,0 +1,58 @@
+"""R14, rule by rule: what a restored server and its agents must do so that nothing runs twice, each switched off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rainbow.agent import mailbox
+from rainbow.service import recall, restoring
+from rainbow.sim.weather import Weather
+from rainbow.store.tables.generations import GenerationTable
+from tests.simulation.mutants import mutant
+from tests.simulation.mutants_reports import MUTANTS
+
+__all__ = ["MUTANTS"]  # all of them: those of the other files, and these
+
+Patch = pytest.MonkeyPatch
+RESTORED = Weather(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1)
+AWAY = Weather(restore=8.0, partition=8.0)
+
+
+@mutant(RESTORED)
+def tells_a_restored_server_only_what_is_held(patch: Patch) -> None:
+    whole = mailbox._recall
+
+    def held(d: Any) -> Any:
+        told = whole(d)
+        return replace(told, attempts=tuple(one for one in told.attempts if one.ref in d.held))
+
+    patch.setattr(mailbox, "_recall", held)
+
+
+@mutant(RESTORED)
+def takes_in_no_attempt_that_the_copy_lacks(patch: Patch) -> None:
+    patch.setattr(recall, "_take_unknown_attempt", lambda taking, known, job: None)
+
+
+@mutant(AWAY)
+def takes_back_what_was_offered_before_the_restore(patch: Patch) -> None:
+    begin = GenerationTable.begin_restore
+
+    def with_leases(self: GenerationTable, id: str, at: float, seen: Any = ()) -> Any:
+        restore = begin(self, id, at, seen)
+        for row in self.unreported():
+            self.resume_leases(row.cluster_id, at)
+        return restore
+
+    patch.setattr(GenerationTable, "begin_restore", with_leases)
+
+
+@mutant(RESTORED)
+def goes_on_without_asking_the_agents(patch: Patch) -> None:
+    async def never(core: Any, cluster: str, mark: str) -> bool:
+        return False
+
+    patch.setattr(restoring, "must_recall", never)
