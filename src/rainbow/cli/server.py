@@ -11,6 +11,7 @@ import click
 from rainbow.cli.lazy import Commands
 from rainbow.cli.options import pairs
 from rainbow.cli.server_admin import admin_token
+from rainbow.cli.server_backup import backup, restore
 from rainbow.cli.server_init import init
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def server(
 
 server.add_command(init)
 server.add_command(admin_token)
+server.add_command(backup)
+server.add_command(restore)
 
 
 def default_data_dir() -> Path:

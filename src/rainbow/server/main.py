@@ -41,15 +41,18 @@ from rainbow.server.limits import Limits
 from rainbow.server.methods import LARGEST
 from rainbow.server.oidc import Oidc
 from rainbow.server.options import ServerOptions, registration_secret, split_address, write_secret
+from rainbow.server.restore import ADMIN_FILE, check_database, check_file
 from rainbow.server.tls import Certificates
 from rainbow.server.wire import Reader
 from rainbow.service.accounts import ensure_administrator
 from rainbow.service.assembly import Service, assemble, first_administrator
 from rainbow.service.clock import AnchoredClock
+from rainbow.service.history import History
 from rainbow.service.ids import Ids
 from rainbow.service.settings import Settings
 from rainbow.store.base import Store
 from rainbow.store.claim_keeper import Claim
+from rainbow.store.mark_file import MarkFile
 from rainbow.store.opening import open_claimed
 
 log = logging.getLogger("rainbow.server")
@@ -123,6 +126,7 @@ class Running:
     @staticmethod
     async def start(options: ServerOptions) -> Running:
         """Open everything; the port comes last, when calls can be answered."""
+        check_file(options)
         store, claim = await open_claimed(options.database())
         try:
             return await Running._start(options, store, claim)
@@ -132,6 +136,7 @@ class Running:
 
     @staticmethod
     async def _start(options: ServerOptions, store: Store, claim: Claim) -> Running:
+        await check_database(store, options)
         clock, ids = AnchoredClock(), Ids()
         secret, kept_in = registration_secret(options)
         if kept_in is not None:
@@ -140,10 +145,13 @@ class Running:
             log.warning("the registration secret has fewer than 16 characters; it can be guessed")
         admin = await first_administrator(store, ids, clock.now())
         if admin is not None:
-            path = options.data_dir / "admin.token"
+            path = options.data_dir / ADMIN_FILE
             write_secret(path, admin)
             log.info("first start: the administrator's token is in %s", path)
         service = await assemble(store, _settings(options), clock, ids, secret)
+        claim.mark_file = MarkFile(options.data_dir)
+        claim.mark_file.begin(service.core.history.now, await store.read(lambda tx: tx.last_seq()))
+        _tell_restore(service.core.history)
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:
@@ -179,6 +187,17 @@ class Running:
         with contextlib.suppress(RainbowError):  # what it would write is refused
             await self.gate.stop()
         await self.service.stop()
+
+
+def _tell_restore(history: History) -> None:
+    """After a restore, say what is still waited for."""
+    awaited = [row.cluster for row in history.clusters.values() if row.state.holds_jobs]
+    if awaited:
+        log.warning(
+            "the database was restored: jobs from before wait until these clusters have reported: %s; "
+            "see `rainbow restored`",
+            ", ".join(awaited),
+        )
 
 
 def _settings(options: ServerOptions) -> Settings:

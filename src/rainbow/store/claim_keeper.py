@@ -21,7 +21,8 @@ from rainbow.store.claim import (
     release_claim,
     renew_claim,
 )
-from rainbow.store.session import Session
+from rainbow.store.mark_file import MarkFile
+from rainbow.store.session import EVENT, Session
 
 log = logging.getLogger(__name__)
 CONFIRM_SECONDS = 15.0  # how long a call waits for the claim to be confirmed, as for a database that is away
@@ -43,6 +44,8 @@ class Claim:
         self._connect, self._name = connect, name
         self._confirmed_at = taken_at
         self._replaced: Replaced | None = None
+        self._newest_event = 0  # that this server has stored
+        self.mark_file: MarkFile | None = None  # where it is noted for the next start
         self._failure: Exception | None = None  # why the last renewal failed
         self._session: Session | None = None
         self._stop, self._wake = threading.Event(), threading.Event()
@@ -61,9 +64,17 @@ class Claim:
         return self._replaced
 
     def check(self, session: Session) -> None:
-        """Inside a write transaction: raise Replaced unless this server still holds the claim."""
+        """Inside a write transaction: raise Replaced unless this server still holds the claim on what it has stored."""
         if not check_claim(session, self.claimant, self.term):
             raise self._note_replaced(read_claim(session))
+        if session.committed(EVENT) < self._newest_event:
+            raise self._note_replaced(None)
+
+    def note_event(self, event: int) -> None:
+        """Remember the newest event that was stored: a database without it has been put back."""
+        self._newest_event = event
+        if self.mark_file is not None:
+            self.mark_file.advance(event)
 
     def is_confirmed(self) -> bool:
         """Return True if nobody can have taken the claim unnoticed."""
@@ -100,6 +111,8 @@ class Claim:
         with suppress(Exception):  # the database is away: the claim lapses by itself
             release_claim(self._session or self._connected(), self.claimant, self.term)
         self._disconnect()
+        if self.mark_file is not None:
+            self.mark_file.close()
 
     def _run(self) -> None:
         while not self._stop.wait(MIN_PAUSE):
@@ -149,8 +162,8 @@ class Claim:
         seconds = elapsed() - self._confirmed_at
         if row is None or row.term < self.term:
             message = (
-                "the claim of this server is gone from its database, which was emptied or restored while the server "
-                "ran; nothing more is stored here: start the server again"
+                "the database of this server was emptied or put back to an older copy while the server ran; nothing "
+                "more is stored here: start the server again"
             )
         else:
             message = (

@@ -46,7 +46,7 @@ def open_postgres(url: str, claimant: Claimant | None = None) -> Engine:
 
     def connect(writing: bool) -> Session:
         session = _connect(url, writing=writing, name=name)
-        session.guard = writer.guard
+        session.guard, session.on_event = writer.guard, writer.on_event
         return session
 
     return Engine(writer, connect, claim=claim)
@@ -69,7 +69,7 @@ def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
         ) from None
     name = _session_name(claimant.instance)
     claim = Claim(claimant, term, lambda: _connect_for_claim(url, name), taken_at, name="PostgreSQL")
-    writer.guard = claim.check
+    writer.guard, writer.on_event = claim.check, claim.note_event
     return claim
 
 

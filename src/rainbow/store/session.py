@@ -13,6 +13,7 @@ from rainbow.store import sql
 from rainbow.store.base import ReadOnly
 
 Row = tuple[Any, ...]
+EVENT = "event"  # the counter of events
 MOST_LASTING = 8_000_000  # characters
 MANY_ROWS = (64, 16)  # rows of one statement, beside all smaller numbers: few texts, so that each is prepared once
 
@@ -77,6 +78,7 @@ class Session:
         self._kept = False  # True if this transaction holds a work that `restore` must not undo
         self._brief = False  # True if it waits for nobody
         self.guard: Callable[[Session], None] | None = None  # checks at the beginning of each write transaction
+        self.on_event: Callable[[int], None] | None = None  # told the newest event after each commit that adds some
 
     def text(self, query: str) -> str:
         """The SQL of a named query, to build a longer one from."""
@@ -207,6 +209,8 @@ class Session:
         if self._alone:
             self.known = known
             self._counters = None if counters is None else counters | self._taken
+        if self.on_event is not None and EVENT in self._taken:
+            self.on_event(self._taken[EVENT])
 
     def rollback(self) -> None:
         """Undo everything since `begin`."""

@@ -42,7 +42,7 @@ def open_sqlite(path: Path, claimant: Claimant | None = None) -> Engine:
             "use another build of Python, or PostgreSQL (--db postgresql://...)"
         )
     _check_place(path)
-    lock = _lock(path, claims.WAIT_SECONDS if claimant is not None else 0.0)
+    lock = lock_file(path, claims.WAIT_SECONDS if claimant is not None else 0.0)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         writer = _connect(path, writing=True)
@@ -63,10 +63,19 @@ def open_sqlite(path: Path, claimant: Claimant | None = None) -> Engine:
 
     def connect(writing: bool) -> Session:
         session = _connect(path, writing=writing)
-        session.guard = writer.guard
+        session.guard, session.on_event = writer.guard, writer.on_event
         return session
 
     return Engine(writer, connect, release, claim)
+
+
+def make_sqlite(path: Path) -> None:
+    """Bring an empty file to today's schema."""
+    session = _connect(path, writing=True)
+    try:
+        migrate(session)
+    finally:
+        session.close()
 
 
 def _claim(path: Path, writer: Session, claimant: Claimant) -> Claim:
@@ -75,7 +84,7 @@ def _claim(path: Path, writer: Session, claimant: Claimant) -> Claim:
     taken_at = elapsed()
     term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, locked=True)
     claim = Claim(claimant, term, lambda: _connect_for_claim(path), taken_at, name=str(path))
-    writer.guard = claim.check
+    writer.guard, writer.on_event = claim.check, claim.note_event
     return claim
 
 
@@ -101,7 +110,7 @@ def _check_place(path: Path) -> None:
         raise Invalid(f"{folder if refused else path} cannot be written by this user: change its owner or mode")
 
 
-def _lock(path: Path, wait: float) -> int:
+def lock_file(path: Path, wait: float) -> int:
     """Hold the file for this process alone; the operating system lets go when the process ends, however it ends."""
     lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

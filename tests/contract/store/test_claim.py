@@ -28,6 +28,7 @@ from rainbow.store.claim import (
 from rainbow.store.opening import open_claimed
 from tests.contract.store.builders import a_draft
 from tests.contract.store.claiming import ELSEWHERE, HERE, a_submit, row_of, sessions, steal, stored
+from tests.support.postgres import Postgres
 
 
 async def test_the_row_names_the_server_and_the_term_only_grows(url: str) -> None:
@@ -230,11 +231,23 @@ async def test_a_database_that_was_emptied_under_a_server_is_written_no_more(url
     with sessions(url) as [session]:
         session.rows_of("DELETE FROM claims RETURNING term", {})
     with pytest.raises(
-        Replaced, match=r"gone from its database, which was emptied or restored.*start the server again"
+        Replaced, match=r"was emptied or put back to an older copy while the server ran.*start the server again"
     ):
         await store.write(a_submit("late"))
     await store.close()
     assert await stored(url) == []
+
+
+async def test_a_postgres_that_was_put_back_under_a_server_is_written_no_more(postgres: Postgres) -> None:
+    """The claim is in the older copy, too: what tells them apart is what was stored since."""
+    url = postgres.new_database()
+    store, _ = await open_claimed(url)
+    await store.write(a_submit("first"))
+    with sessions(url) as [session]:
+        session.rows_of("UPDATE counters SET value = value - 1 WHERE name = 'event' RETURNING 1", {})
+    with pytest.raises(Replaced, match="put back to an older copy"):
+        await store.write(a_submit("late"))
+    await store.close()
 
 
 async def test_a_second_server_waits_for_one_that_is_being_stopped(url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,233 @@
+"""A server whose database was put back, or has lost something: it says so, and nothing runs twice.
+
+Real servers and agents; what ran is counted by the jobs themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from rainbow.model.generation import SKIPPED
+from tests.support.fleet import Fleet, a_fleet
+from tests.support.house import House
+from tests.support.postgres import Postgres
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+    """A server on each of the databases."""
+    db = request.getfixturevalue("postgres").new_database() if request.param == "postgresql" else ""
+    with a_fleet(tmp_path / "fleet", db=db) as running:
+        yield running
+
+
+def tool(house: House, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run `rainbow server ...` on the database of a server."""
+    place = ["--data-dir", str(house.folder / "data"), *(["--db", house.db] if house.db else [])]
+    return house.run("server", *arguments, *place, token="", check=check)
+
+
+def restored(fleet: Fleet) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(fleet.house.run("restored", "-o", "json", "--limit", "1000").stdout)
+    return found
+
+
+def refused_start(house: House) -> str:
+    """Start the server, which must end by itself; what it says."""
+    before = len(house.log)
+    with pytest.raises(AssertionError, match="ended with 1"):
+        house.start()
+    return house.log[before:]
+
+
+def is_lost(house: House) -> str:
+    said = refused_start(house)
+    assert "did not start" in said
+    assert "rainbow server restore FILE" in said
+    assert "rainbow server restore --accept-loss" in said
+    return said
+
+
+def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fleet, tmp_path: Path) -> None:
+    """At the backup jobs have ended, run, and wait; after it they end, others begin, and others are submitted."""
+    house, gate, late = fleet.house, tmp_path / "gate", tmp_path / "late"
+    for name in ("east", "west"):
+        fleet.add(name, nodes=1, cores=2)
+    over = [fleet.submit() for _ in range(2)]
+    fleet.ended(*over)
+    running = [fleet.submit(gate=gate) for _ in range(4)]
+    fleet.until_begun(*running)
+    waiting = [fleet.submit() for _ in range(4)]
+    tool(house, "backup", str(tmp_path / "backup.db"))
+
+    gate.touch()
+    fleet.ended(*running, *waiting)
+    since = [fleet.submit() for _ in range(2)]
+    fleet.ended(*since)
+    found_again = fleet.submit(gate=late)
+    fleet.until_begun(found_again)
+    house.kill()
+    said = tool(house, "restore", str(tmp_path / "backup.db"))
+    assert "reports of 2 clusters" in said.stdout
+    house.start()
+
+    jobs = {job.id: job for job in fleet.ended(*over, *running, *waiting)}
+    assert {job.state for job in jobs.values()} == {"succeeded"}
+    late.touch()
+    [adopted] = fleet.ended(found_again)
+    assert (adopted.state, adopted.exit_code) == ("succeeded", 0)
+    new = fleet.submit()
+    assert new > SKIPPED
+    fleet.ended(new)
+    everything = [*over, *running, *waiting, *since, found_again, new]
+    assert fleet.tally.starts() == dict.fromkeys(everything, 1), "each ran once"
+    found = restored(fleet)
+    assert {row["state"] for row in found["clusters"]} == {"reported"}
+    assert (found.get("jobs_waiting", 0), found.get("jobs_unclear", 0)) == (0, 0)
+    kinds = {finding["job"]: finding["kind"] for finding in found["findings"]}
+    assert {kinds[id] for id in since} == {"lost-job"}
+    assert kinds[found_again] == "found-job"
+    assert {kinds[id] for id in (*running, *waiting)} <= {"ended", "started", "adopted"}
+
+
+def test_agents_that_were_restarted_meanwhile_tell_the_same(fleet: Fleet, tmp_path: Path) -> None:
+    agent = fleet.add("east", nodes=1, cores=2)
+    blocked = [fleet.submit(gate=tmp_path / "gate") for _ in range(2)]
+    fleet.until_begun(*blocked)
+    waiting = [fleet.submit() for _ in range(6)]
+    tool(fleet.house, "backup", str(tmp_path / "backup.db"))
+    (tmp_path / "gate").touch()
+    fleet.ended(*blocked, *waiting)
+    fleet.house.kill()
+    agent.kill()
+    tool(fleet.house, "restore", str(tmp_path / "backup.db"))
+    fleet.house.start()
+    agent.start()
+    assert {job.state for job in fleet.ended(*blocked, *waiting)} == {"succeeded"}
+    assert fleet.tally.starts() == dict.fromkeys([*blocked, *waiting], 1)
+
+
+def test_jobs_wait_for_a_cluster_that_is_away_until_their_owner_lets_them_run(fleet: Fleet, tmp_path: Path) -> None:
+    house = fleet.house
+    agents = [fleet.add(name, nodes=1, cores=1) for name in ("east", "west")]
+    gates = {name: tmp_path / f"{name}.gate" for name in ("east", "west")}
+    blocking = [fleet.submit(name, gate=gate) for name, gate in gates.items()]
+    fleet.until_begun(*blocking)
+    waiting = fleet.submit()
+    tool(house, "backup", str(tmp_path / "backup.db"))
+    gates["east"].touch()
+    assert fleet.ended(waiting)[0].cluster == "east"
+    house.kill()
+    for agent in agents:
+        agent.kill()
+    tool(house, "restore", str(tmp_path / "backup.db"))
+    house.start()
+    agents[1].start()
+    gates["west"].touch()
+    fleet.ended(blocking[1])  # west is here again, and has room
+    job = fleet.client.job(waiting)
+    assert (job.state, job.hold) == ("held", "restored")
+    assert "it may have run since on east" in job.reason
+    assert fleet.tally.starts()[waiting] == 1
+    house.run("restored", "--without", "east")
+    fleet.until(waiting, lambda event: "will not report" in str(event.detail.get("reason", "")))
+    assert fleet.client.job(waiting).hold == "may-have-run"
+    assert fleet.tally.starts()[waiting] == 1
+    house.run("release", str(waiting))
+    assert fleet.ended(waiting)[0].cluster == "west"
+    assert fleet.tally.starts()[waiting] == 2, "its owner allowed it"
+
+
+def test_a_deleted_log_is_noticed_and_only_said_loss_goes_on(tmp_path: Path) -> None:
+    with a_fleet(tmp_path) as fleet:
+        house, data = fleet.house, tmp_path / "data"
+        fleet.add("east", nodes=1, cores=1)
+        ids = [fleet.submit() for _ in range(5)]
+        fleet.ended(*ids)
+        house.kill()
+        whole = {path.name: path.read_bytes() for path in data.glob("rainbow.db*")}
+        assert whole["rainbow.db-wal"]
+        (data / "rainbow.db-wal").unlink()
+        said = is_lost(house)
+        assert "lost something" in said
+        assert "rainbow.db-wal" in said
+        is_lost(house)  # the refusal itself changes nothing
+
+        for name, content in whole.items():
+            (data / name).write_bytes(content)
+        house.start()  # what was missing is back
+        assert {job.state for job in fleet.ended(*ids)} == {"succeeded"}
+        house.kill()
+        (data / "rainbow.db-wal").unlink()
+        is_lost(house)
+        tool(house, "restore", "--accept-loss")
+        house.start()
+        new = fleet.submit()
+        assert new > SKIPPED
+        fleet.ended(new)
+        assert max(fleet.tally.starts().values()) == 1
+
+
+def test_a_missing_database_is_no_first_start(tmp_path: Path) -> None:
+    with a_fleet(tmp_path) as fleet:
+        house, data = fleet.house, tmp_path / "data"
+        token = house.admin_token
+        house.kill()
+        (data / "rainbow.db").rename(data / "elsewhere.db")
+        assert "missing or empty" in is_lost(house)
+        (data / "rainbow.db").touch()
+        assert "missing or empty" in is_lost(house)
+        assert house.admin_token == token, "the token is not overwritten"
+        assert os.path.getsize(data / "rainbow.db-wal") > 0, "nor is the log thrown away"
+        (data / "database.mark").unlink()  # as an older version leaves it
+        is_lost(house)
+        tool(house, "restore", "--accept-loss")
+        assert house.admin_token != token
+        house.start()
+        assert fleet.house.run("jobs").returncode == 0
+
+
+def test_an_emptied_or_exchanged_postgres_is_noticed(tmp_path: Path, postgres: Postgres) -> None:
+    with a_fleet(tmp_path, db=postgres.new_database()) as fleet:
+        house = fleet.house
+        fleet.add("east")
+        fleet.ended(fleet.submit())
+        assert house.stop() == 0
+        own, house.db = house.db, postgres.new_database()
+        assert "is empty" in is_lost(house)
+        (tmp_path / "data/database.mark").rename(tmp_path / "mark")
+        assert "administrator" in is_lost(house), "also beside the folder of an older version"
+        (tmp_path / "mark").rename(tmp_path / "data/database.mark")
+        house.db = own
+        with psycopg.connect(own) as connection:  # as a copy that was made a moment before the end
+            connection.execute("UPDATE counters SET value = value - 1 WHERE name = 'event'")
+        assert "ends at event" in is_lost(house)
+        tool(house, "restore", "--accept-loss")
+        house.start()
+        fleet.ended(fleet.submit())
+
+
+def test_a_server_that_runs_keeps_its_database(fleet: Fleet, tmp_path: Path) -> None:
+    tool(fleet.house, "backup", str(tmp_path / "backup.db"))
+    for arguments in (["restore", str(tmp_path / "backup.db")], ["restore", "--accept-loss"]):
+        refused = tool(fleet.house, *arguments, check=False)
+        assert refused.returncode == 6
+        assert "stop that server first" in refused.stderr
+    fleet.house.run("jobs")
+    assert fleet.house.stop() == 0
+    damaged = (tmp_path / "backup.db").read_bytes()[:9000]
+    (tmp_path / "damaged.db").write_bytes(damaged)
+    refused = tool(fleet.house, "restore", str(tmp_path / "damaged.db"), check=False)
+    assert refused.returncode == 1
+    assert "damaged" in refused.stderr
+    fleet.house.start()  # nothing has changed
