@@ -158,11 +158,11 @@ def lease_offers(
             bound = UNBOUND_OFFER if bindings is None or not may_bind(request) else bindings.of(attempt)
             if bound is None:
                 unknown += 1
-                tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
+                _put_back(tx, attempt, now)
                 continue
             size += len(job.source) + len(job.spec) + bound.size + 256
             if size > MOST_BYTES and taken:
-                tx.update_attempt(attempt, AttemptState.LEASED, now, lease_until=now)
+                _put_back(tx, attempt, now)
             elif bound.refusal or not choice.takes(job, request):
                 unwanted += 1
                 why = bound.refusal or f"it takes only jobs with {choice.accept}"
@@ -171,6 +171,11 @@ def lease_offers(
             else:
                 taken.append((attempt, job))
     return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED or bool(unknown)
+
+
+def _put_back(tx: Tx, attempt: Attempt, now: float) -> None:
+    """Leave an offer that nobody was told of for the next call, which leases it with all its time."""
+    tx.update_attempt(attempt, AttemptState.LEASED, now, holder="", lease_until=now)
 
 
 def _leased(

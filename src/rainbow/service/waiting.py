@@ -259,6 +259,9 @@ def bid_of(
 
 
 def _refused(attempt: Attempt) -> bool:
-    """True if the cluster would not have it; a receiver that took it and did not come back says nothing of that."""
-    lapsed = attempt.state is AttemptState.LAPSED and not attempt.holder.startswith(RECEIVER)
-    return lapsed or attempt.state is AttemptState.RETURNED
+    """True if the cluster would not have it; a receiver that took it and did not come back says nothing of that.
+
+    Nor does a lease that lapsed before anybody was told of it.
+    """
+    told = bool(attempt.holder) and not attempt.holder.startswith(RECEIVER)
+    return (told and attempt.state is AttemptState.LAPSED) or attempt.state is AttemptState.RETURNED

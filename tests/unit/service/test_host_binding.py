@@ -238,6 +238,27 @@ async def test_an_offer_that_is_made_again_has_the_hosts_of_the_graph_as_it_is_t
         assert attempt.state is AttemptState.RETURNED
 
 
+async def test_a_job_that_came_while_the_hosts_of_others_were_worked_out_is_offered_with_all_its_time(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        core = service.core
+        await with_io(service, "east")
+        agent = await an_agent(service, "east")
+        await submit(service, a_job())
+        until = clock.now() + core.settings.lease
+        told, more = await core.write(
+            lambda tx, fx: receiving.lease_offers(
+                core, tx, fx, "east", 1, agent.epoch, until, receiving.ALL, receiving.Bindings()
+            )
+        )
+        assert (told, more) == ([], True)
+        clock.advance(0.1)
+        out = await agent.says(want=1, node_rules=HOSTS)
+        assert [attempt.lease_until for attempt, _ in out.offers] == [clock.now() + core.settings.lease]
+
+
 @pytest.mark.parametrize("groups", [True, False])
 async def test_groups_with_different_requirements(tmp_path: Path, groups: bool) -> None:
     rules = NodeRules(hosts=True, groups=groups)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,36 @@ async def test_an_offer_whose_answer_was_lost_is_made_again(service: Service) ->
     assert (again.job, again.token) == (job.id, lost.token)
     ref = Ref(again.job, again.n, again.token)
     assert (await agent.says(accepts=(ref,))).confirms == [ref]
+
+
+async def test_what_no_answer_had_room_for_is_offered_next_with_all_its_time(service: Service) -> None:
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    script = "x" * (2 * 1024 * 1024)
+    await submit(service, *(replace(a_submission(), source=script) for _ in range(2)))
+    agent = Agent(service)
+    await agent.says()
+    [(first, _)] = (await agent.says(want=2)).offers
+    ref = Ref(first.job, first.n, first.token)
+    clock.advance(0.5)
+    [(second, _)] = (await agent.says(want=1, accepts=(ref,))).offers
+    assert second.lease_until == clock.now() + service.core.settings.lease
+
+
+async def test_what_lapses_before_an_agent_was_told_of_it_is_no_refusal(service: Service) -> None:
+    clock = service.core.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(service.core.settings.lease)
+    script = "x" * (2 * 1024 * 1024)
+    receipts = await submit(service, *(replace(a_submission(), source=script) for _ in range(2)))
+    agent = Agent(service)
+    await agent.says()
+    [(first, _)] = (await agent.says(want=2)).offers
+    clock.advance(0.5)
+    await service.timers.tick()
+    await service.decider.settle()
+    [other] = [one.id for one in receipts if one.id != first.job]
+    assert await state(service, other) is JobState.BOUND
 
 
 async def test_what_an_agent_was_offered_when_it_was_killed_is_offered_to_its_next_life_at_once(
