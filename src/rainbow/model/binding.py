@@ -48,7 +48,7 @@ class NodeRules:
     """What a cluster's agent can tell its manager about the nodes of a job."""
 
     hosts: bool = False  # jobs run only on the hosts that their offer names
-    subsystems: frozenset[str] = frozenset()  # requirements on these, by equality, are passed on in its own words
+    subsystems: frozenset[str] = frozenset()  # names required of these are passed on in its own words
     groups: bool = False  # groups of one job may be bound to different hosts
 
     def to_json(self) -> dict[str, Any]:
@@ -62,13 +62,18 @@ class NodeRules:
 
 
 def passed_on(requirement: Requirement, rules: NodeRules) -> bool:
-    """Return True if the agent hands this requirement to its manager; any other is kept by the allowed hosts."""
+    """Return True if the agent hands the names in this requirement to its manager."""
     return (
         requirement.subsystem in rules.subsystems
         and not requirement.below
         and all(isinstance(term, Equals) for term in requirement.terms)
         and any(term.field in NAMING_FIELDS for term in requirement.terms)
     )
+
+
+def is_told_whole(requirement: Requirement, rules: NodeRules) -> bool:
+    """Return True if these names are all that is required; whatever else is required is kept by the allowed hosts."""
+    return passed_on(requirement, rules) and all(term.field in NAMING_FIELDS for term in requirement.terms)
 
 
 NO_NODE_RULES = NodeRules()  # of an agent that announces nothing: it binds no job to hosts

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rainbow.model.binding import HOST, Binding, GroupHosts, NodeRules, passed_on
+from rainbow.model.binding import HOST, Binding, GroupHosts, NodeRules, is_told_whole
 from rainbow.model.changes import level_types, say_requirement
 from rainbow.model.reasons import MixedHosts, Where
 from rainbow.model.request import Requirement
@@ -56,7 +56,7 @@ class Conditions:
 
     def asked_of(self, step: Step) -> list[Requirement]:
         """The step's requirements that the manager is not told in its own words."""
-        return [asked for asked in step.level.requires if not passed_on(asked, self._rules)]
+        return [asked for asked in step.level.requires if not is_told_whole(asked, self._rules)]
 
     def _names_leaf(self, step: Step) -> bool:
         """True if the request's own hosts or properties limit what the step takes."""

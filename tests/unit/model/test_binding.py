@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.model.binding import NodeRules, passed_on
+from rainbow.model.binding import NodeRules, is_told_whole, passed_on
 from rainbow.model.request import Equals, Requirement, Within
 
 RULES = NodeRules(hosts=True, subsystems=frozenset({"features"}))
@@ -25,3 +25,11 @@ NAMED = Equals("name", "avx2")
 def test_only_what_is_named_by_equality_is_passed_on(requirement: Requirement, expected: bool):
     assert passed_on(requirement, RULES) is expected
     assert not passed_on(requirement, NodeRules())
+
+
+def test_a_name_with_something_else_is_passed_on_and_does_not_say_all():
+    assert is_told_whole(Requirement("features", (NAMED,)), RULES)
+    both = Requirement("features", (NAMED, Equals("level", 3)))
+    assert passed_on(both, RULES)
+    assert not is_told_whole(both, RULES)
+    assert not is_told_whole(Requirement("io", (NAMED,)), RULES)

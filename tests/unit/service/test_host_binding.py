@@ -104,6 +104,22 @@ async def test_a_requirement_in_the_managers_own_words_binds_no_host(tmp_path: P
         assert [hosts for _, hosts in await offers(agent, tells)] == [()]
 
 
+async def test_what_is_required_beside_a_name_binds_hosts_though_the_manager_is_told_the_name(tmp_path: Path) -> None:
+    rules = NodeRules(hosts=True, subsystems=frozenset({"gpus"}))
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=5, cores=4)
+        kinds = [
+            {"type": "gpu", "name": f"a100-{memory}", "on": on, "metadata": {"model": "a100", "memory": memory}}
+            for on, memory in (("n[0-1]", 40), ("n[2-3]", 80))
+        ]
+        text = json.dumps({"rainbow": "subsystem/1", "name": "gpus", "with": kinds}).encode()
+        await registering.put_subsystem(service.core, "east", "gpus", text)
+        agent = await an_agent(service, "east", rules)
+        large = Requirement("gpus", (Equals("model", "a100"), Equals("memory", 80)))
+        await submit(service, a_job(a_level(requires=(large,))))
+        assert [hosts for _, hosts in await offers(agent, rules)] == [(GroupHosts(0, ("n2", "n3")),)]
+
+
 async def test_an_agent_that_tells_its_manager_less_than_before_gets_more_hosts(tmp_path: Path) -> None:
     async with a_service(tmp_path) as service:
         await with_io(service, "east")

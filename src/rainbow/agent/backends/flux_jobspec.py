@@ -112,7 +112,7 @@ def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
     """The names that the requirements on properties or queues ask for; nothing else of them can be said."""
     found = []
     for one in wanted:
-        if one.subsystem == subsystem and passed_on(one, RULES):  # what else is said of it holds where its name does
+        if one.subsystem == subsystem and passed_on(one, RULES):
             found += [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field in NAMING_FIELDS]
     return found
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rainbow.agent.backends.base import CannotBind
 from rainbow.agent.values import WRONG_NODES, AllowedHosts, Result
 from rainbow.model.attempt import AttemptState
-from rainbow.model.binding import NodeRules, passed_on
+from rainbow.model.binding import NodeRules, is_told_whole
 from rainbow.model.graph import Graph
 from rainbow.model.hostlist import collapse
 from rainbow.model.request import Request
@@ -59,7 +59,7 @@ def unkept(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Gra
         (level.type, requirement.subsystem)
         for level in request.walk()
         for requirement in level.requires
-        if not passed_on(requirement, rules)
+        if not is_told_whole(requirement, rules)
     ]
     everywhere = _types_that_hold_all_nodes(graph) if left else frozenset[str]()
     for type, subsystem in left:

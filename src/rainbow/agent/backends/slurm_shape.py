@@ -167,13 +167,13 @@ def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
 
 
 def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Shape:
-    """A requirement on what Slurm itself knows becomes its word; any other is kept by the allowed hosts."""
+    """A name that Slurm itself knows becomes its word; what else is required is kept by the allowed hosts."""
     if not passed_on(requirement, RULES):
         return found
     for term in requirement.terms:
         value = str(term.value) if isinstance(term, Equals) else ""
         if term.field not in NAMING_FIELDS:
-            continue  # what else is known of a feature or partition holds wherever its name does
+            continue  # what else is required of it is kept by the allowed hosts
         if requirement.subsystem == FEATURES:
             found = _with_feature(found, value, site)
         elif requirement.subsystem == PARTITIONS:
