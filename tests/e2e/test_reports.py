@@ -129,7 +129,7 @@ def test_a_job_returned_after_the_confirm_goes_elsewhere_with_the_reason_and_cos
         found = agent.calls.jobs.Explain(jobs_pb2.ExplainRequest(id=job), metadata=agent.calls.who, timeout=20)
         assert found.job.cluster == "west"
         back = [json.loads(event.detail) for event in found.events if event.kind == "unbound"]
-        assert back == [{"why": "returned", "reason": "its node is gone"}]
+        assert back == [{"why": "returned", "reason": "its node is gone", "counted": ""}]
 
 
 def bad_items(theirs: pb.AttemptRef, mine: pb.AttemptRef) -> Iterable[tuple[str, dict[str, object]]]:

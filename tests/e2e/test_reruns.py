@@ -169,12 +169,15 @@ def test_a_job_that_an_older_server_stored_goes_on_with_its_terms(fleet: Fleet) 
 
 
 def as_it_was_before_reruns(path: Path) -> None:
-    """Take everything out of a database that came with migration 9."""
+    """Take everything out of a database that came with migration 9 and later ones."""
     with sqlite3.connect(path) as db:
         for id, text in db.execute("SELECT id, terms FROM jobs").fetchall():
             terms = json.loads(text)
             terms.pop("reruns", None)
             db.execute("UPDATE jobs SET terms = ? WHERE id = ?", (json.dumps(terms), id))
-        db.execute("ALTER TABLE jobs DROP COLUMN reruns_used")
-        db.execute("DELETE FROM schema_versions WHERE version = 9")
+        added = {"jobs": ("reruns_used",), "clusters": ("node_rules", "wrong_nodes"), "attempts": ("nodes", "code")}
+        for table, columns in added.items():
+            for column in columns:
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        db.execute("DELETE FROM schema_versions WHERE version >= 9")
     db.close()
