@@ -310,8 +310,9 @@ class Agents:
         now = self.core.clock.now()
         found = []
         for attempt in tx.attempts_in(told.cluster, AttemptState.LEASED):
-            if (attempt.job, attempt.n) in held:
-                continue
+            lapsed = attempt.lease_until is not None and attempt.lease_until <= now
+            if lapsed or (attempt.job, attempt.n) in held:
+                continue  # what has lapsed is leased anew with the others, for as long as any offer
             try:
                 job = tx.job(attempt.job)
             except Corrupt:

@@ -18,7 +18,7 @@ from rainbow.model.job import JobState, Terms
 from rainbow.model.match import Fit
 from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from rainbow.scheduler.replay import replay
-from rainbow.service import clusters, explaining, jobs, receiving, registering
+from rainbow.service import clusters, explaining, jobs, receiving, registering, syncing
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.deciding import Ask
@@ -273,6 +273,29 @@ async def test_a_job_that_came_while_the_hosts_of_others_were_worked_out_is_offe
         clock.advance(0.1)
         out = await agent.says(want=1, node_rules=HOSTS)
         assert [attempt.lease_until for attempt, _ in out.offers] == [clock.now() + core.settings.lease]
+
+
+async def test_an_offer_that_had_to_wait_for_its_hosts_is_leased_as_long_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_io(service, "east")
+        agent = await an_agent(service, "east")
+        await submit(service, a_job())
+
+        async def with_a_job_that_came_after(*given: Any) -> receiving.Bindings:
+            found = await receiving.bound_offers(*given)
+            await submit(service, a_job())
+            clock.advance(0.3)
+            return found
+
+        monkeypatch.setattr(syncing, "bound_offers", with_a_job_that_came_after)
+        assert len((await agent.says(want=10, node_rules=HOSTS)).offers) == 1
+        monkeypatch.undo()
+        clock.advance(0.1)
+        [(attempt, _)] = (await agent.says(want=10, node_rules=HOSTS)).offers
+        assert attempt.lease_until == clock.now() + service.core.settings.lease
 
 
 @pytest.mark.parametrize("groups", [True, False])
