@@ -70,6 +70,11 @@ def ranks(r: Mapping[str, Any]) -> list[int]:
     return [rank for part in r["execution"]["R_lite"] for rank in idset(part["rank"])]
 
 
+def hosts(r: Mapping[str, Any]) -> str:
+    """The names of an R. Brokers have names of their own, and Flux takes no constraint with a name that none has."""
+    return ",".join(r["execution"]["nodelist"])
+
+
 @contextlib.contextmanager
 def a_real_flux(r: Mapping[str, object], *settings: str, fluxion: bool = True) -> Iterator[RealFlux]:
     """An instance with these resources; skips, loudly, where there is no Flux. `settings`: words for `flux start`.
@@ -86,7 +91,8 @@ def a_real_flux(r: Mapping[str, object], *settings: str, fluxion: bool = True) -
             f"flux getattr local-uri > {name}/uri.new && mv {name}/uri.new {name}/uri;"
             f" while [ ! -e {name}/stop ]; do sleep 0.1; done"
         )
-        words = [program, "start", f"--test-size={len(ranks(r))}", *settings, *(() if fluxion else SIMPLE)]
+        words = [program, "start", f"--test-size={len(ranks(r))}", f"--test-hosts={hosts(r)}"]
+        words += [*settings, *(() if fluxion else SIMPLE)]
         words += [f"--conf=resource.path={name}/R.json", "--conf=resource.noverify=true", "sh", "-c", hold]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
         try:
