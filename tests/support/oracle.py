@@ -152,23 +152,28 @@ class World:
         nodes = [i for i, type in enumerate(self.graph.types) if type == "node"]
         here = [each for each in level.walk() if each is not level]
 
+        def asks(each: Level) -> bool:
+            return self.limited(request, each) or bool(each.requires)
+
+        def right(each: Level, i: int) -> bool:
+            return self.good(request, each, i) and all(self.meets(asked, i) for asked in each.requires)
+
         def above(each: Level, h: int, own: bool) -> bool:
-            return any(
-                self.graph.types[i] == each.type and self.good(request, each, i) for i in self.path(h) if own or i != h
-            )
+            return any(self.graph.types[i] == each.type and right(each, i) for i in self.path(h) if own or i != h)
 
         def all_inside(each: Level, h: int) -> bool:
+            """All that a manager could take which knows only names: of these one has to be there."""
             found = [i for i in self.inside(h) if i != h and self.graph.types[i] == each.type]
-            return bool(found) and all(self.good(request, each, i) for i in found)
+            return all(self.good(request, each, i) for i in found) and any(right(each, i) for i in found)
 
         if level.type == "node" and not self.stands_in(level):
             return [
                 {
                     h
                     for h in nodes
-                    if all(above(each, h, False) for each in chain if self.limited(request, each))
-                    and (not self.limited(request, level) or self.good(request, level, h))
-                    and all(all_inside(each, h) for each in here if self.limited(request, each))
+                    if all(above(each, h, False) for each in chain if asks(each))
+                    and (not asks(level) or right(level, h))
+                    and all(all_inside(each, h) for each in here if asks(each))
                 }
             ]
         if any(each.type == "node" and not self.stands_in(each) for each in level.walk()):
@@ -180,7 +185,7 @@ class World:
 
         if not any(near_hosts(each) for each in level.walk() if not each.inside):
             return []
-        asked = [each for each in (*chain, *level.walk()) if self.limited(request, each) and near_hosts(each)]
+        asked = [each for each in (*chain, *level.walk()) if asks(each) and near_hosts(each)]
         return [{h for h in nodes if all(above(each, h, True) or all_inside(each, h) for each in asked)}]
 
     def stands_in(self, level: Level) -> bool:
@@ -193,7 +198,7 @@ def told_in_words(rules, requirement: Requirement) -> bool:
         requirement.subsystem in rules.subsystems
         and all(isinstance(term, Equals) for term in requirement.terms)
         and requirement.below == ()
-        and not {term.field for term in requirement.terms}.isdisjoint({"name", "model", "feature", "partition"})
+        and {term.field for term in requirement.terms} <= {"name", "model", "feature", "partition"}
     )
 
 

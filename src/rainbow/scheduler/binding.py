@@ -1,11 +1,14 @@
 """Which hosts of a cluster a request may run on, where the manager cannot be told the requirements themselves.
 
-A manager knows hosts by name. What it is not told in its own words becomes a list of hosts:
+A manager knows hosts by name. What is required becomes a list of hosts:
 
 - A level at or above the host is met by the hosts at or below the vertices that meet it.
 - A level inside a host (socket, core, gpu) is met by the hosts in which *all* vertices of its type
   meet it, as the manager chooses among them. A host with some that meet it and others that do not
   is *mixed*: the level cannot use anything in it.
+- A name that the manager is told in its own words is met by the hosts that have it; inside a host
+  one vertex is enough, as the manager chooses by the name. The hosts are listed all the same: the
+  graph may hold something else under that name than the manager does.
 - Vertices that lie in no host (a graph without nodes) are treated as if they lay in one.
 
 `Conditions` holds these rules for shapes, so that matching, placing and binding share them.
@@ -30,8 +33,9 @@ ShapeOf = Callable[[int], Shape]
 
 
 class Conditions:
-    """What the manager cannot be told about the vertices that a request's steps use, judged on shapes.
+    """What is required of the vertices that a request's steps use, judged on shapes.
 
+    A step is *limited* by what the manager cannot be told; beside that it may require names that the manager is told.
     Marks and use are not looked at: what is down or taken comes back.
     """
 
@@ -48,6 +52,12 @@ class Conditions:
             step for step in plan.steps if not step.virtual and (self._asked[step.number] or self._names_leaf(step))
         )
         self._limited = frozenset(step.number for step in self.steps)
+        self._names_told = {
+            step.number: told
+            for step in plan.steps
+            if (told := [facts.meeting(named) for named in step.level.requires if is_told_whole(named, rules)])
+        }
+        self._named: dict[tuple[int, Shape], bool] = {}
         self._inside: dict[tuple[int, Shape], tuple[bool, bool]] = {}
         self._clear: dict[Shape, bool] = {}
         self._has_host: dict[Shape, bool] = {}
@@ -62,12 +72,39 @@ class Conditions:
         """True if the request's own hosts or properties limit what the step takes."""
         return self._names and step.leaf
 
-    def limits(self, step: Step) -> bool:
-        """True if there is a condition on the step's vertices."""
-        return step.number in self._limited
+    def binds(self, step: Step) -> bool:
+        """True if what the step requires may hold on some hosts only."""
+        return step.number in self._limited or step.number in self._names_told
+
+    @property
+    def bind_any(self) -> bool:
+        """True if any step does."""
+        return any(self.binds(step) for step in self.plan.steps if not step.virtual)
+
+    def met(self, step: Step, shape: Shape) -> bool:
+        """Does a vertex of the step's type meet all that is required, the names that the manager is told included?"""
+        mine = self._facts.bits_of_class(shape.cls)
+        return self.holds(step, shape) and all(mine & named for named in self._names_told.get(step.number, ()))
+
+    def met_inside(self, step: Step, shape: Shape) -> bool:
+        """Can the manager, which knows only names, take any vertices of the step's type strictly inside?"""
+        return self.inside(step, shape) == (True, False) and self._has_named(step, shape)
+
+    def _has_named(self, step: Step, shape: Shape) -> bool:
+        if step.number not in self._names_told:
+            return True
+        key = (step.number, shape)
+        known = self._named.get(key)
+        if known is None:
+            known = any(
+                (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid)
+                for kid, _ in shape.kids
+            )
+            self._named[key] = known
+        return known
 
     def holds(self, step: Step, shape: Shape) -> bool:
-        """Does a vertex of the step's type meet the conditions by itself?"""
+        """Does a vertex of the step's type meet by itself what the manager cannot be told?"""
         mine = self._facts.bits_of_class(shape.cls)
         if not all(mine & met for met in self._asked[step.number]):
             return False
@@ -174,7 +211,7 @@ class Binder:
     def binding(self) -> Binding:
         """The hosts of each group, and what is left out because it is mixed."""
         conditions, plan = self._conditions, self._conditions.plan
-        if not conditions.steps or plan.missing or plan.unclear:
+        if not conditions.bind_any or plan.missing or plan.unclear:
             return Binding()
         mixed = self._mixed()
         if not self._hosts:
@@ -216,24 +253,24 @@ class Binder:
 
     def _allowed(self, demand: _Demand) -> frozenset[int]:
         """The hosts on which all conditions of a demand hold."""
-        limits, hosts = self._conditions.limits, self._hosts
-        above = [step for step in demand.above if limits(step)]
-        inside = [step for step in demand.inside if limits(step)]
+        binds, hosts = self._conditions.binds, self._hosts
+        above = [step for step in demand.above if binds(step)]
+        inside = [step for step in demand.inside if binds(step)]
         if demand.host is None:
             inside = [step for step in (*above, *inside) if self._lies_with_hosts(step)]
             return frozenset(h for h in hosts if all(self._meets(step, h) for step in inside))
-        on_host = limits(demand.host)
+        on_host = binds(demand.host)
         return frozenset(
             h
             for h in hosts
             if all(self._is_above(step, h) for step in above)
-            and (not on_host or self._conditions.holds(demand.host, self._shape_of(h)))
-            and all(self._conditions.inside(step, self._shape_of(h)) == (True, False) for step in inside)
+            and (not on_host or self._conditions.met(demand.host, self._shape_of(h)))
+            and all(self._conditions.met_inside(step, self._shape_of(h)) for step in inside)
         )
 
     def _meets(self, step: Step, host: int) -> bool:
         """Can a level without a host level above it be used in a host: at a vertex around it, or all inside it?"""
-        return self._is_above(step, host) or self._conditions.inside(step, self._shape_of(host)) == (True, False)
+        return self._is_above(step, host) or self._conditions.met_inside(step, self._shape_of(host))
 
     def _concerns_hosts(self, demand: _Demand) -> bool:
         """Does anything that a demand takes lie in hosts or hold some?"""
@@ -260,7 +297,7 @@ class Binder:
         known = self._above.get(key)
         if known is None:
             graph = self._fold.graph
-            known = graph.types[vertex] == step.level.type and self._conditions.holds(step, self._shape_of(vertex))
+            known = graph.types[vertex] == step.level.type and self._conditions.met(step, self._shape_of(vertex))
             known = self._above[key] = known or self._is_above(step, graph.parents[vertex])
         return known
 

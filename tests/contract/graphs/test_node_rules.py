@@ -46,12 +46,14 @@ def test_a_request_is_bound_to_the_hosts_that_meet_it(backend: GraphBackend) -> 
     assert backend.binding("c", named).hosts == (GroupHosts(0, ("node0", "node2")),)
 
 
-def test_nothing_is_bound_where_all_hosts_qualify_or_the_manager_is_told_the_requirement(backend: GraphBackend) -> None:
-    graph = put(backend, NodeRules(hosts=True, subsystems=frozenset({"io"})))
+def test_names_that_the_manager_is_told_bind_hosts_too_and_nothing_is_bound_where_all_qualify(
+    backend: GraphBackend,
+) -> None:
+    graph = put(backend, NodeRules(hosts=True, subsystems=frozenset({"io", "all"})))
     plain = a_request(slots(1, a_level("core", 1)))
     assert not backend.binding("c", plain).binds
     told = a_request(slots(1, a_level("core", 1), requires=NVME))
-    assert not backend.binding("c", told).binds
+    assert backend.binding("c", told).hosts == (GroupHosts(0, ("node2",)),)
     nameless = a_request(slots(1, a_level("core", 1), requires=requires("io", "tb", 4)))
     assert backend.binding("c", nameless).hosts == (GroupHosts(0, ("node2",)),), "managers know things by name"
     ranged = a_request(slots(1, a_level("core", 1), requires=(Requirement("io", (Within("tb", 2),)),)))
@@ -59,6 +61,9 @@ def test_nothing_is_bound_where_all_hosts_qualify_or_the_manager_is_told_the_req
     backend.put_subsystem("c", a_subsystem(graph, "all", {"root": {"x": 1}}))
     everywhere = a_request(slots(1, a_level("core", 1), requires=requires("all", "x", 1)))
     assert not backend.binding("c", everywhere).binds
+    backend.put_subsystem("c", a_subsystem(graph, "all", {"root": {"model": "fast"}}))
+    named = a_request(slots(1, a_level("core", 1), requires=requires("all", "model", "fast")))
+    assert not backend.binding("c", named).binds
 
 
 def test_a_mixed_host_is_not_used_and_the_reason_names_it(backend: GraphBackend) -> None:
@@ -79,10 +84,11 @@ def test_a_mixed_host_is_not_used_and_the_reason_names_it(backend: GraphBackend)
 def test_a_mixed_host_is_used_where_the_manager_is_told_the_requirement_or_nodes_are_not_enforced(
     backend: GraphBackend,
 ) -> None:
-    for rules in (TELLS_KIND, None):
+    for rules, bound in ((TELLS_KIND, (GroupHosts(0, ("node1", "node2")),)), (None, ())):
         put(backend, rules)
         assert backend.match(gpus(3)).fit("c") is Fit.NOW
-        assert not backend.binding("c", gpus(3)).binds
+        binding = backend.binding("c", gpus(3))
+        assert (binding.hosts, binding.mixed) == (bound, ())
 
 
 def test_a_level_without_hosts_around_it_is_all_or_nothing(backend: GraphBackend) -> None:

@@ -77,6 +77,20 @@ def test_jobs_with_a_range_run_on_the_nodes_that_lie_in_it(fleet: Fleet, tmp_pat
 
 
 @pytest.mark.timeout(240)
+def test_a_feature_that_was_registered_by_hand_counts_where_the_graph_has_it(fleet: Fleet, tmp_path: Path):
+    """Slurm has avx2 on a1 to a3; what was matched is a3."""
+    file = tmp_path / "features.json"
+    vertex = {"type": "feature", "name": "avx2", "on": ["a3"]}
+    file.write_text(json.dumps({"rainbow": "subsystem/1", "name": "features", "with": [vertex]}))
+    words = ("register", "subsystem", "--cluster", "rich", "--subsystem", "features", "--graph", str(file))
+    fleet.house.run(*words)
+    named = "[{name: features, field: name, match: avx2}]"
+    spec = a_jobspec(tmp_path, f"{{type: node, count: 1, with: [{{type: core, count: 1}}], requires: {named}}}")
+    ids = [fleet.submit(spec) for _ in range(4)]
+    assert {tuple(ran_on(fleet, id)) for id in ids} == {("a3",)}
+
+
+@pytest.mark.timeout(240)
 def test_groups_that_slurm_cannot_be_told_apart_run_nowhere(fleet: Fleet, tmp_path: Path):
     hang(fleet, "io", ["a2"], kind="nvme")
     hang(fleet, "clock", ["a3"], mhz=2000)
