@@ -85,5 +85,10 @@ def test_a_job_whose_runner_is_killed_ends_once_and_leaves_nothing_behind(fleet:
     [ended] = fleet.ended(job.id)
     print(f"a runner killed: {ended.state}, {ended.failure}, {ended.reason!r}")
     assert (ended.state, ended.failure, ended.attempt) == ("failed", "outcome-unknown", 1)
-    assert [pid for pid in own if start_time(pid) is not None] == []
+    until = (
+        time.monotonic() + 10
+    )  # they were killed before the end was reported; dying takes a moment on a busy machine
+    while left := [pid for pid in own if start_time(pid) is not None]:
+        assert time.monotonic() < until, f"still there: {left}"
+        time.sleep(0.02)
     assert fleet.output(job.id) == b"begun\n"

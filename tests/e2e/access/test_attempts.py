@@ -178,9 +178,14 @@ def test_what_a_hostile_agent_reports_breaks_nobodys_screen(house: House) -> Non
         ref = next(o.attempt for o in offers if o.attempt.job == job.id)
         taken = agents_pb2.AttemptRef.FromString(ref.SerializeToString())
         await ask(channel, "Agents/Sync", secret, **said, seq=3, accepts=[taken])
-        for seq, state, at in ((4, "running", NAN), (5, "failed", -1e300)):
+        # The second one is kept as it came, because no exit code is that large; it ends nothing.
+        for seq, state, at, code in (
+            (4, "running", NAN, {}),
+            (5, evil, NAN, {"exit_code": 2**31 - 1}),
+            (6, "failed", -1e300, {"exit_code": 255}),
+        ):
             report = agents_pb2.Report(
-                attempt=taken, state=state, started_at=at, ended_at=at, reason=evil, native_id=evil, exit_code=2**31 - 1
+                attempt=taken, state=state, started_at=at, ended_at=at, reason=evil, native_id=evil, **code
             )
             output = [agents_pb2.Output(attempt=taken, stream="stdout", data=evil.encode())] if seq == 4 else []
             await ask(channel, "Agents/Sync", secret, **said, seq=seq, reports=[report], output=output)
@@ -188,8 +193,16 @@ def test_what_a_hostile_agent_reports_breaks_nobodys_screen(house: House) -> Non
 
     id = str(calling(house, lie))
     assert json.loads(house.run("jobs", id, "-o", "json", token=bob).stdout)["jobs"][0]["state"] == "failed"
+    assert "not one that this server knows" in house.run("explain", id, "-v", token=bob).stdout
     house.run("drain", "beta", "-m", evil)
-    for words in (["jobs", id], ["explain", id], ["logs", id], ["clusters", "beta"], ["clusters", "-o", "wide"]):
+    for words in (
+        ["jobs", id],
+        ["explain", id],
+        ["explain", id, "-v"],
+        ["logs", id],
+        ["clusters", "beta"],
+        ["clusters", "-o", "wide"],
+    ):
         shown = on_a_terminal(house, bob, *words)
         assert not re.search(rb"[\x1b\x07\x9b]|\xc2\x9b|\xe2\x80\xae", shown), (words, shown)
     house.run("undrain", "beta")

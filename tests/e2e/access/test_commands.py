@@ -118,7 +118,7 @@ def test_a_lost_administrators_token_is_made_anew_beside_the_database(tmp_path: 
         lost = house.admin_token
         assert house.run("whoami", check=False).returncode == 5
         busy = house.run("server", "admin-token", "--data-dir", data, check=False)
-        assert "stop it" in busy.stderr, "with SQLite the server has the database for itself"
+        assert "stop that server first" in busy.stderr, "with SQLite the server has the database for itself"
         house.stop()
         assert house.run("server", "admin-token", "--data-dir", data).stdout.strip() == f"{data}/admin.token"
         assert stat.S_IMODE((house.folder / "data/admin.token").stat().st_mode) == 0o600
