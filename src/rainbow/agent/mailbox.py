@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
 
 from rainbow.agent.events import (
     AskBid,
@@ -28,7 +31,10 @@ ASK_AGAIN = 5.0  # seconds until a failed question or an unanswered cancel is re
 PACE = 1.0  # seconds between messages that say nothing new
 HASTE = 0.005  # the first pause when the server answers emptily without waiting; doubled each time
 COMMANDS = ("cancel", "kill")
+MAX_ENTRIES = 20_000  # attempts that one message names; a server refuses more
+MAX_SAID = 5_000  # of each kind: reports, accepts, rejects
 _SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
+T = TypeVar("T")
 
 
 def facts_due(state: State) -> float | None:
@@ -37,19 +43,28 @@ def facts_due(state: State) -> float | None:
 
 
 def compose(d: Draft) -> SyncMessage:
-    """The next message: everything that is to be said now, and all that is held."""
+    """The next message: what is to be said now, and what is held; if that is too much for one, the rest comes next."""
     taken = sum(active(held) for held in d.held.values()) + len(d.judging)
+    said = sayings(d)
+    held = [
+        (ref, held.state.value) for ref, held in d.held.items() if held.phase is not Phase.OFFERED and not held.acked
+    ]
+    room = MAX_ENTRIES - len(said.reports) - len(said.accepts) - len(said.rejects)
     return replace(
-        sayings(d),
-        held=tuple(
-            (ref, held.state.value)
-            for ref, held in d.held.items()
-            if held.phase is not Phase.OFFERED and not held.acked
-        ),
+        said,
+        held=_in_turn(held, room, said.seq),
         want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
         mark=d.mark,
         recall=_recall(d) if d.recalling else None,
     )
+
+
+def _in_turn(items: Sequence[T], room: int, turn: int) -> tuple[T, ...]:
+    """Return all items, or as many as there is room for: with each turn the following ones."""
+    if len(items) <= room:
+        return tuple(items)
+    start = turn * room % len(items)
+    return (*items[start : start + room], *items[: max(0, start + room - len(items))])
 
 
 def _recall(d: Draft) -> Recall:
@@ -74,12 +89,13 @@ def _known(held: Held) -> KnownAttempt:
 
 def sayings(d: Draft) -> SyncMessage:
     """What is to be said now; the part of a message that can make it urgent."""
-    reports = [report for held in d.held.values() if (report := _report(d, held)) is not None]
+    reports = (report for held in d.held.values() if (report := _report(d, held)) is not None)
+    accepts = (ref for ref, held in d.held.items() if held.phase is Phase.ACCEPTED)
     return SyncMessage(
         seq=d.seq + 1,
-        reports=tuple(reports),
-        accepts=tuple(ref for ref, held in d.held.items() if held.phase is Phase.ACCEPTED),
-        rejects=tuple(d.rejects.items()),
+        reports=tuple(islice(reports, MAX_SAID)),
+        accepts=tuple(islice(accepts, MAX_SAID)),
+        rejects=tuple(islice(d.rejects.items(), MAX_SAID)),
         acks=d.acks,
         bids=d.bids,
         output=tuple(d.chunks.values()),
@@ -128,7 +144,7 @@ def adds(message: SyncMessage, earlier: SyncMessage | None) -> bool:
         return message.news
     if message.facts not in (None, earlier.facts):
         return True
-    return any(item not in getattr(earlier, part) for part in _SAID for item in getattr(message, part))
+    return any(not set(getattr(earlier, part)).issuperset(getattr(message, part)) for part in _SAID)
 
 
 def send_what_is_due(d: Draft) -> None:

@@ -18,6 +18,7 @@ from rainbow.pb.v2 import agents_pb2 as pb
 
 log = logging.getLogger("rainbow.agent")
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+MAX_REASON = 4_096  # characters; a reason may quote a command or what a manager wrote, and a server keeps less
 
 
 def sync_request(message: SyncMessage) -> pb.SyncRequest:
@@ -27,7 +28,7 @@ def sync_request(message: SyncMessage) -> pb.SyncRequest:
         held=[pb.Held(attempt=_ref(ref), state=state) for ref, state in message.held],
         reports=[_report(report) for report in message.reports],
         accepts=[_ref(ref) for ref in message.accepts],
-        rejects=[pb.Reject(attempt=_ref(ref), reason=_text(reason)) for ref, reason in message.rejects],
+        rejects=[pb.Reject(attempt=_ref(ref), reason=_reason(reason)) for ref, reason in message.rejects],
         command_acks=message.acks,
         bids=[_bid(id, answer) for id, answer in message.bids],
         want=message.want,
@@ -66,6 +67,11 @@ def _state(values: Mapping[str, object]) -> str:
 def _text(text: str) -> str:
     """Text that protobuf takes: names of files and the errors of other programs may hold halves of characters."""
     return text.encode("utf-8", "replace").decode()
+
+
+def _reason(text: str) -> str:
+    """Return a reason as it is sent: one long text must not make the message too large for the server."""
+    return _text(text[:MAX_REASON])
 
 
 def sync_answer(answer: pb.SyncResponse) -> SyncAnswer:
@@ -111,7 +117,7 @@ def _report(report: Report) -> pb.Report:
     started = report.started_at
     result = report.result
     if result is not None:
-        out.reason, out.failure = _text(result.reason), result.failure.value if result.failure else ""
+        out.reason, out.failure = _reason(result.reason), result.failure.value if result.failure else ""
         out.code = result.code
         if result.exit_code is not None:
             out.exit_code = max(-MAX_INT32, min(result.exit_code, MAX_INT32))  # out of range either way
@@ -145,7 +151,7 @@ def _bid(id: str, answer: BidAnswer) -> pb.Bid:
     out = pb.Bid(
         id=id,
         yes=answer.yes,
-        reason=_text(answer.reason),
+        reason=_reason(answer.reason),
         runtime_factor=answer.runtime_factor,
         valid_for=answer.valid_for,
     )

@@ -34,7 +34,8 @@ from rainbow.service.sync_messages import (
     UnknownReport,
 )
 
-MOST_ENTRIES = 20_000
+MOST_ENTRIES = 20_000  # attempts that one Sync names; of those that are only held the rest is left out
+MOST_RECALLED = 100_000  # attempts in a recall, which comes whole
 MAX_SUBSYSTEMS = 64  # that an agent may announce
 MAX_SUBSYSTEM_NAME = 256  # characters
 
@@ -92,16 +93,17 @@ def ref_out(ref: Ref) -> pb.AttemptRef:
 
 def sync_in(message: pb.SyncRequest) -> SyncIn:
     """What an agent says. An item that cannot be understood is set aside here or left out; it never raises."""
-    entries = len(message.held) + len(message.reports) + len(message.accepts) + len(message.rejects)
-    entries += len(message.recall.attempts)
+    entries = len(message.reports) + len(message.accepts) + len(message.rejects)
     if entries > MOST_ENTRIES:
         raise Invalid(f"a Sync has at most {MOST_ENTRIES} entries; send them in several")
+    if len(message.recall.attempts) > MOST_RECALLED:
+        raise Invalid(f"a recall has at most {MOST_RECALLED} attempts")
     reports = [_report(report) for report in message.reports]
     return SyncIn(
         cluster=message.cluster,
         epoch=message.epoch,
         seq=message.seq,
-        held=tuple((ref_in(held.attempt), held.state) for held in message.held),
+        held=tuple((ref_in(held.attempt), held.state) for held in message.held[: MOST_ENTRIES - entries]),
         reports=tuple(report for report in reports if isinstance(report, Report)),
         unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
         accepts=tuple(ref_in(ref) for ref in message.accepts),

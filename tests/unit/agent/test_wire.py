@@ -14,7 +14,7 @@ from rainbow.agent.values import BidAnswer, Chunk, Facts, Ref, Result
 from rainbow.agent.wire import sync_answer, sync_request
 from rainbow.model.attempt import AttemptState, Failure
 from rainbow.pb.v2 import agents_pb2 as pb
-from rainbow.server.handlers_agents import sync_in
+from rainbow.server.handlers_agents import MOST_ENTRIES, sync_in
 
 REF = Ref(7, 1, "token")
 TEXTS = st.text(st.characters(), max_size=5)  # halves of surrogate pairs among them
@@ -76,3 +76,10 @@ def test_a_time_that_is_none_does_not_break_the_guard(number: str) -> None:
     terms = f'{{"lost_after": {number}, "delivery": "at-least-once"}}'
     [offer] = sync_answer(pb.SyncResponse(offers=[pb.Offer(terms=terms)])).offers
     assert offer.guard(10.0) == 10.0
+
+
+def test_a_server_reads_a_message_that_names_more_held_jobs_than_it_looks_at() -> None:
+    held = [pb.Held(attempt=pb.AttemptRef(job=i, n=1, token="t"), state="running") for i in range(MOST_ENTRIES)]
+    reports = [pb.Report(attempt=pb.AttemptRef(job=i, n=1, token="t"), state="running") for i in range(10)]
+    read = sync_in(pb.SyncRequest(held=held, reports=reports))
+    assert (len(read.reports), len(read.held)) == (10, MOST_ENTRIES - 10)
