@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from rainbow.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, Outcome, outcome
 from rainbow.model.decision import Stored
-from rainbow.model.errors import Conflict, NotFound
+from rainbow.model.errors import Conflict, Corrupt, NotFound
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.service.effects import Effects
 from rainbow.store.base import Tx
@@ -319,6 +319,14 @@ def need_job(tx: Tx, id: int) -> Job:
     return job
 
 
+def readable_job(tx: Tx, id: int) -> Job | None:
+    """A job, where many are looked at: one whose stored row is damaged moves nowhere, and must not stop the others."""
+    try:
+        return tx.job(id)
+    except Corrupt:
+        return None
+
+
 def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
     """Release the jobs that waited for this one's start or end; end those whose condition can no longer come true.
 
@@ -340,9 +348,10 @@ def settle_ended(tx: Tx, fx: Effects, now: float) -> None:
             fx.ended.appendleft((id, waiters[-1]))
         fx.room -= len(waiters)
         for number in waiters:
-            waiter = tx.job(number)
+            waiter = readable_job(tx, number)
             if waiter is not None and waiter.state is JobState.HELD and waiter.hold is Hold.DEPENDENCY:
-                settle_dependent(tx, fx, waiter, now)
+                with suppress(Corrupt):  # another job that it waits for is damaged: it waits on
+                    settle_dependent(tx, fx, waiter, now)
     fx.settling = False
 
 

@@ -66,7 +66,8 @@ def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, tol
     taking = Taking(core=core, tx=tx, fx=fx, out=out, told=told, now=now)
     for known in sorted(told.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
         items.each(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take, taking, known))
-    _end_cancelled(tx, fx, told.cluster, now)
+    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(told.cluster, state)]:
+        items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     why = RECEIVED if tx.was_received(told.cluster) else _unclear(core, told, before)
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_unreported(row.cluster_id, state, why)
@@ -74,13 +75,12 @@ def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, tol
     fx.reports.append(replace(row, state=state, why=why))
 
 
-def _end_cancelled(tx: Tx, fx: Effects, cluster: str, now: float) -> None:
+def _end_cancelled(tx: Tx, fx: Effects, attempt: Attempt, now: float) -> None:
     """What was to be cancelled, and was never begun, is."""
-    for attempt in (each for state in BEFORE_CONFIRM for each in tx.attempts_in(cluster, state)):
-        job = tx.job(attempt.job)
-        if job is not None and job.state is JobState.CANCELLING:
-            how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=job.reason)
-            lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+    job = tx.job(attempt.job)
+    if job is not None and job.state is JobState.CANCELLING:
+        how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=job.reason)
+        lifecycle.end_attempt(tx, fx, job, attempt, how, now)
 
 
 def _unclear(core: Core, told: SyncIn, before: str | None) -> str:

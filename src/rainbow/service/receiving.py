@@ -221,7 +221,7 @@ async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) 
         now = core.clock.now()
         done = []
         for job_id, n, token in asked:
-            job = tx.job(job_id)
+            job = lifecycle.readable_job(tx, job_id)
             attempt = tx.attempt(job_id, n or (job.attempt if job else 0))
             if job is None or attempt is None or attempt.cluster != cluster or (token and token != attempt.token):
                 continue

@@ -96,7 +96,7 @@ async def hold_old(core: Core, ids: Sequence[int]) -> list[int]:
     def work(tx: Tx, fx: Effects) -> set[int]:
         held = set()
         for id in old:
-            job = tx.job(id)
+            job = lifecycle.readable_job(tx, id)
             if job is None or job.state is not JobState.QUEUED:
                 continue
             why, reason = _verdict(tx, core.history, job)
@@ -155,7 +155,7 @@ async def hold_waiting(core: Core) -> None:
 
         def work(tx: Tx, fx: Effects, old: list[WaitingJob] = old) -> None:
             for one in old:
-                job, now = tx.job(one.job), core.clock.now()
+                job, now = lifecycle.readable_job(tx, one.job), core.clock.now()
                 if job is not None and job.state is JobState.HELD and job.hold is Hold.NOTHING_FITS:
                     lifecycle.release(tx, fx, job, "the database was restored", now)
 
@@ -186,7 +186,7 @@ async def release_reported(core: Core) -> None:
 
         def work(tx: Tx, fx: Effects, free: list[WaitingJob] = free) -> None:
             for one in free:
-                job = tx.job(one.job)
+                job = lifecycle.readable_job(tx, one.job)
                 if job is not None and job.state is JobState.HELD and job.hold is Hold.RESTORED:
                     reason = "every cluster that may have run it has reported, or was given up"
                     lifecycle.release(tx, fx, job, reason, core.clock.now())
@@ -272,6 +272,7 @@ def withdraw_unheard(tx: Tx, fx: Effects, history: History, cluster: str, now: f
     """Take back what a cluster was offered before the restore; when its turn comes it is held as "may have run"."""
     for state in BEFORE_CONFIRM:
         for attempt in tx.attempts_in(cluster, state):
-            if history.is_old(attempt.job):
+            job = lifecycle.readable_job(tx, attempt.job) if history.is_old(attempt.job) else None
+            if job is not None:
                 how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=WITHOUT_REPORT)
-                lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+                lifecycle.end_attempt(tx, fx, job, attempt, how, now)

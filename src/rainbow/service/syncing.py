@@ -260,9 +260,7 @@ class Agents:
         for ref, reason in told.rejects:
             each(f"job {ref.job}, handed back", partial(reported.reject, tx, fx, out, told, ref, reason, now))
         for ref in told.accepts:
-            if restoring.may_run_elsewhere(self.core, tx, ref.job, name):
-                continue  # it is accepted again and again, or handed back
-            each(f"job {ref.job}, accepted", partial(reported.accept, tx, fx, out, told, ref, now))
+            each(f"job {ref.job}, accepted", partial(self._accept, tx, fx, out, told, ref, now))
         ended = {(r.ref.job, r.ref.n) for r in told.reports} | {(ref.job, ref.n) for ref, _ in told.rejects}
         answered = set(told.accepts)
         held = [ref for ref, _ in told.held if (ref.job, ref.n) not in ended and ref not in answered]
@@ -274,6 +272,11 @@ class Agents:
         if marks or used is not None:
             each("the nodes", partial(apply_patch, tx, fx, name, marks, used))
         return out
+
+    def _accept(self, tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, now: float) -> None:
+        """Confirm an accepted job, unless it may run elsewhere: then it is accepted again and again, or handed back."""
+        if not restoring.may_run_elsewhere(self.core, tx, ref.job, told.cluster):
+            reported.accept(tx, fx, out, told, ref, now)
 
     def _arrived(self, tx: Tx, fx: Effects, told: SyncIn, now: float) -> None:
         """A new agent speaks for the cluster: it is reachable again."""

@@ -106,9 +106,10 @@ class Timers:
 
         def work(tx: Tx, fx: Effects) -> None:
             for attempt in tx.lapsed(now, AT_ONCE):
-                job = lifecycle.need_job(tx, attempt.job)
-                how = lifecycle.Ending(state=AttemptState.LAPSED, reason="it was not accepted in time")
-                lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+                job = lifecycle.readable_job(tx, attempt.job)
+                if job is not None:  # a damaged one ends when it is leased again
+                    how = lifecycle.Ending(state=AttemptState.LAPSED, reason="it was not accepted in time")
+                    lifecycle.end_attempt(tx, fx, job, attempt, how, now)
 
         await self.core.write(work)
 
@@ -187,9 +188,9 @@ class Timers:
         log.warning("cluster %s: silent for %.0f s; %d runs are given up", cluster.name, silence, len(lost))
 
     def _waits(self, tx: Tx, attempt: Attempt) -> float:
-        terms = lifecycle.need_job(tx, attempt.job).terms
+        job = lifecycle.readable_job(tx, attempt.job)
         default = self.core.settings.run_lease if attempt.guarded else math.inf
-        return terms.patience(default)
+        return math.inf if job is None else job.terms.patience(default)
 
     async def _unreachable(self, cluster: Cluster, now: float) -> None:
         drained = cluster.standing in _CLOSED_BY_HAND
@@ -204,7 +205,9 @@ class Timers:
             offered = self._offered(tx, cluster.name)
             for attempt in offered:
                 how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=SILENT)
-                lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+                job = lifecycle.readable_job(tx, attempt.job)
+                if job is not None:
+                    lifecycle.end_attempt(tx, fx, job, attempt, how, now)
             return len(offered) < AT_ONCE
 
         while not await self.core.write(work):

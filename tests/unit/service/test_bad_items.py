@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rainbow.model.attempt import AttemptState
-from rainbow.model.job import JobState
-from rainbow.service import jobs, lifecycle
+from rainbow.model.cluster import Standing
+from rainbow.model.job import Hold, JobState, Terms
+from rainbow.service import jobs, lifecycle, receiving
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.sync_messages import OutputPiece, Ref, Report, UnknownReport
+from rainbow.store.base import Dependency
 from tests.support.agents import Agent
 from tests.support.database import NAME
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -35,20 +38,89 @@ async def states(service: Service, refs: list[Ref]) -> list[AttemptState]:
     return [attempt.state for attempt in found if attempt is not None]
 
 
+def damage(folder: Path, job: int) -> None:
+    """Change the stored request of a job, as a broken disk would."""
+    with contextlib.closing(sqlite3.connect(folder / NAME)) as db, db:
+        assert db.execute("UPDATE jobs SET spec_check = spec_check + 1 WHERE id = ?", (job,)).rowcount == 1
+
+
 async def test_a_report_of_a_damaged_job_does_not_stop_the_others(tmp_path: Path) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
         agent = Agent(service, "east")
         damaged, good = await taken(service, agent, 2)
-        with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as db, db:
-            changed = "UPDATE jobs SET spec_check = spec_check + 1 WHERE id = ?"
-            assert db.execute(changed, (damaged.job,)).rowcount == 1
+        damage(tmp_path, damaged.job)
         said = (Report(ref=damaged, state=AttemptState.RUNNING), Report(ref=good, state=AttemptState.RUNNING))
         told = await agent.says(held=((damaged, "accepted"), (good, "accepted")), reports=said)
         assert await states(service, [damaged, good]) == [AttemptState.ACCEPTED, AttemptState.RUNNING]
         assert (told.unknown, told.kills) == ([damaged], [])
         quiet = await agent.says(held=((damaged, "running"), (good, "running")))
         assert quiet.kills == [], "of a damaged job nothing is known, so it is not ended"
+
+
+async def test_the_end_of_a_job_is_taken_though_one_that_waits_for_it_is_damaged(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        agent = Agent(service, "east")
+        [ref] = await taken(service, agent, 1)
+        after = (Dependency("afterok", ref.job),)
+        one = replace(a_submission(), waits_for=after)
+        waiting, damaged, also = await submit(service, one, one, one)
+        both = (*after, Dependency("afterany", damaged.id))
+        [torn] = await submit(service, replace(one, waits_for=both))
+        damage(tmp_path, damaged.id)
+        told = await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        assert (told.acked, told.unknown) == ([ref], [])
+        assert await states(service, [ref]) == [AttemptState.SUCCEEDED]
+        found = await service.core.store.read(lambda tx: [tx.job(id) for id in (waiting.id, also.id, torn.id)])
+        assert [job.hold for job in found if job is not None] == [None, None, Hold.DEPENDENCY]
+
+
+async def test_a_damaged_job_keeps_no_lease_from_lapsing(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east")
+        agent = Agent(service, "east")
+        await submit(service, a_submission(), a_submission())
+        refs: list[Ref] = []
+        while len(refs) < 2:
+            refs += [Ref(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
+        damage(tmp_path, refs[0].job)
+        clock.advance(2 * service.core.settings.lease)
+        await service.timers.tick()
+        assert await states(service, refs) == [AttemptState.LEASED, AttemptState.LAPSED]
+
+
+async def test_damaged_jobs_keep_no_silent_cluster_from_being_given_up(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with a_service(tmp_path, clock=clock) as service:
+        await with_cluster(service, "east")
+        agent = Agent(service, "east")
+        short = a_submission(terms=Terms(lost_after=300.0))
+        await submit(service, short, short)
+        refs: list[Ref] = []
+        while len(refs) < 2:
+            refs += [Ref(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
+        await agent.says(accepts=tuple(refs))
+        offered = await submit(service, a_submission(), a_submission())
+        for job in (refs[0].job, offered[0].id):
+            damage(tmp_path, job)
+        clock.advance(3_600)
+        await service.timers.tick()
+        assert service.core.fleet.member("east").cluster.standing is Standing.UNREACHABLE
+        assert await states(service, refs) == [AttemptState.ACCEPTED, AttemptState.LOST]
+        found = await service.core.store.read(lambda tx: [tx.attempt(one.id, 1) for one in offered])
+        assert [one.state for one in found if one] == [AttemptState.OFFERED, AttemptState.WITHDRAWN]
+
+
+async def test_a_damaged_job_keeps_a_receiver_from_no_other_one(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east")
+        await submit(service, a_submission(), a_submission())
+        leased = [attempt for attempt, _ in await receiving.receive(service.core, "east", 2)]
+        damage(tmp_path, leased[0].job)
+        done = await receiving.accept(service.core, "east", [(a.job, a.n, a.token) for a in leased])
+        assert [attempt.job for attempt in done] == [leased[1].job]
 
 
 async def test_what_one_item_did_before_it_failed_is_undone_and_the_others_take_effect(
