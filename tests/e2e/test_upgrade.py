@@ -108,3 +108,24 @@ def test_running_and_waiting_jobs_survive_an_upgrade(
     for id in jobs:
         assert fleet.output(id) == f"out {id}\n".encode()
     assert {cluster.standing for cluster in fleet.client.clusters()} == {"active"}
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_an_older_agent_takes_over_and_back(fleet: Fleet, old_source: Path, tmp_path: Path, kill: bool) -> None:
+    upgrade_server(fleet, kill=kill)
+    gate = tmp_path / "gate"
+    agent = fleet.add("east", nodes=1, cores=2)
+    over = fleet.submit()
+    fleet.ended(over)
+    running, waiting = [fleet.submit(gate=gate) for _ in range(2)], [fleet.submit() for _ in range(3)]
+    fleet.until_begun(*running)
+    agent.kill() if kill else agent.stop()
+    agent.environment = {**agent.environment, "PYTHONPATH": str(old_source)}
+    agent.start()
+    gate.touch()
+    fleet.ended(*running, *waiting)
+    upgrade_agent(agent, kill=kill)
+    last = fleet.submit()
+    jobs = fleet.ended(over, *running, *waiting, last)
+    assert {job.state for job in jobs} == {"succeeded"}
+    assert fleet.tally.starts() == dict.fromkeys([over, *running, *waiting, last], 1)

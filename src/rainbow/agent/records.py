@@ -12,6 +12,7 @@ from rainbow.model.binding import GroupHosts
 from rainbow.model.errors import Corrupt, Invalid
 
 Record = Mapping[str, object]
+_BESIDE_BODY = frozenset({"ref", "hosts", "hosts_checked", "unreadable"})  # what is unreadable is never taken
 
 
 def _named(ref: Ref, kind: str) -> dict[str, object]:
@@ -19,18 +20,25 @@ def _named(ref: Ref, kind: str) -> dict[str, object]:
 
 
 def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict[str, object]:
-    """An offer that will be accepted; as `adopt`, an attempt found in the manager by its tag."""
-    body = {key: value for key, value in asdict(replace(offer, hosts=())).items() if key != "ref"}
-    body["hosts"] = [[one.group, one.hostlist] for one in offer.hosts]
-    return {**_named(offer.ref, kind), "offer": body, "native": native}
+    """An offer that will be accepted; as `adopt`, an attempt found in the manager by its tag.
+
+    An older agent that takes this one's place refuses a body with a key that it does not know, and ignores one beside
+    it. So only what it must not ignore stands in the body: the hosts of a bound job.
+    """
+    body = {key: value for key, value in asdict(replace(offer, hosts=())).items() if key not in _BESIDE_BODY}
+    if offer.hosts:
+        body["hosts"] = [[one.group, one.hostlist] for one in offer.hosts]
+    record = {**_named(offer.ref, kind), "offer": body, "native": native}
+    return {**record, "hosts_checked": True} if offer.hosts_checked else record
 
 
-def _offer(ref: Ref, body: Mapping[str, object]) -> Offer:
+def _offer(ref: Ref, body: Mapping[str, object], record: Record) -> Offer:
     """An offer from its record; those of older agents say nothing of hosts."""
     listed = body.get("hosts", [])
     if not isinstance(listed, list):
         raise ValueError("the hosts of an offer are no list")
-    fields: dict[str, Any] = {key: value for key, value in body.items() if key != "hosts"}
+    checked = {"hosts_checked": bool(record.get("hosts_checked"))}
+    fields: dict[str, Any] = checked | {key: value for key, value in body.items() if key != "hosts"}
     return Offer(ref=ref, hosts=tuple(GroupHosts.parse(group, text) for group, text in listed), **fields)
 
 
@@ -63,24 +71,32 @@ def cancelled_record(ref: Ref, wish: Wish) -> dict[str, object]:
 def ended_record(held: Held) -> dict[str, object]:
     """How it ended."""
     record = {**_named(held.ref, "end"), "result": result_json(held.result), "sizes": list(held.sizes)}
-    return {**record, "nodes": held.nodes} if held.nodes else record
+    record |= {"nodes": held.nodes} if held.nodes else {}
+    return record | _code(held.result)
 
 
 def forgotten_record(ref: Ref, past: Past) -> dict[str, object]:
     """It is over and the server knows, or it was never taken."""
-    return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason}
+    return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason} | _code(past.result)
 
 
 def result_json(result: Result | None) -> dict[str, object] | None:
-    """A result as JSON values."""
-    return None if result is None else asdict(result)
+    """A result as JSON values, without what older agents do not know: see `_code`."""
+    return None if result is None else {key: value for key, value in asdict(result).items() if key != "code"}
 
 
-def _result(value: object) -> Result | None:
+def _code(result: Result | None) -> dict[str, object]:
+    """The code of a result, beside it in its record."""
+    return {"code": result.code} if result is not None and result.code else {}
+
+
+def _result(record: Record) -> Result | None:
+    value = record["result"]
     if not isinstance(value, dict):
         return None
     failure = value["failure"]
-    return Result(**{**value, "state": AttemptState(value["state"]), "failure": Failure(failure) if failure else None})
+    known = {"code": str(record.get("code", "")), **value}
+    return Result(**{**known, "state": AttemptState(value["state"]), "failure": Failure(failure) if failure else None})
 
 
 def compacted(held: Iterable[Held], past: Mapping[Ref, Past], mark: str) -> list[dict[str, object]]:
@@ -125,14 +141,14 @@ def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> Non
             raise ValueError("an offer without a body")
         adopted = kind == "adopt"
         held[ref] = Held(
-            offer=_offer(ref, body),
+            offer=_offer(ref, body, record),
             phase=Phase.SUBMITTED if adopted else Phase.ACCEPTED,
             native=str(record.get("native", "")),
         )
         return
     if kind == "forget":
         held.pop(ref, None)
-        past[ref] = Past(result=_result(record["result"]), reason=str(record["reason"]))
+        past[ref] = Past(result=_result(record), reason=str(record["reason"]))
         return
     one = held.get(ref)
     if one is None:
@@ -147,7 +163,7 @@ def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> Non
         sizes = record["sizes"]
         if not isinstance(sizes, list):
             raise ValueError("an end without sizes")
-        ended = replace(one, phase=Phase.FINISHED, result=_result(record["result"]), sizes=(sizes[0], sizes[1]))
+        ended = replace(one, phase=Phase.FINISHED, result=_result(record), sizes=(sizes[0], sizes[1]))
         held[ref] = replace(ended, nodes=str(record.get("nodes", "")))
     else:
         raise ValueError(f"a record of kind {kind!r}")

@@ -97,9 +97,7 @@ def test_a_journal_keeps_the_hosts_and_those_of_older_agents_are_read():
     assert restored(records) == (held, {})
     assert "n[1-2,7]" in str(records)  # in short
     older = offer_record(OFFER)
-    body = cast("dict[str, object]", older["offer"])
-    for name in ("hosts", "hosts_checked", "unreadable"):
-        del body[name]
+    del older["hosts_checked"], cast("dict[str, object]", older["offer"])["hosts"]
     end = {"kind": "end", "job": REF.job, "n": REF.n, "token": REF.token, "sizes": [0, 0]}
     result = {"state": "failed", "exit_code": 3, "failure": "exit", "reason": "", "started_at": None, "ended_at": 5.0}
     held, _ = restored([older, {**end, "result": result}])
