@@ -82,7 +82,7 @@ class Gate(GenericHandler):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        await self.keeper.flush()
+        await self.keeper.flush(all=True)
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         """Take a service in: what generated code calls on a server."""

@@ -115,12 +115,12 @@ class Keeper:
             self._seen = (stored, self._recogniser.revision)
         await self._calls.look(now, all=known != self._seen)
 
-    async def flush(self) -> None:
-        """Write refusals, and now and then the last use of tokens."""
+    async def flush(self, *, all: bool = False) -> None:
+        """Write refusals, and the last use of tokens: every `USES_EVERY` seconds, or `all` now."""
         now = self._flushed = self._clock.now()
         refused = self._refusals.take()
         uses: dict[str, float] = {}
-        if abs(now - self._noted) >= USES_EVERY:
+        if all or abs(now - self._noted) >= USES_EVERY:
             self._noted, uses = now, self._recogniser.uses()
         if not refused and not uses:
             return
