@@ -150,6 +150,19 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it(
     assert f"{client.python} -m pip install '{wheel}[{extra}]'\n" in said
 
 
+def test_a_graph_backend_that_lacks_a_package_is_listed_with_the_command_that_installs_it(
+    house: House, installed: Make, wheel: Path
+) -> None:
+    client = installed("")
+    listed = json.loads(run(house, client, "plugins", "-o", "json"))["plugins"]
+    errors = {one["name"]: one["error"] for one in listed if one["kind"] == "graph backend"}
+    command = f"{client.python} -m pip install '{wheel}[server]'"
+    assert set(errors) == {"memory", "cypher"}
+    for name, error in errors.items():
+        assert re.fullmatch(rf"the graph backend '{name}' needs [\w.-]+, which is not installed; run: (.+)", error)
+        assert error.endswith(command)
+
+
 @pytest.mark.timeout(120)
 def test_the_command_in_the_message_works(house: House, wheel: Path, tmp_path: Path) -> None:
     user = Environment(tmp_path / "environment").create(with_pip=True).install_by_its_own_pip(wheel)

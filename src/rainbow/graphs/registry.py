@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from rainbow.graphs.backend import GraphBackend
+from rainbow.installation import missing
 from rainbow.model.errors import Invalid, NotFound, Unsupported
 from rainbow.model.hints import did_you_mean
 
@@ -37,6 +38,8 @@ def load(name: str) -> Callable[..., GraphBackend]:
     try:
         return cast("Callable[..., GraphBackend]", getattr(import_module(module), attribute))
     except (ImportError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and name in BACKENDS:
+            raise missing(error.name or "a package", "server", f"the graph backend {name!r}") from error
         raise Unsupported(f"the graph backend {name!r} does not load: {error}") from error
 
 
