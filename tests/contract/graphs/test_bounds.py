@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 from rainbow.graphs.backend import GraphBackend
@@ -38,4 +39,34 @@ def test_every_backend_answers_ranges_as_lists_of_numbers_compare(backend: Graph
         low, high = (None if one is None else ".".join(map(str, one)) for one in (least, most))
         asked = a_request(slots(1, a_level("core", 1), requires=(Requirement("soft", (Within("value", low, high),)),)))
         known = {name for name, value in values.items() if meets(value, least, most)}
+        assert set(backend.match(asked).ever) == known, (low, high)
+
+
+VALUES: tuple[Scalar, ...] = ("gcc", True, "-3", "7", "v7.5", 7, 7.5, -3)
+BOUNDS: tuple[Scalar | None, ...] = (None, "gcc", False, "-5", "3", "v7", "9", 3, 7, 9, -5, -1)
+
+
+def is_in_order(low: Scalar | None, high: Scalar | None) -> bool:
+    """Whether both are numbers or both are versions, in order; None stands for no bound."""
+    if low is None or high is None:
+        return True
+    if isinstance(low, bool) or isinstance(high, bool) or "gcc" in (low, high):
+        return False
+    numbers = [float(str(one).removeprefix("v")) for one in (low, high)]
+    if isinstance(low, str) or isinstance(high, str):  # then both have to be versions, which are never negative
+        return 0 <= numbers[0] <= numbers[1]
+    return numbers[0] <= numbers[1]
+
+
+def test_every_backend_compares_each_kind_of_value_with_each_kind_of_bound(backend: GraphBackend) -> None:
+    graph = a_graph(nodes=1, cores=1)
+    values = {f"c{i}": value for i, value in enumerate(VALUES)}
+    for name, value in values.items():
+        backend.put(name, graph)
+        backend.put_subsystem(name, a_subsystem(graph, "soft", {"root": {"value": value}}))
+    for low, high in product(BOUNDS, BOUNDS):
+        if low is None and high is None:
+            continue
+        asked = a_request(slots(1, a_level("core", 1), requires=(Requirement("soft", (Within("value", low, high),)),)))
+        known = {name for name, value in values.items() if is_in_order(low, value) and is_in_order(value, high)}
         assert set(backend.match(asked).ever) == known, (low, high)
