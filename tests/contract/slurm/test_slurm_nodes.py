@@ -155,6 +155,16 @@ async def test_random_jobs_get_what_they_ask_for_on_the_hosts_that_are_allowed(d
         assert not gpus or f"gres:gpu:{gpus}" in told["TresPerNode"]
 
 
+async def test_a_partition_of_the_users_own_beside_one_that_is_required_is_not_dropped(desk: Desk):
+    wants_gpu = requiring(sh(WHERE), Requirement("partitions", (Equals("name", "gpu"),)))
+    refused = await desk.backend.check(replace(wants_gpu, options={"partition": "main"}), bound("g1", "g2"))
+    assert "a job runs in one partition, not in main and gpu" in refused
+    named = replace(sh(WHERE), properties=("gpu",), options={"queue": "main"})
+    assert "not in main and gpu" in await desk.backend.check(named, bound("g1", "g2"))
+    update = await desk.run(replace(wants_gpu, options={"partition": "main,gpu"}), allowed=bound("g1", "g2"))
+    assert update.result.state is AttemptState.SUCCEEDED
+
+
 async def updated(desk: Desk, rich: SlurmCluster, request: Request, hosts: tuple[str, ...], *changes: str) -> str:
     """Submit a job that has to wait, change its nodes as an operator could, and let it start."""
     blocker = await desk.submit(replace(sh("sleep 60", nodes=len(hosts), exclusive=True), hosts=hosts), job=1)

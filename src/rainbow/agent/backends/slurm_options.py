@@ -45,6 +45,15 @@ def chosen_options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[s
     return chosen
 
 
+def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str, str]) -> str:
+    """The partition that is required, else those of `chosen`; raise `Unsupported` if the user's own do not hold it."""
+    named = chosen.get("partition", "")
+    own = any(SYNONYMS.get(key, key) == "partition" for key in wanted)
+    if required and own and required not in named.split(","):
+        raise Unsupported(f"a job runs in one partition, not in {named} and {required}")
+    return required or named
+
+
 def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments) -> list[str]:
     """Words for the user's options over the site's defaults; raise `Unsupported` for what is not allowed.
 

@@ -9,7 +9,7 @@ from rainbow.agent.backends.base import BackendSettings, CannotBind
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
 from rainbow.agent.backends.slurm_files import bad_environment
-from rainbow.agent.backends.slurm_options import chosen_options, nodes_in_extra, option_words
+from rainbow.agent.backends.slurm_options import chosen_options, nodes_in_extra, one_partition, option_words
 from rainbow.agent.backends.slurm_partitions import Asked, pick
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
@@ -90,7 +90,7 @@ class SlurmQuestions:
         made = arguments(found, site, request.duration, named=extra.named)
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
         said = chosen_options(request.options, options)
-        named = made.partition or said.get("partition", "")
+        named = one_partition(made.partition, request.options, said)
         asked = Asked(named, said.get("account", ""), request.duration)
         try:
             made = replace(made, partition=pick(found, site, self.nodes, asked))
