@@ -27,6 +27,7 @@ from tests.contract.backends.conftest import Desk
 from tests.support.slurm import SlurmCluster
 
 ALL = ("a1", "a2", "a3", "g1", "g2")
+RACKS = {"a1": "r1", "a2": "r2", "a3": "r1", "g1": "r2", "g2": "r2"}
 WHERE = "echo $SLURM_JOB_NODELIST"
 NVME = Requirement("io", (Equals("kind", "nvme"),))  # on a subsystem that Slurm knows nothing of
 _FIELD = re.compile(r"(\w+)=(\S*)")
@@ -34,10 +35,22 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 
 @pytest.fixture
 async def desk(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
+    async for made in a_desk(rich, tmp_path, {}):
+        yield made
+
+
+@pytest.fixture
+async def racked(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
+    """The same nodes in racks of which Slurm knows nothing: the graph was registered by hand."""
+    async for made in a_desk(rich, tmp_path, RACKS):
+        yield made
+
+
+async def a_desk(rich: SlurmCluster, tmp_path: Path, racks: dict[str, str]) -> AsyncIterator[Desk]:
     settings = BackendSettings(
-        cluster=tmp_path.name.replace("_", "-"),
+        cluster=re.sub(r"[^a-z0-9]+", "-", tmp_path.name).strip("-"),
         directory=tmp_path / "state",
-        graph=slurm_graph("rich", parse_nodes(rich.call(*SHOW_NODES))),
+        graph=slurm_graph("rich", parse_nodes(rich.call(*SHOW_NODES)), racks),
         options={
             "conf": str(rich.conf),
             "interval": "0.3",
@@ -153,6 +166,40 @@ async def test_random_jobs_get_what_they_ask_for_on_the_hosts_that_are_allowed(d
         assert int(told["NumCPUs"]) >= count * cores
         assert (told["OverSubscribe"] == "NO") is exclusive
         assert not gpus or f"gres:gpu:{gpus}" in told["TresPerNode"]
+
+
+def in_one_rack(count: int, *requires: Requirement) -> Request:
+    node = Level(type="node", count=Count(count), inside=(Level(type="core", count=Count(2)),), requires=requires)
+    return replace(sh(WHERE), groups=(Group(levels=(Level(type="rack", inside=(node,)),)),))
+
+
+@pytest.mark.parametrize(
+    ("request_", "hosts", "racks"),
+    [
+        (in_one_rack(1), ALL, {"r1", "r2"}),
+        (in_one_rack(2), ALL, {"r1", "r2"}),
+        (in_one_rack(3), ALL, {"r2"}),
+        (in_one_rack(2, NVME), ("a1", "a2", "g2"), {"r2"}),
+        (replace(in_one_rack(2), not_hosts=("g1", "g2")), ALL, {"r1"}),
+        (replace(in_one_rack(2), options={"partition": "gpu"}), ALL, {"r2"}),
+    ],
+)
+async def test_nodes_of_one_rack_lie_in_one_rack(
+    racked: Desk, rich: SlurmCluster, request_: Request, hosts: tuple[str, ...], racks: set[str]
+):
+    tags = [await racked.submit(request_, job=job, allowed=bound(*hosts)) for job in range(1, 7)]
+    for tag in tags:
+        update = await racked.until(tag, Phase.ENDED)
+        assert update.result.state is AttemptState.SUCCEEDED, update.result
+        got = expand(allocation(rich, update.native)["NodeList"])
+        assert len({RACKS[name] for name in got}) == 1
+        assert {RACKS[name] for name in got} <= racks
+        assert set(got) <= set(hosts)
+
+
+async def test_more_nodes_than_any_rack_has_are_refused(racked: Desk):
+    reason = await racked.backend.check(in_one_rack(4), AllowedHosts(checked=True))
+    assert "no rack here has all of it: 4 nodes" in reason
 
 
 async def test_a_partition_of_the_users_own_beside_one_that_is_required_is_not_dropped(desk: Desk):

@@ -6,6 +6,7 @@ import pytest
 
 from rainbow.agent.backends.base import CannotBind, Prices
 from rainbow.agent.backends.slurm_options import NodesInExtra, nodes_in_extra, option_words
+from rainbow.agent.backends.slurm_racks import within_racks
 from rainbow.agent.backends.slurm_room import lacks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import make_site
@@ -36,7 +37,10 @@ def the_nodes(threads: int = 1):
 NODES = the_nodes()
 PARTITIONS = parse_partitions("PartitionName=main\nPartitionName=gpu")
 SITE = make_site(slurm_graph("c", NODES), NODES, PARTITIONS)
-RACKED = make_site(slurm_graph("c", NODES, {"a1": "r1", "a2": "r1"}), NODES, PARTITIONS)
+RACKS = {"a1": "r1", "a2": "r1", "a3": "r2", "g1": "r2"}
+RACKED = make_site(slurm_graph("c", NODES, RACKS), NODES, PARTITIONS)
+HALF = make_site(slurm_graph("c", NODES, {"a1": "r1", "a2": "r1"}), NODES, PARTITIONS)
+OTHER = {"features": "ib", "gres": "(null)", "partitions": "main", "threads": 1}
 
 
 def flags(**given: object) -> Request:
@@ -87,11 +91,38 @@ def test_a_request_is_said_in_the_words_of_sbatch(request_: Request, expected: l
     assert words(request_) == expected
 
 
-def test_a_rack_stands_for_the_cluster_where_there_are_none_and_asks_for_one_switch_where_there_are():
-    inside = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(2)),))
-    request = of(Level(type="rack", shared=True, abstract=True, inside=(inside,)))
-    assert "--switches=1" not in words(request)
-    assert "--switches=1" in words(request, RACKED)
+def in_one_rack(count: int) -> Request:
+    inside = Level(type="node", count=Count(count), inside=(Level(type="core", count=Count(2)),))
+    return of(Level(type="rack", shared=True, abstract=True, inside=(inside,)))
+
+
+def test_a_rack_stands_for_the_cluster_where_there_are_none():
+    found = shape(in_one_rack(2), SITE)
+    assert within_racks(found, SITE, NODES) == [found]
+    assert not found.exclude
+
+
+def test_one_rack_is_chosen_where_there_are_several_and_first_the_one_with_room():
+    found = shape(in_one_rack(2), RACKED)
+    assert [one.only for one in within_racks(found, RACKED, NODES)] == [("a1", "a2"), ("a3", "g1")]
+    busy = [replace(node, cpus_alloc=7 if node.name == "a1" else 4) for node in NODES]
+    assert [one.only for one in within_racks(found, RACKED, busy)] == [("a3", "g1"), ("a1", "a2")]
+    away = [replace(node, states=("DOWN",) if node.name == "a2" else node.states) for node in NODES]
+    [first, second] = within_racks(found, RACKED, away)
+    assert (first.only, second.only) == (("a3", "g1"), ("a1", "a2"))
+    assert "--nodelist=a[1-2]" in arguments(second, RACKED, None).words
+
+
+def test_one_node_may_lie_in_any_rack_and_what_lies_in_none_is_not_used():
+    found = shape(replace(in_one_rack(1), not_hosts=("a1",)), HALF)
+    assert [one.only for one in within_racks(found, HALF, NODES)] == [("a2",)]
+    assert [one.only for one in within_racks(shape(in_one_rack(2), HALF), HALF, NODES)] == [("a1", "a2")]
+
+
+def test_racks_without_a_node_that_slurm_knows_are_refused_with_both_names():
+    elsewhere = make_site(RACKED.graph, parse_nodes(LINE.format(name="z1", **OTHER)), PARTITIONS)
+    with pytest.raises(CannotBind, match=r"a\[1-3\],g1, which Slurm does not know: it has z1"):
+        within_racks(shape(in_one_rack(2), elsewhere), elsewhere, ())
 
 
 def test_where_a_core_is_two_cpus_slurm_is_told_to_count_cores():
@@ -120,6 +151,10 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_kept_b
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
+        (
+            of(Level(type="rack", exclusive=True, inside=(Level(type="node", inside=(Level(type="core"),)),))),
+            "cannot be asked to keep a rack free",
+        ),
         (of(Level(type="quantum", count=Count(1))), "quantum: 0 here"),
         (
             of(Level(type="node", inside=(Level(type="quantum"),))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rainbow.agent.backends.base import BackendSettings, CannotBind
@@ -11,6 +12,7 @@ from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
 from rainbow.agent.backends.slurm_files import bad_environment
 from rainbow.agent.backends.slurm_options import chosen_options, nodes_in_extra, one_partition, option_words
 from rainbow.agent.backends.slurm_partitions import Asked, pick
+from rainbow.agent.backends.slurm_racks import within_racks
 from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
 from rainbow.agent.values import AllowedHosts, BidAnswer
@@ -87,18 +89,25 @@ class SlurmQuestions:
         site = await self.site()
         extra = nodes_in_extra(request.options)
         found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
-        made = arguments(found, site, request.duration, named=extra.named)
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
         said = chosen_options(request.options, options)
-        named = one_partition(made.partition, request.options, said)
+        named = one_partition(found.partition, request.options, said)
         asked = Asked(named, said.get("account", ""), request.duration)
-        try:
-            made = replace(made, partition=pick(found, site, self.nodes, asked))
-        except Unsupported as problem:
-            if found.unknown:
-                raise CannotBind(f"{problem}; {found.unknown}") from None
-            raise
+        found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
+        made = replace(arguments(found, site, request.duration, named=extra.named), partition=partition)
         return (*made.words, *option_words(request.options, options, made)), found
+
+    def _picked(self, shapes: Sequence[Shape], site: Site, asked: Asked) -> tuple[Shape, str]:
+        """The first of some shapes that could run, and its partitions; raise `Unsupported` if none could."""
+        problem = Unsupported("no node of a rack is among the hosts that the request allows")
+        for found in shapes:
+            try:
+                return found, pick(found, site, self.nodes, asked)
+            except Unsupported as reason:
+                problem = CannotBind(f"{reason}; {found.unknown}") if found.unknown else reason
+        if len(shapes) > 1:
+            problem = type(problem)(f"no rack here has all of it: {problem}")
+        raise problem
 
     async def bid(self, request: Request, allowed: AllowedHosts) -> BidAnswer:
         """By `sbatch --test-only`, and by the prices of this site."""

@@ -19,6 +19,7 @@ from rainbow.model.request import Equals, Level, Request, Requirement
 
 _MIB = 2**20
 RULES = NodeRules(hosts=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))
+RACK = "rack"
 MAX_WORD = 100_000  # bytes: no system takes one word of a command line that is longer than 128 KiB
 
 
@@ -36,7 +37,7 @@ class Shape:
     memory: int = 0  # MiB in each node or slot
     exclusive: bool = False
     whole: bool = False  # all of each node, its memory too
-    one_rack: bool = False
+    one_rack: bool = False  # which one is chosen in `slurm_racks.py`
     features: frozenset[str] = frozenset()
     partition: str = ""
     exclude: frozenset[str] = frozenset()
@@ -105,7 +106,9 @@ def _top(levels: tuple[Level, ...], site: Site) -> Shape:
     one_rack = False
     while len(levels) == 1 and levels[0].type != "node" and levels[0].inside:
         level = levels[0]
-        if level.type == "rack" and "rack" in site.types and level.count.min == 1:
+        if level.exclusive:
+            raise Unsupported(f"Slurm keeps nodes free of other jobs; it cannot be asked to keep a {level.type} free")
+        if level.type == RACK and RACK in site.types and level.count.min == 1:
             one_rack = True
         elif level.type in site.types and level.type != "cluster":
             raise Unsupported(f"Slurm gives out nodes, cores and gres; it cannot be asked for {_say(level)} of its own")
@@ -267,8 +270,6 @@ def arguments(found: Shape, site: Site, duration: float | None, *, named: bool =
         words.append(f"--mem-per-cpu={-(-found.memory // cores)}M")
     if found.exclusive:
         words.append("--exclusive")
-    if found.one_rack:
-        words.append("--switches=1")
     words += _host_words(found, site, named=named)
     if duration is not None:
         words.append(f"--time={math.ceil(duration / 60)}")
