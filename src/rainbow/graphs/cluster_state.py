@@ -13,7 +13,7 @@ from rainbow.model.errors import Invalid, NotFound
 from rainbow.model.graph import Mark
 from rainbow.model.quantities import factor
 from rainbow.model.request import Request
-from rainbow.scheduler.binding import Binder, Conditions
+from rainbow.scheduler.binding import TOGETHER, Apart, Binder, Conditions
 from rainbow.scheduler.fit_hints import Hints
 from rainbow.scheduler.fit_place import NOTHING_BARRED, Barred, place_groups
 from rainbow.scheduler.fit_plan import Plan
@@ -30,6 +30,16 @@ class Bound:
 
     binding: Binding = UNBOUND
     barred: Barred = field(default_factory=lambda: NOTHING_BARRED)
+    apart: Apart = TOGETHER
+
+    @property
+    def barred_together(self) -> Barred:
+        """The same where all parts of a group run on hosts that are right for each of them."""
+        nothing = frozenset[int]()
+        return {
+            number: self.barred.get(number, nothing) | self.apart.barred.get(number, nothing)
+            for number in self.barred.keys() | self.apart.barred.keys()
+        }
 
 
 def names(request: Request) -> bool:
@@ -112,7 +122,7 @@ class ClusterState:
             assert self.rules is not None
             conditions = Conditions(plan, facts, self.rules)
             binder = Binder(conditions, self.fold, self._named_shapes(request) if names(request) else self.fold.shape)
-            known = self._bound[key] = Bound(binder.binding(), binder.barred())
+            known = self._bound[key] = Bound(binder.binding(), binder.barred(), binder.apart())
             if len(self._bound) > MOST_BOUND:
                 self._bound.popitem(last=False)
         return known
@@ -120,15 +130,20 @@ class ClusterState:
     def concrete_hosts(self, bound: Bound, plan: Plan, facts: Facts, key: str) -> tuple[GroupHosts, ...]:
         """The hosts of one placement of all groups: beside other jobs, else with all free; empty if none is found.
 
+        All parts of a group lie on hosts that are right for each of them. Where there is one group, it gets all these.
         `key`: a placed job that is not counted, as it is the one that asks.
         """
         mine = self.placed.get(key, {})
         beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
         free = [0] * len(self.fold.graph)
         for taken, dark in ((beside, self.dark), (free, self.dark), (free, set[int]())):
-            found = place_groups(self.fold, plan, facts, taken, dark, bound.barred)
+            found = place_groups(self.fold, plan, facts, taken, dark, bound.barred_together)
+            if found is not None and len(found) == len(bound.apart.hosts) == 1:
+                return tuple(GroupHosts(group, hosts) for group, hosts in bound.apart.hosts.items() if hosts)
             if found is not None:
-                return self._hosts_of(found, {entry.group: frozenset(entry.hosts) for entry in bound.binding.hosts})
+                allowed = {entry.group: frozenset(entry.hosts) for entry in bound.binding.hosts}
+                together = {group: frozenset(hosts) for group, hosts in bound.apart.hosts.items()}
+                return self._hosts_of(found, allowed | together)
         return ()
 
     def _hosts_of(

@@ -92,7 +92,7 @@ class Binding:
     @property
     def binds(self) -> bool:
         """True if the manager has to be told something that only an agent with `NodeRules.hosts` tells it."""
-        return bool(self.hosts or self.mixed or self.impossible)
+        return bool(self.hosts or self.mixed or self.impossible or not self.by_group)
 
 
 UNBOUND = Binding()

@@ -16,8 +16,8 @@ A manager knows hosts by name. What is required becomes a list of hosts:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rainbow.model.binding import HOST, Binding, GroupHosts, NodeRules, is_told_whole
 from rainbow.model.changes import level_types, say_requirement
@@ -198,6 +198,17 @@ def _demands(step: Step, above: tuple[Step, ...]) -> Iterator[_Demand]:
         yield _Demand(group, above, None, tuple(step.walk()))
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Of groups with parts that are bound differently, by group: the hosts on which all parts may run."""
+
+    hosts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    barred: Mapping[int, frozenset[int]] = field(default_factory=dict)  # by step's number: vertices in other hosts
+
+
+TOGETHER = Apart()
+
+
 class Binder:
     """Finds the hosts of one request in one cluster; `shape_of` sees the request's own hosts, and all else free."""
 
@@ -216,10 +227,7 @@ class Binder:
         mixed = self._mixed()
         if not self._hosts:
             return Binding(mixed=mixed)
-        found: dict[int, list[frozenset[int]]] = {}
-        for demand in (demand for top in plan.tops for demand in _demands(top, ())):
-            if self._concerns_hosts(demand):
-                found.setdefault(demand.group, []).append(self._allowed(demand))
+        found = self._parts()
         everywhere = frozenset(self._hosts)
         entries: list[GroupHosts] = []
         impossible = ""
@@ -241,6 +249,49 @@ class Binder:
             mixed=mixed,
             impossible=impossible,
         )
+
+    def _parts(self) -> dict[int, list[frozenset[int]]]:
+        """By group, the hosts of each part of it that lies in hosts."""
+        found: dict[int, list[frozenset[int]]] = {}
+        for demand in (demand for top in self._conditions.plan.tops for demand in _demands(top, ())):
+            if self._concerns_hosts(demand):
+                found.setdefault(demand.group, []).append(self._allowed(demand))
+        return found
+
+    def apart(self) -> Apart:
+        """What is left of each group of which not all parts may run on the same hosts: those on which all may.
+
+        An offer names the hosts of a group, not of a part of it, so every part must be right on each of them.
+        """
+        conditions, plan = self._conditions, self._conditions.plan
+        if not conditions.bind_any or plan.missing or plan.unclear or not self._hosts:
+            return TOGETHER
+        common = {
+            group: frozenset.intersection(*parts) for group, parts in self._parts().items() if len(set(parts)) > 1
+        }
+        names = {group: self._names(hosts) for group, hosts in common.items()}
+        barred = {
+            step.number: self._outside(step, common[step.path[0]])
+            for top in plan.tops
+            if top.path[0] in common
+            for step in top.walk()
+            if not step.virtual
+        }
+        return Apart(names, barred)
+
+    def _outside(self, step: Step, common: frozenset[int]) -> frozenset[int]:
+        """The vertices of the step's type that lie in other hosts; of what it takes whole, those that hold others."""
+        parents, found = self._fold.graph.parents, set()
+        for i in self._fold.structure.of_type(step.level.type):
+            at, around = i, set[int]()
+            while at >= 0:
+                around.add(at)
+                at = parents[at]
+            hosts = around.intersection(self._hosts)
+            held = self._fold.structure.inside(i, HOST) if step.leaf and not hosts else ()
+            if (hosts and common.isdisjoint(hosts)) or not common.issuperset(held):
+                found.add(i)
+        return frozenset(found)
 
     def _names(self, allowed: frozenset[int]) -> tuple[str, ...]:
         """The names of hosts, without those that another host has, too."""

@@ -26,7 +26,7 @@ from rainbow.scheduler.decide import MAX_REASONS
 from rainbow.scheduler.question import NO_MISFITS, Asked, Question
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
-from rainbow.service.host_binding import mixed_reason, unkept
+from rainbow.service.host_binding import apart, mixed_reason, unkept
 from rainbow.service.ruling import Refused, barred
 from rainbow.service.settings import Settings
 
@@ -66,6 +66,9 @@ def question(core: Core, ask: Ask) -> Question:
         refused = {name: why for name, why in refused.items() if name not in hidden}
     out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
     matches = _matches(fleet.graphs, fleet, ask.request, out)
+    if unsaid := apart(fleet, ask.request, matches.ever):
+        refused = {**unsaid, **refused}
+        matches = _matches(fleet.graphs, fleet, ask.request, out | unsaid.keys())
     asked = _asked(ask.request, ask.terms, settings)
     count = ask.show_slots or core.policies.wants_slots(asked.policy, asked.options)
     ever, names = matches.ever, matches.names

@@ -14,7 +14,7 @@ from rainbow.scheduler.decide import decide
 from rainbow.service.access import reach
 from rainbow.service.deciding import Ask, opens
 from rainbow.service.fleet import Fleet
-from rainbow.service.host_binding import NOT_ENFORCED, unkept
+from rainbow.service.host_binding import NOT_ENFORCED, apart, parted, unkept
 from rainbow.service.jobs import JobView, visible
 from rainbow.service.lifecycle import MOST_EVENTS
 from rainbow.service.ruling import barred
@@ -44,7 +44,8 @@ def explanations(decider: Decider, ask: Ask) -> str:
     fleet = decider.core.fleet
     hidden, refused = barred(decider.core, ask.owner, ask.request, signed=bool(ask.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
-    refused = {**unkept(fleet, ask.request), **refused}
+    fitting = fleet.graphs.match(ask.request).ever if parted(ask.request) else ()
+    refused = {**apart(fleet, ask.request, fitting), **unkept(fleet, ask.request), **refused}
     out = {**ask.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}
     names = [name for name in open_ones if name not in closed]
@@ -65,7 +66,8 @@ def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
         return found
     if row.node_rules is None:
         return {**found, "nodes": NOT_ENFORCED}
-    hosts = fleet.graphs.binding(cluster, request).hosts
+    binding = fleet.graphs.binding(cluster, request)
+    hosts = binding.hosts if binding.by_group else fleet.graphs.concrete_hosts(cluster, request)
     if hosts:
         found["groups"] = len(request.groups)
         found["hosts"] = [{"group": entry.group, "hosts": collapse(entry.hosts)} for entry in hosts]

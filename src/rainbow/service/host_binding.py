@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rainbow.model.binding import NO_NODE_RULES, GroupHosts, NodeRules
+from rainbow.model.binding import HOST, NO_NODE_RULES, GroupHosts, NodeRules
 from rainbow.model.errors import Invalid, RainbowError
 from rainbow.model.hostlist import expand
 from rainbow.model.match import Fit
 from rainbow.model.reasons import MixedHosts
-from rainbow.model.request import Request
+from rainbow.model.request import Level, Request
 from rainbow.service.fleet import Fleet
 
 MAX_NODES_TEXT = 256 * 1024  # characters of a report's hostlist
 MAX_NODES = 100_000  # names in it
 NOT_KEPT = "its agent does not keep jobs on nodes; upgrade it"
 NOT_ENFORCED = "no agent: which nodes it runs on is not enforced there"
+NOT_TOLD_APART = "its parts need different hosts, and no manager can be told which part goes where; submit them as jobs"
 NO_PLACEMENT = "its groups are bound to different hosts, and no placement of all of them was found; submit them as jobs"
 
 
@@ -42,6 +44,27 @@ def unkept(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
         if member is not None and not member.broken and fleet.graphs.binding(name, request).binds:
             found[name] = (Fit.UNKNOWN, NOT_KEPT)
     return found
+
+
+def apart(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:
+    """Of these clusters those where the parts of a group need different hosts, which no offer can say."""
+    if not fleet.may_bind(request) or not parted(request):
+        return {}
+    return {
+        name: (Fit.NEVER, NOT_TOLD_APART)
+        for name in names
+        if not fleet.graphs.binding(name, request).by_group and not fleet.graphs.concrete_hosts(name, request)
+    }
+
+
+def parted(request: Request) -> bool:
+    """True if a group of the request has several parts, which may need different hosts."""
+    return any(_has_parts(group.levels) for group in request.groups)
+
+
+def _has_parts(levels: tuple[Level, ...]) -> bool:
+    """True if levels may lie in hosts that have nothing to do with one another."""
+    return len(levels) > 1 or any(level.type != HOST and _has_parts(level.inside) for level in levels)
 
 
 def mixed_reason(fleet: Fleet, cluster: str, request: Request) -> str:
@@ -71,10 +94,10 @@ def bound_offer(fleet: Fleet, cluster: str, request: Request, rules: NodeRules |
     if not binding.binds:
         return UNBOUND_OFFER
     hosts = binding.hosts
-    if hosts and not (binding.uniform or (rules.groups and binding.by_group)):
+    if not (binding.uniform or (rules.groups and binding.by_group)):
         hosts = fleet.graphs.concrete_hosts(cluster, request, fence)
         if not hosts:
-            return BoundOffer(refusal=NO_PLACEMENT)
+            return BoundOffer(refusal=NO_PLACEMENT if binding.by_group else NOT_TOLD_APART)
     try:
         size = sum(len(entry.hostlist) for entry in hosts)
     except Invalid as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rainbow.graphs.backend import GraphBackend
 from rainbow.model.binding import GroupHosts, NodeRules
 from rainbow.model.graph import Graph, Mark, Vertex
 from rainbow.model.match import Fit
 from rainbow.model.reasons import MixedHosts
-from rainbow.model.request import Request, Requirement, Within
+from rainbow.model.request import Group, Request, Requirement, Within
 from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, requires, slots
 
 HOSTS = NodeRules(hosts=True)
@@ -117,6 +119,27 @@ def test_groups_that_are_bound_differently_get_the_hosts_of_one_placement(backen
     assert backend.concrete_hosts("c", wanted) == (GroupHosts(0, ("node1",)), GroupHosts(1, ("node2",)))
     assert backend.place("c", "job", a_request(a_level("node", 1, a_level("core", 1), requires=NVME)))
     assert backend.concrete_hosts("c", wanted), "what is taken now comes back"
+
+
+def test_parts_of_a_group_that_are_bound_differently_run_on_hosts_that_are_right_for_all(backend: GraphBackend) -> None:
+    """A manager is told the hosts of a group, and may give any of them to any part."""
+    put(backend)
+    parts = Group(levels=(a_level("core", 2, requires=NVME), a_level("gpu", 1)))
+    wanted = Request(groups=(parts,))
+    binding = backend.binding("c", wanted)
+    assert (binding.hosts, binding.by_group, binding.binds) == ((), False, True)
+    assert backend.concrete_hosts("c", wanted) == (GroupHosts(0, ("node2",)),)
+    kinds = Group(
+        levels=(a_level("core", 2, requires=NVME), a_level("gpu", 1, requires=requires("kind", "model", "a100")))
+    )
+    assert backend.match(replace(wanted, groups=(kinds,))).fit("c") is Fit.NOW
+    assert backend.concrete_hosts("c", replace(wanted, groups=(kinds,))) == (), (
+        "node1 for one part, node2 for the other"
+    )
+    nodes = Group(
+        levels=(a_level("node", 1, a_level("core", 3), requires=NVME), a_level("node", 1, a_level("core", 1)))
+    )
+    assert backend.concrete_hosts("c", replace(wanted, groups=(nodes,))) == (GroupHosts(0, ("node2",)),)
 
 
 def test_marks_and_use_change_no_binding(backend: GraphBackend) -> None:

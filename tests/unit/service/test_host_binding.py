@@ -22,7 +22,7 @@ from rainbow.service import clusters, explaining, jobs, receiving, registering, 
 from rainbow.service.assembly import Service
 from rainbow.service.clock import ManualClock
 from rainbow.service.deciding import Ask
-from rainbow.service.host_binding import NOT_ENFORCED, NOT_KEPT
+from rainbow.service.host_binding import NOT_ENFORCED, NOT_KEPT, NOT_TOLD_APART
 from rainbow.service.settings import Settings
 from rainbow.service.submitting import Submission
 from rainbow.service.sync_messages import Ref, Report, SyncIn
@@ -119,6 +119,49 @@ async def test_what_is_required_beside_a_name_binds_hosts_though_the_manager_is_
         large = Requirement("gpus", (Equals("model", "a100"), Equals("memory", 80)))
         await submit(service, a_job(a_level(requires=(large,))))
         assert [hosts for _, hosts in await offers(agent, rules)] == [(GroupHosts(0, ("n2", "n3")),)]
+
+
+def parts(*levels: Level) -> Submission:
+    """One group: an offer names the hosts of all its levels together."""
+    request = Request(groups=(Group(levels=levels),), tasks=(Task(command=("true",)),))
+    return Submission(owner="ana", request=request, spec=to_json(request), name="job", terms=Terms())
+
+
+async def test_parts_of_a_group_run_only_on_hosts_that_are_right_for_all_of_them(tmp_path: Path) -> None:
+    cores = Level(type="core", count=Count(2), requires=needs())
+    async with a_service(tmp_path) as service:
+        await with_io(service, "east", gpus=1)
+        await hang(service, "east", "net", "n[3-4]", "hdr")
+        agent = await an_agent(service, "east")
+        anywhere = parts(cores, Level(type="gpu"))
+        both = parts(cores, Level(type="gpu", requires=needs("hdr", "net")))
+        await submit(service, anywhere, both)
+        assert [hosts for _, hosts in await offers(agent)] == [
+            (GroupHosts(0, ("n2", "n3")),),
+            (GroupHosts(0, ("n3",)),),
+        ]
+        ask = Ask(request=both.request, spec=both.spec, terms=Terms())
+        [shown] = json.loads(explaining.explanations(service.decider, ask))["clusters"]
+        assert shown["hosts"] == [{"group": 0, "hosts": "n3"}]
+
+
+async def test_parts_of_a_group_that_need_different_hosts_are_refused_before_they_are_offered(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_io(service, "east")
+        await hang(service, "east", "net", "n4", "hdr")
+        agent = await an_agent(service, "east")
+        apart = parts(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
+        [job] = await submit(service, apart)
+        assert (job.state, job.reason) == (JobState.HELD, f"east: {NOT_TOLD_APART}")
+        assert await offers(agent) == []
+        ask = Ask(request=apart.request, spec=apart.spec, terms=Terms())
+        planned = await explaining.plan(service.decider, ask, reasons=True)
+        assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, NOT_TOLD_APART]}
+        assert json.loads(planned.explanations)["closed"] == {"east": NOT_TOLD_APART}
+        alone = a_job(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
+        await submit(service, alone)
+        [(_, hosts)] = await offers(agent, NodeRules(hosts=True, groups=True))
+        assert hosts == (GroupHosts(0, ("n2", "n3")), GroupHosts(1, ("n4",)))
 
 
 async def test_an_agent_that_tells_its_manager_less_than_before_gets_more_hosts(tmp_path: Path) -> None:
