@@ -165,3 +165,10 @@ async def test_an_older_servers_choice_of_hosts_is_refused_where_there_are_sever
     assert "upgrade the server" in await desk.backend.check(replace(a_request("true"), not_hosts=("n0",)))
     assert await desk.backend.check(replace(a_request("true"), not_hosts=("n0",)), bound("n1")) is None
     assert await desk.backend.check(a_request("true")) is None
+
+
+async def test_a_constraint_on_features_is_refused_and_not_dropped(desk: Desk):
+    request = replace(on_nodes(1, core=1), options={"constraint": "ib"})
+    refused = await desk.backend.check(request)
+    assert refused == "no manager here knows the features that the constraint 'ib' names"
+    assert (await desk.backend.bid(request)).reason == refused

@@ -50,6 +50,8 @@ def impossible(wanted: Wanted, machine: Machine) -> str | None:
         return "there is nothing to run: the request has no task"
     if request.image:
         return f"this machine runs no container images ({request.image})"
+    if constraint := request.options.get("constraint"):
+        return f"no manager here knows the features that the constraint {constraint!r} names"
     tasks = sum(copies(request, task) for task in request.tasks)
     if tasks > MAX_TASKS:
         return f"one machine runs at most {MAX_TASKS} tasks of a job, not {tasks}"
