@@ -104,7 +104,8 @@ def sync(path: Path) -> None:
 def inspect(path: Path) -> Backup:
     """Read a backup from end to end. Corrupt: it is damaged; Invalid: it is no backup of Rainbow."""
     with _opened(path) as connection:
-        [(verdict,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
+        # `quick_check` of SQLite 3.40.0 to 3.41.0 takes whole tables without rowids for damaged ones.
+        [(verdict,)] = connection.execute("PRAGMA integrity_check(1)").fetchall()
         if verdict != "ok":
             raise Corrupt(f"{path} is damaged ({verdict}): use another backup")
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -15,7 +15,7 @@ from rainbow.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotF
 from rainbow.model.job import Terms
 from rainbow.store import Store, open_store
 from rainbow.store.backup import back_up, fill_postgres, inspect, last_mark, tables
-from rainbow.store.base import JobFilter
+from rainbow.store.base import Dependency, JobFilter
 from rainbow.store.opening import open_claimed
 from tests.contract.store.builders import a_draft, an_offer
 from tests.support.postgres import Postgres
@@ -28,7 +28,8 @@ async def filled(url: str) -> Store:
     labels = {"team": "bio", "ü": "\n\t'\"\\N 🌈"}
     job = await an_offer(store, terms=Terms(labels=labels, priority=-7, start_after=2.0**37 + 1 / 3))
     await store.write(lambda tx: tx.append_output(job.id, 1, "stdout", 0, bytes(range(256)), 0.3))
-    await store.write(lambda tx: tx.add_jobs([a_draft(name=f"job {i}") for i in range(300)]))
+    after = (Dependency("afterok", job.id),)
+    await store.write(lambda tx: tx.add_jobs([a_draft(name=f"job {i}", waits_for=after) for i in range(300)]))
     return store
 
 
@@ -71,7 +72,8 @@ async def test_a_backup_of_either_database_holds_every_row(url: str, tmp_path: P
     there = rows_of(Path(url.removeprefix("sqlite:///"))) if url.startswith("sqlite") else rows_in(url, copy)
     assert kept == there
     filled_tables = {name for name, rows in kept.items() if rows}
-    assert {"jobs", "labels", "attempts", "events", "texts", "output", "counters", "generations"} <= filled_tables
+    assert {"jobs", "labels", "dependencies", "attempts", "events", "texts", "output", "counters"} <= filled_tables
+    assert "generations" in filled_tables
     reopened = await open_store(f"sqlite:///{copy}")
     assert len(await reopened.read(lambda tx: tx.list_jobs(JobFilter(), limit=1000))) == 301
     await reopened.close()
