@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,17 @@ def tool(house: House, *arguments: str, check: bool = True) -> subprocess.Comple
 def restored(fleet: Fleet) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(fleet.house.run("restored", "-o", "json", "--limit", "1000").stdout)
     return found
+
+
+def wait_until_all_reported(fleet: Fleet) -> None:
+    """Return when the agents have noticed that the database is an older copy, and have told what they know."""
+    until = time.monotonic() + 60
+    while True:
+        asked = fleet.house.run("restored", "-o", "json", check=False)  # not found before the restore begins
+        rows = json.loads(asked.stdout)["clusters"] if asked.returncode == 0 else [{"state": "awaited"}]
+        if all(row["state"] == "reported" for row in rows):
+            return
+        assert time.monotonic() < until, asked
 
 
 def refused_start(house: House) -> str:
@@ -98,6 +110,27 @@ def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fle
     assert {kinds[id] for id in since} == {"lost-job"}
     assert kinds[found_again] == "found-job"
     assert {kinds[id] for id in (*running, *waiting)} <= {"ended", "started", "adopted"}
+
+
+def test_a_backup_that_is_restored_again_gives_no_id_twice(fleet: Fleet, tmp_path: Path) -> None:
+    """And what was begun between two restores runs on after the second."""
+    fleet.add("east", nodes=1, cores=4)
+    tool(fleet.house, "backup", str(tmp_path / "backup.db"))
+    gate, over, running = tmp_path / "gate", [], []
+    for _ in range(3):
+        over.append(fleet.submit())
+        fleet.ended(over[-1])
+        running.append(fleet.submit(gate=gate))
+        fleet.until_begun(running[-1])
+        fleet.house.kill()
+        tool(fleet.house, "restore", str(tmp_path / "backup.db"))
+        fleet.house.start()
+    wait_until_all_reported(fleet)
+    gate.touch()
+    assert {job.state for job in fleet.ended(*running)} == {"succeeded"}
+    kinds = {finding["job"]: finding["kind"] for finding in restored(fleet)["findings"]}
+    assert kinds == dict.fromkeys(over, "lost-job") | dict.fromkeys(running, "found-job")
+    assert fleet.tally.starts() == dict.fromkeys([*over, *running], 1)
 
 
 def test_agents_that_were_restarted_meanwhile_tell_the_same(fleet: Fleet, tmp_path: Path) -> None:

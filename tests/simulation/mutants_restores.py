@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from rainbow.agent import mailbox
+from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS
 from rainbow.service import recall, restoring
 from rainbow.sim.weather import Weather
+from rainbow.store.tables import generations
 from rainbow.store.tables.generations import GenerationTable
+from rainbow.store.tables.table import FIRST_ATTEMPT
 from tests.simulation.mutants import mutant
 from tests.simulation.mutants_reports import MUTANTS
 
@@ -56,3 +59,21 @@ def goes_on_without_asking_the_agents(patch: Patch) -> None:
         return False
 
     patch.setattr(restoring, "must_recall", never)
+
+
+@mutant(RESTORED)
+def gives_the_ids_of_an_earlier_restore_again(patch: Patch) -> None:
+    patch.setattr(generations, "skipped", lambda seen, last_event: SKIPPED)
+
+
+@mutant(RESTORED)
+def gives_the_attempts_of_an_earlier_restore_again(patch: Patch) -> None:
+    begin = GenerationTable.begin_restore
+
+    def at_the_same_number(self: GenerationTable, id: str, at: float, seen: Any = ()) -> Any:
+        given = self.db.counter(FIRST_ATTEMPT)
+        restore = begin(self, id, at, seen)
+        self.db.take(FIRST_ATTEMPT, given + SKIPPED_ATTEMPTS - self.db.counter(FIRST_ATTEMPT))
+        return restore
+
+    patch.setattr(GenerationTable, "begin_restore", at_the_same_number)

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from rainbow.model.errors import Invalid
 
-SKIPPED = 1_000_000  # numbers of jobs, events, commands and clusters that a restore passes over
-SKIPPED_ATTEMPTS = 1_000  # of each job that is older than the restore
+SKIPPED = 1_000_000  # numbers of jobs, events, commands and clusters that a restore passes over, at least
+SKIPPED_ATTEMPTS = 1_000  # of each job that is older than the restore, for each generation that it passes over
 MAX_MARK = 200  # characters
 
 
@@ -69,6 +69,17 @@ def is_lost(mark: Mark, history: Sequence[Generation], last_event: int) -> bool:
         if generation is not None and (generation.number, generation.id) == (mark.generation, mark.id):
             return mark.event > (last_event if following is None else following.after_event)
     return True
+
+
+def skipped(seen: Sequence[Mark], last_event: int) -> int:
+    """Return how many numbers a restore of a database that ends at this event passes over: some millions.
+
+    Whoever has seen further may have seen a restore of the same copy, which passed over a million itself. Every job
+    and command has an event, so their numbers grew no faster than those of events. Half a million events may have
+    come after a mark.
+    """
+    ahead = max((mark.event for mark in seen), default=0) - last_event
+    return SKIPPED * (1 + (max(0, ahead) + SKIPPED // 2) // SKIPPED)
 
 
 def seal(mark: Mark, key: bytes) -> str:

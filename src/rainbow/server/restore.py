@@ -21,6 +21,7 @@ from rainbow.model.errors import Conflict
 from rainbow.model.generation import Generation, Mark
 from rainbow.server.options import ServerOptions, write_secret
 from rainbow.service.assembly import first_administrator
+from rainbow.service.history import newest_mark
 from rainbow.service.ids import Ids
 from rainbow.store.backup import (
     Backup,
@@ -134,7 +135,7 @@ async def _restore_postgres(options: ServerOptions, found: Backup, progress: Pro
     url = options.database()
     store, _ = await open_claimed(url)
     try:
-        now_there = await store.read(_newest)
+        now_there = await store.read(newest_mark)
         aside = None
         if now_there is not None:
             aside = _free_name(options.data_dir / "rainbow.db")
@@ -199,11 +200,6 @@ async def _begin_in(store: Store, seen: Sequence[Mark]) -> _Begun:
         return _Begun(generation=generation, last_event=tx.last_seq(), clusters=len(tx.unreported()))
 
     return await store.write(work)
-
-
-def _newest(tx: Tx) -> Mark | None:
-    generations = tx.generations()
-    return Mark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
 
 
 def _marks(options: ServerOptions, there: Mark | None) -> list[Mark]:

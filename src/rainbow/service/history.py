@@ -69,6 +69,12 @@ def begin(tx: Tx, id: str, key: str, now: float) -> None:
     tx.begin_generation(id, now)
 
 
+def newest_mark(tx: Tx) -> Mark | None:
+    """Return how far the database has come; None if no server has served it."""
+    generations = tx.generations()
+    return Mark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
+
+
 def read(tx: Tx) -> History:
     """Read the history as it is stored."""
     generations = tx.generations()

@@ -46,6 +46,18 @@ def i4_fences_increase(world: Witness, change: Change) -> str | None:
     return None
 
 
+def i4_numbers_are_given_once(world: Witness, change: Change) -> str | None:
+    """I4 no id is given to two jobs, and no tag to two attempts, also not in histories that are lost."""
+    job = change.job
+    if change.before is None and job.id in world.lost and not job.terms.from_agent:
+        return f"id {job.id} was given before the restore"
+    for attempt in change.attempts:
+        token = world.tags.setdefault((attempt.job, attempt.n), attempt.token)
+        if token != attempt.token:
+            return f"attempt {attempt.n} of job {attempt.job} has fence {attempt.token}, and had {token} before"
+    return None
+
+
 def i4_ended_attempts_stay(world: Witness, change: Change) -> str | None:
     """I4 an attempt that has ended changes no more, except that a lost one may be found."""
     for old, new in zip(change.attempts_before, change.attempts, strict=False):
@@ -329,6 +341,7 @@ RULES = Rules(
         i5_one_end,
         i6_steps_are_in_the_table,
         i4_fences_increase,
+        i4_numbers_are_given_once,
         i4_ended_attempts_stay,
         i4_live_attempts_belong,
         i4_ends_are_true,

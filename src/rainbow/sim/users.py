@@ -182,8 +182,8 @@ class Users:
             self.waiting -= not done
             done = True
 
-        def back(said: Any, before: bool) -> None:
-            if isinstance(said, Unavailable) or before != self.witness.restored:
+        def back(said: Any, before: int) -> None:
+            if isinstance(said, Unavailable) or before != self.witness.restores:
                 return  # what was said before a restore is void; it is asked again
             if isinstance(said, RainbowError):
                 if not isinstance(said, (*allowed, NotFound) if self.witness.restored else allowed):
@@ -195,7 +195,7 @@ class Users:
         def attempt() -> None:
             if done:
                 return
-            before = self.witness.restored
+            before = self.witness.restores
 
             def answer(said: Any) -> None:
                 self.wire.answer(lambda: back(said, before))

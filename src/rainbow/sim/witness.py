@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rainbow.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow.model.generation import SKIPPED
-from rainbow.model.job import Delivery, Event, Job, Terms
+from rainbow.model.job import Delivery, Event, Job, JobState, Terms
 from rainbow.sim.truth import Truth
 from rainbow.store.base import Dependency, JobFilter, ReportState, Tx
 
@@ -104,6 +104,7 @@ class Witness:
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
     fences: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tags: dict[tuple[int, int], str] = field(default_factory=dict)  # the fence of each attempt, of lost ones as well
     leases: dict[str, Lease] = field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = field(default_factory=dict)  # cluster -> fence -> cores
     waits_for: dict[int, list[Dependency]] = field(default_factory=dict)
@@ -115,7 +116,8 @@ class Witness:
     server_since: float | None = None  # when the server that runs now was ready; None: it is down
     disk_since: float | None = 0.0  # since when writes work; None: the disk is full
     awaited: frozenset[str] = frozenset()  # after a restore: clusters that have not reported
-    lost: dict[int, Job] = field(default_factory=dict)  # jobs as they were before the restore
+    lost: dict[int, Job] = field(default_factory=dict)  # jobs as they were before each restore
+    restores: int = 0
     old_jobs: int = 0  # after a restore: the highest id of a job from before
     seq: int = 0
     violation: Violation | None = None
@@ -135,7 +137,8 @@ class Witness:
 
     def begin_again(self, tx: Tx) -> None:
         """The database is an older copy of itself: what was seen of it since is no longer so."""
-        self.lost = dict(self.jobs)
+        self.restores += 1
+        self.lost |= {id: self._as_lost(job) for id, job in self.jobs.items()}
         self.jobs = {job.id: job for job in tx.list_jobs(JobFilter(), limit=EVENTS_AT_ONCE)}
         self.attempts = {id: tuple(tx.attempts(id)) for id in self.jobs}
         self.waits_for = {id: tx.dependencies(id) for id in self.jobs}
@@ -144,6 +147,14 @@ class Witness:
         self.acknowledged = {id: spec for id, spec in self.acknowledged.items() if id in self.jobs}
         self.leases, self.allocated = {}, {}
         self.old_jobs, self.seq, self.awaited = tx.old_jobs(), tx.last_seq(), unreported(tx)
+
+    def _as_lost(self, job: Job) -> Job:
+        """A job of the history that is being lost, with what is known of it from those that were lost before."""
+        before = self.lost.get(job.id)
+        if before is None:
+            return job
+        over = before.state.terminal or before.state is JobState.CANCELLING
+        return replace(job, terms=before.terms, state=before.state if over else job.state)
 
     def committed(self, tx: Tx) -> None:
         """Look at what a commit changed."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from rainbow.service import registering
+from rainbow.service.history import newest_mark
 from rainbow.service.ids import Ids
 from rainbow.service.settings import Settings
 from rainbow.sim import endings, trouble
@@ -31,6 +32,7 @@ logging.getLogger("rainbow.service").addHandler(
 
 POLICIES = ("first", "least", "random", "start")
 RUN_LEASE = 16.0  # seconds; longer than the longest guard by what ending a run takes
+RESTORES = 2  # of one copy
 SETTLED_WITHIN = 300.0  # seconds after the last fault
 
 
@@ -236,14 +238,16 @@ class World:
         every.cancel()
 
     def backup_or_restore(self) -> None:
-        """Make a copy of the database; the next time, put it back while the server is down. Once in a world."""
+        """Make a copy of the database; the next times, put it back while the server is down. Twice in a world."""
         if self.copy is None:
             self.copy = self.disk.copy()
             self.note("backup")
-        elif not self.witness.restored:
+        elif self.witness.restores < RESTORES:
             self.note("restore")
             self.server.crash()
-            self.disk.put_back(self.copy, lambda tx: void(tx.begin_restore("restored", self.wall.time())))
+            newest, id = self.disk.look(newest_mark), f"restored {self.witness.restores}"
+            seen = [] if newest is None else [newest]
+            self.disk.put_back(self.copy, lambda tx: void(tx.begin_restore(id, self.wall.time(), seen)))
             self.disk.look(self.witness.begin_again)
             self.users.begin_again()
             self.loop.call_later(self.rng.uniform(0.05, 3.0), self.server.start)

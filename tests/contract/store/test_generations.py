@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from rainbow.model.attempt import AttemptState
 from rainbow.model.decision import Stored
 from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Mark
 from rainbow.model.job import JobEvent
-from rainbow.store import Store
+from rainbow.store import Store, open_store
 from rainbow.store.base import ReportState, Tx
 from rainbow.store.records import Finding, Settlement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
@@ -45,7 +54,7 @@ async def test_a_restore_passes_over_all_numbers_that_may_have_been_given(store:
     [queued, bound] = await store.write(lambda tx: tx.add_jobs([a_draft(), a_bound_draft()]))
     leased = await store.write(lambda tx: tx.lease("perl", 1, "agent", 50.0))
     last = await store.read(lambda tx: tx.last_seq())
-    restore = await store.write(lambda tx: tx.begin_restore("b", 9.0, [Mark(7, "x", 5_000_000)]))
+    restore = await store.write(lambda tx: tx.begin_restore("b", 9.0, [Mark(7, "x", last + 400_000)]))
     assert (restore.number, restore.cause, restore.after_event) == (8, Cause.RESTORE, last)
     assert restore.old_jobs == bound + SKIPPED == await store.read(lambda tx: tx.old_jobs())
     assert await store.read(lambda tx: tx.lapsed(1e9, 10)) == []  # what was leased waits for its cluster's report
@@ -61,12 +70,71 @@ async def test_a_restore_passes_over_all_numbers_that_may_have_been_given(store:
 
     new, old_attempt, new_attempt = await store.write(afterwards)
     assert new == restore.old_jobs + 1
-    assert (old_attempt, new_attempt) == (SKIPPED_ATTEMPTS + 1, 1)
-    assert await store.read(lambda tx: tx.last_seq()) > 5_000_000
+    assert (old_attempt, new_attempt) == (7 * SKIPPED_ATTEMPTS + 1, 1)
+    assert await store.read(lambda tx: tx.last_seq()) > last + SKIPPED
     [row] = await store.read(lambda tx: tx.unreported())
     assert (row.cluster, row.generation, row.state) == ("perl", 8, ReportState.AWAITED)
     await store.write(lambda tx: tx.resume_leases(row.cluster_id, 60.0))
     assert [one.job for one in await store.read(lambda tx: tx.lapsed(61.0, 10))] == [leased[0][0].job]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The newest numbers that a history has given out."""
+
+    job: int
+    attempt: int  # of the oldest job
+    event: int
+    mark: Mark
+
+
+async def gives(store: Store, id: str, jobs: int) -> Given:
+    """Begin a generation, submit some jobs, and try the oldest one again."""
+
+    def work(tx: Tx) -> Given:
+        generation = tx.begin_generation(id, 1.0)
+        newest = tx.add_jobs([a_draft() for _ in range(jobs)])[-1]
+        oldest = tx.job(1)
+        assert oldest is not None
+        attempt = tx.add_attempt(oldest, "perl", f"token of {id}", 1.0)
+        tx.update_attempt(attempt, AttemptState.WITHDRAWN, 1.0)
+        mark = Mark(generation.number, id, tx.last_seq())
+        return Given(newest, attempt.n, tx.last_seq(), mark)
+
+    return await store.write(work)
+
+
+@given(
+    since=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), min_size=1, max_size=4),
+    unseen=st.integers(0, 3),
+)
+@settings(max_examples=25, deadline=None)
+def test_no_number_is_given_twice_however_often_a_copy_is_put_back(
+    since: list[tuple[int, int]], unseen: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each restore of one copy begins a history of some starts and jobs, all of which is lost by the next."""
+    asyncio.run(_put_back_often(tmp_path_factory.mktemp("copies"), since, unseen))
+
+
+async def _put_back_often(folder: Path, since: list[tuple[int, int]], unseen: int) -> None:
+    copy = folder / "copy.db"
+    store = await open_store(f"sqlite:///{copy}")
+    await a_cluster(store)
+    newest = await gives(store, "copied", 3)
+    await store.close()
+    mark = newest.mark
+    for number, (starts, jobs) in enumerate(since):
+        shutil.copy(copy, folder / f"{number}.db")
+        store = await open_store(f"sqlite:///{folder / f'{number}.db'}")
+        await store.write(lambda tx, seen=mark, id=f"restore {number}": tx.begin_restore(id, 2.0, [seen]))  # type: ignore[misc]
+        for start in range(starts):
+            after = await gives(store, f"{number}.{start}", jobs)
+            assert after.job > newest.job
+            assert after.attempt > newest.attempt
+            assert after.event > newest.event
+            newest = after
+        mark = replace(newest.mark, event=newest.event - unseen)  # whoever saw it last may have missed the end
+        await store.close()
 
 
 async def test_jobs_that_are_settled_together_pass_over_lost_attempts_too(store: Store) -> None:

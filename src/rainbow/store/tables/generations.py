@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Generation, Mark, is_lost
+from rainbow.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, Mark, is_lost, skipped
 from rainbow.store.records import Finding, ReportState, Unreported
 from rainbow.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
 
@@ -24,31 +24,29 @@ class GenerationTable(Table):
         return is_lost(mark, self.generations(), self.db.counter("event"))
 
     def begin_generation(self, id: str, at: float) -> Generation:
-        return self._begin(id, at, Cause.START, above=0)
+        number = max((one.number for one in self.generations()), default=0) + 1
+        return self._begin(id, at, Cause.START, number=number, after_event=self.db.counter("event"))
 
     def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = ()) -> Generation:
         event = self.db.counter("event")
+        before = max((one.number for one in self.generations()), default=0)
+        number = max(before, *(mark.generation for mark in seen), 0) + 1
         for counter in _SKIPPING:
-            self.db.take(counter, SKIPPED)
-        ahead = max((mark.event for mark in seen), default=0) - self.db.counter("event")
-        if ahead > 0:
-            self.db.take("event", ahead)
-        self.db.take(FIRST_ATTEMPT, SKIPPED_ATTEMPTS)
+            self.db.take(counter, skipped(seen, event))
+        self.db.take(FIRST_ATTEMPT, SKIPPED_ATTEMPTS * (number - before))
         self.db.take(OLD_JOBS, self.db.counter("job") - self.db.counter(OLD_JOBS))
-        above = max((mark.generation for mark in seen), default=0)
-        restore = self._begin(id, at, Cause.RESTORE, above=above, after_event=event)
+        restore = self._begin(id, at, Cause.RESTORE, number=number, after_event=event)
         self.db.change("expect_all_reports", generation=restore.number, state=ReportState.AWAITED.value)
         self.db.change("suspend_leases")
         return restore
 
-    def _begin(self, id: str, at: float, cause: Cause, *, above: int, after_event: int | None = None) -> Generation:
-        before = max((one.number for one in self.generations()), default=0)
+    def _begin(self, id: str, at: float, cause: Cause, *, number: int, after_event: int) -> Generation:
         generation = Generation(
-            number=max(before, above) + 1,
+            number=number,
             id=id,
             at=at,
             cause=cause,
-            after_event=self.db.counter("event") if after_event is None else after_event,
+            after_event=after_event,
             old_jobs=self.db.counter(OLD_JOBS) if cause is Cause.RESTORE else 0,
         )
         self.db.change(
