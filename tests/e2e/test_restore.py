@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -228,6 +229,45 @@ def test_a_missing_database_is_no_first_start(tmp_path: Path) -> None:
         assert house.admin_token != token
         house.start()
         assert fleet.house.run("jobs").returncode == 0
+
+
+def copied_by_hand(house: House, to: Path) -> str:
+    """Copy the data folder and the database of a stopped server, without its tools; the URL of the copy."""
+    shutil.copytree(house.folder / "data", to)
+    if not house.db:
+        return ""
+    base, _, name = house.db.rpartition("/")
+    with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}_copy TEMPLATE {name}")  # type: ignore[arg-type]
+    return f"{base}/{name}_copy"
+
+
+def test_a_restore_that_an_agent_begins_outlives_the_server(fleet: Fleet, tmp_path: Path) -> None:
+    """Database and data folder were put back together by hand, so the server starts, and an agent knows better."""
+    house, data = fleet.house, fleet.house.folder / "data"
+    agents = [fleet.add(name, nodes=1, cores=1) for name in ("east", "west")]
+    before = [fleet.submit(agent.cluster) for agent in agents]
+    fleet.ended(*before)
+    assert house.stop() == 0
+    url = copied_by_hand(house, tmp_path / "copy")
+    house.start()
+    since = [fleet.submit(agent.cluster) for agent in agents]
+    fleet.ended(*since)
+    house.kill()
+    shutil.rmtree(data)
+    (tmp_path / "copy").rename(data)
+    house.db = url
+    house.start()
+    wait_until_all_reported(fleet)
+    new = []
+    for end in (house.kill, house.stop):  # no later start takes what the agents have begun for a loss
+        new.append(fleet.submit())
+        fleet.ended(new[-1])
+        end()
+        house.start()
+    assert min(new) > SKIPPED
+    assert {finding["job"] for finding in restored(fleet)["findings"]} == set(since)
+    assert fleet.tally.starts() == dict.fromkeys([*before, *since, *new], 1)
 
 
 def test_an_emptied_or_exchanged_postgres_is_noticed(tmp_path: Path, postgres: Postgres) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rainbow.model.attempt import BEFORE_CONFIRM, AttemptState
 from rainbow.model.credential import Principal
 from rainbow.model.errors import Conflict, NotFound, Unavailable
-from rainbow.model.generation import Generation, Mark, unseal
+from rainbow.model.generation import Cause, Generation, Mark, unseal
 from rainbow.model.job import Hold, Job, JobEvent, JobState
 from rainbow.service import lifecycle
 from rainbow.service.auditing import acting
@@ -55,15 +55,23 @@ async def _has_lost(core: Core, cluster: str, text: str) -> bool:
         return False
     if not await core.store.read(lambda tx: tx.has_lost(mark)):
         return False
-    row = core.history.clusters.get(cluster)
-    if row is None or mark.generation > row.generation:  # else it was seen before the restore that is known
-        await _begin_restore(core, cluster, mark)
+    await _begin_restore(core, cluster, mark)
     return True
 
 
 async def _begin_restore(core: Core, cluster: str, mark: Mark) -> None:
     now, id = core.clock.now(), core.ids.fence()
-    restore = await core.commit(lambda tx: tx.begin_restore(id, now, [mark]))
+
+    def work(tx: Tx) -> Generation | None:
+        """Agents come together after a start: the first one begins it, and the others find it begun."""
+        restores = [one for one in tx.generations() if one.cause is Cause.RESTORE]
+        newest = restores[-1].number if restores else 0
+        passed_over = mark.generation < newest and mark.event <= tx.last_seq()
+        return None if passed_over else tx.begin_restore(id, now, [mark])
+
+    restore = await core.commit(work)
+    if restore is None:
+        return
     await reload(core)
     log.error(
         "this database is an older copy of itself: the agent of %s has seen event %d of generation %d. "

@@ -70,11 +70,11 @@ class Claim:
         if session.committed(EVENT) < self._newest_event:
             raise self._note_replaced(None)
 
-    def note_event(self, event: int) -> None:
+    def note_event(self, event: int, generation: tuple[int, str] | None = None) -> None:
         """Remember the newest event that was stored: a database without it has been put back."""
         self._newest_event = event
         if self.mark_file is not None:
-            self.mark_file.advance(event)
+            self.mark_file.advance(event, generation)
 
     def is_confirmed(self) -> bool:
         """Return True if nobody can have taken the claim unnoticed."""

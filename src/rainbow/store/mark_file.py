@@ -51,10 +51,14 @@ class MarkFile:
         self.advance(event)
         self.sync()
 
-    def advance(self, event: int) -> None:
-        """Note the newest stored event. Before `begin` it does nothing: the generation is not known yet."""
+    def advance(self, event: int, generation: tuple[int, str] | None = None) -> None:
+        """Note the newest stored event, and the number and id of the generation that began with it.
+
+        Before `begin` it does nothing: the generation is not known yet.
+        """
         if self._file is None or self._generation is None:
             return
+        self._generation = generation or self._generation
         line = f"{Mark(*self._generation, event)}\n".encode("ascii")
         try:
             os.pwrite(self._file, line.rjust(_WIDTH), 0)

@@ -73,12 +73,14 @@ class Session:
         self.known: dict[object, Any] = {}  # what was read or written; forgotten when it may no longer be so
         self._counters: dict[str, int] | None = None  # as committed
         self._taken: dict[str, int] = {}  # as they will be stored at the commit
-        self._saved: dict[str, int] = {}
+        self._begun: tuple[int, str] | None = None  # number and id of a generation that begins with the commit
+        self._saved: tuple[dict[str, int], tuple[int, str] | None] = {}, None
         self._flushed: dict[str, int] = {}
         self._kept = False  # True if this transaction holds a work that `restore` must not undo
         self._brief = False  # True if it waits for nobody
         self.guard: Callable[[Session], None] | None = None  # checks at the beginning of each write transaction
-        self.on_event: Callable[[int], None] | None = None  # told the newest event after each commit that adds some
+        # Told the newest event after each commit that adds some, and the generation that began with it.
+        self.on_event: Callable[[int, tuple[int, str] | None], None] | None = None
 
     def text(self, query: str) -> str:
         """The SQL of a named query, to build a longer one from."""
@@ -148,9 +150,13 @@ class Session:
             self._counters = dict(self.rows("counters"))
         return self._counters.get(counter, 0)
 
+    def begin_generation(self, number: int, id: str) -> None:
+        """With the commit of this transaction a generation of the database begins."""
+        self._begun = number, id
+
     def begin(self, *, brief: bool = False) -> None:
         """Start a transaction; a brief one fails at once if somebody else is writing."""
-        self._taken, self._flushed, self._kept, self._brief = {}, {}, False, brief
+        self._taken, self._begun, self._flushed, self._kept, self._brief = {}, None, {}, False, brief
         dialect = self.dialect
         for statement in dialect.begin_brief if brief else dialect.begin_write if self._writing else dialect.begin_read:
             self._cursor.execute(statement)
@@ -160,7 +166,7 @@ class Session:
     def save(self) -> None:
         """Set the point that `restore` goes back to; until something is kept, that is the beginning."""
         if self._kept:
-            self._saved = dict(self._taken)
+            self._saved = dict(self._taken), self._begun
             self._cursor.execute("SAVEPOINT work")
 
     def keep(self) -> None:
@@ -178,19 +184,19 @@ class Session:
         self.known.clear()
         self._cursor.execute("ROLLBACK TO SAVEPOINT work")
         self._cursor.execute("RELEASE SAVEPOINT work")
-        self._taken = self._saved
+        self._taken, self._begun = self._saved
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """A part of the transaction: what is raised inside undoes it alone, and is raised as one of our own errors."""
-        taken = dict(self._taken)
+        saved = dict(self._taken), self._begun
         self._cursor.execute("SAVEPOINT part")
         try:
             yield
         except Exception as error:
             self.known.clear()
             self._cursor.execute("ROLLBACK TO SAVEPOINT part")
-            self._taken = taken
+            self._taken, self._begun = saved
             raise self.dialect.translate(error) from error
         finally:
             self._cursor.execute("RELEASE SAVEPOINT part")
@@ -210,7 +216,7 @@ class Session:
             self.known = known
             self._counters = None if counters is None else counters | self._taken
         if self.on_event is not None and EVENT in self._taken:
-            self.on_event(self._taken[EVENT])
+            self.on_event(self._taken[EVENT], self._begun)
 
     def rollback(self) -> None:
         """Undo everything since `begin`."""

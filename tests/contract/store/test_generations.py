@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from rainbow.model.attempt import AttemptState
 from rainbow.model.decision import Stored
+from rainbow.model.errors import Conflict
 from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Mark
 from rainbow.model.job import JobEvent
 from rainbow.store import Store, open_store
 from rainbow.store.base import ReportState, Tx
+from rainbow.store.mark_file import MarkFile, read_mark
+from rainbow.store.opening import open_claimed
 from rainbow.store.records import Finding, Settlement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
@@ -201,3 +204,29 @@ async def test_findings_are_listed_in_order_and_counted(store: Store) -> None:
     assert [(seq, one.kind, one.job) for seq, one in found] == [(2, "ended", 2), (3, "adopted", 3)]
     assert await store.read(lambda tx: tx.count_findings(2)) == {"adopted": 2, "ended": 1}
     assert await store.read(lambda tx: tx.findings(1, 0, 10)) == []
+
+
+async def test_the_mark_of_a_server_follows_a_restore_that_begins_while_it_serves(url: str, tmp_path: Path) -> None:
+    """Else the next start would find more events in the old generation than it had, and be refused."""
+    store, claim = await open_claimed(url)
+    await a_cluster(store)
+    started = await store.write(lambda tx: tx.begin_generation("start", 1.0))
+    claim.mark_file = MarkFile(tmp_path)
+    claim.mark_file.begin(started, 1)
+
+    def fails(tx: Tx) -> None:
+        tx.begin_restore("undone", 2.0)
+        raise Conflict("no")
+
+    with pytest.raises(Conflict):
+        await store.write(fails)
+    await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    assert read_mark(tmp_path) == Mark(1, "start", await store.read(lambda tx: tx.last_seq()))
+    restore = await store.write(lambda tx: tx.begin_restore("restore", 3.0))
+    for _ in range(2):
+        assert read_mark(tmp_path) == Mark(restore.number, "restore", await store.read(lambda tx: tx.last_seq()))
+        await store.write(lambda tx: tx.add_jobs([a_draft()]))
+    mark = read_mark(tmp_path)
+    assert mark is not None
+    assert not await store.read(lambda tx: tx.has_lost(mark))
+    await store.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from rainbow.model.attempt import AttemptState
 from rainbow.model.errors import Conflict, NotFound, Unavailable
-from rainbow.model.generation import SKIPPED_ATTEMPTS, Mark, seal
+from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Mark, seal
 from rainbow.model.job import Hold, JobState, Terms
 from rainbow.service import jobs, leaving, receiving, restoring
 from rainbow.service.clock import ManualClock
@@ -276,3 +277,47 @@ async def test_receivers_wait_for_somebodys_word(tmp_path: Path, clock: ManualCl
         await after.decider.settle()
         assert (await job_of(after, leased.job)).hold is Hold.MAY_HAVE_RUN
         await receiving.receive(after.core, "west", 1)
+
+
+async def test_agents_that_notice_it_together_begin_one_restore(tmp_path: Path, clock: ManualClock) -> None:
+    agents = [Agent(name) for name in ("east", "north", "west")]
+    async with serving(tmp_path, clock) as before:
+        for agent in agents:
+            await with_cluster(before, agent.cluster)
+        copy = copied(tmp_path)
+        await submit(before, *[a_submission() for _ in agents])
+        for agent in agents:
+            await agent.says(before, state={"nodes_free": 1.0})
+    put_back(tmp_path, copy)
+    async with serving(tmp_path, clock, seed=2) as after:
+        number = after.core.history.now.number
+        asked = await asyncio.gather(*[agent.says(after) for agent in agents])
+        assert [out.recall for out in asked] == [True, True, True]
+        assert after.core.history.now.number == number + 1
+        [new] = await submit(after, a_submission())
+        assert new.id == SKIPPED + 1
+
+
+async def test_a_copy_of_a_restored_database_can_be_put_back_too(tmp_path: Path, clock: ManualClock) -> None:
+    """The agent has seen the generation that the restore began, and more of it than this copy holds."""
+    agent = Agent()
+    async with serving(tmp_path, clock) as before:
+        await with_cluster(before, "east")
+        copy = copied(tmp_path)
+        await submit(before, a_submission())
+        ref = await agent.takes(before)
+    put_back(tmp_path, copy)
+    async with serving(tmp_path, clock, seed=2) as restored:
+        await agent.recalls(restored, ended(ref))
+        [queued] = await submit(restored, a_submission())
+        copy = copied(tmp_path)
+        second = await agent.takes(restored)
+        assert second.job == queued.id
+    put_back(tmp_path, copy)
+    async with serving(tmp_path, clock, seed=3) as again:
+        number = again.core.history.now.number
+        await agent.recalls(again, ended(ref), ended(second))
+        assert again.core.history.now.number == number + 1, "a restore began"
+        assert (await job_of(again, queued.id)).state is JobState.SUCCEEDED
+        [new] = await submit(again, a_submission())
+        assert new.id > queued.id + SKIPPED

@@ -58,6 +58,7 @@ class GenerationTable(Table):
             after_event=generation.after_event,
             old_jobs=generation.old_jobs,
         )
+        self.db.begin_generation(generation.number, id)
         return generation
 
     def old_jobs(self) -> int:
