@@ -133,7 +133,7 @@ async def restore(options: ServerOptions, file: Path, progress: Progress = no_pr
 
 async def _restore_postgres(options: ServerOptions, found: Backup, progress: Progress) -> Restored:
     url = options.database()
-    store, _ = await open_claimed(url)
+    store, claim = await open_claimed(url)
     try:
         now_there = await store.read(newest_mark)
         aside = None
@@ -143,7 +143,7 @@ async def _restore_postgres(options: ServerOptions, found: Backup, progress: Pro
         with scratch_file(options.data_dir / "rainbow-restored.db") as scratch:
             await asyncio.to_thread(copy_file, found.path, scratch, progress)
             begun = await _begin(scratch, _marks(options, now_there))
-            await asyncio.to_thread(fill_postgres, url, scratch, progress)
+            await asyncio.to_thread(fill_postgres, url, scratch, claim, progress)
         _keep_mark(options, begun)
     finally:
         await store.close()

@@ -22,6 +22,8 @@ from rainbow.store.schema import migrations
 if TYPE_CHECKING:
     import psycopg
 
+    from rainbow.store.claim_keeper import Claim
+
 PAGES_AT_ONCE = 4096  # of SQLite, between two calls of `progress`
 ROWS_AT_ONCE = 10_000  # of PostgreSQL
 NOT_COPIED = frozenset({"claims", "schema_versions"})
@@ -244,10 +246,10 @@ def _copy_rows(source: psycopg.Connection[tuple[object, ...]], copy: sqlite3.Con
     copy.execute("COMMIT")
 
 
-def fill_postgres(url: str, copy: Path, progress: Progress = no_progress) -> None:
+def fill_postgres(url: str, copy: Path, claim: Claim, progress: Progress = no_progress) -> None:
     """Replace the rows of a PostgreSQL database by those of a SQLite file with the same schema: all of them, or none.
 
-    The caller holds the claim on the database.
+    Replaced: another server has taken the claim on the database.
     """
     import psycopg
     from psycopg import sql
@@ -255,7 +257,7 @@ def fill_postgres(url: str, copy: Path, progress: Progress = no_progress) -> Non
     from rainbow.store import postgres
 
     try:
-        with _opened(copy) as source, psycopg.connect(url) as target:
+        with _opened(copy) as source, postgres.claimed_connection(url, claim) as target:
             columns_of = tables(source)
             everything = sql.SQL(", ").join(map(sql.Identifier, columns_of))
             target.execute(sql.SQL("TRUNCATE {}").format(everything))

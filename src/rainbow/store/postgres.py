@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import psycopg
@@ -71,6 +72,20 @@ def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
     claim = Claim(claimant, term, lambda: _connect_for_claim(url, name), taken_at, name="PostgreSQL")
     writer.guard, writer.on_event = claim.check, claim.note_event
     return claim
+
+
+@contextmanager
+def claimed_connection(url: str, claim: Claim) -> Iterator[psycopg.Connection[Any]]:
+    """A connection for one transaction of a tool that holds the claim.
+
+    It checks the claim as every write does. If this process stands still until another server takes the claim, that one
+    ends its session.
+    """
+    with psycopg.connect(
+        url, connect_timeout=CONNECT_SECONDS, application_name=_session_name(claim.claimant.instance)
+    ) as connection:
+        claim.check(Session(connection.cursor(), DIALECT, writing=True, close=connection.close))
+        yield connection
 
 
 def _schema_version(session: Session) -> int:

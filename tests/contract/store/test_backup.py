@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from rainbow.model.job import Terms
 from rainbow.store import Store, open_store
 from rainbow.store.backup import back_up, fill_postgres, inspect, last_mark, tables
 from rainbow.store.base import Dependency, JobFilter
+from rainbow.store.claim import Claimant, Replaced, take_over
 from rainbow.store.opening import open_claimed
+from rainbow.store.postgres import _end_sessions
 from tests.contract.store.builders import a_draft, an_offer
+from tests.contract.store.claiming import ELSEWHERE, row_of, sessions, steal
 from tests.support.postgres import Postgres
 
 
@@ -31,6 +35,15 @@ async def filled(url: str) -> Store:
     after = (Dependency("afterok", job.id),)
     await store.write(lambda tx: tx.add_jobs([a_draft(name=f"job {i}", waits_for=after) for i in range(300)]))
     return store
+
+
+async def fill(target: str, copy: Path) -> None:
+    """As `rainbow server restore` fills a database: with the claim on it."""
+    store, claim = await open_claimed(target)
+    try:
+        await asyncio.to_thread(fill_postgres, target, copy, claim)
+    finally:
+        await store.close()
 
 
 def rows_of(path: Path) -> dict[str, set[tuple[Any, ...]]]:
@@ -107,7 +120,7 @@ async def test_a_backup_of_either_can_be_put_into_postgres(url: str, tmp_path: P
     before = await filled(target)  # it is replaced
     await before.write(lambda tx: tx.add_jobs([a_draft(name="of the other database")]))
     await before.close()
-    await asyncio.to_thread(fill_postgres, target, copy)
+    await fill(target, copy)
     assert rows_in(target, copy) == rows_of(copy)
     with psycopg.connect(target) as connection:
         assert connection.execute("SELECT count(*) FROM claims").fetchone() == (1,), "the claim is not part of it"
@@ -125,8 +138,47 @@ async def test_a_backup_that_cannot_be_put_in_changes_nothing(tmp_path: Path, po
     connection.commit()
     connection.close()
     with pytest.raises(RainbowError):
-        await asyncio.to_thread(fill_postgres, target, copy)
+        await fill(target, copy)
     assert rows_in(target, copy) == before
+
+
+async def test_who_was_replaced_while_it_restored_changes_nothing(tmp_path: Path, postgres: Postgres) -> None:
+    """The restore stood still until a server took the claim: before its transaction, or in the middle of it."""
+    target, copy = postgres.new_database(), tmp_path / "copy.db"
+    store = await filled(target)
+    await store.close()
+    await asyncio.to_thread(back_up, target, copy)
+    store, claim = await open_claimed(target)
+    try:
+        before = rows_in(target, copy)
+        steal(target)
+        with pytest.raises(Replaced):
+            await asyncio.to_thread(fill_postgres, target, copy, claim)
+        assert rows_in(target, copy) == before
+    finally:
+        await store.close()
+
+    store, claim = await open_claimed(target)
+    frozen, replaced = threading.Event(), threading.Event()
+
+    def stand_still(what: str, share: float) -> None:
+        if what == "jobs":
+            frozen.set()
+            assert replaced.wait(30)
+
+    try:
+        filling = asyncio.create_task(asyncio.to_thread(fill_postgres, target, copy, claim, stand_still))
+        assert await asyncio.to_thread(frozen.wait, 30)
+        with sessions(target) as [session]:
+            row = row_of(session)
+            _end_sessions(session, row)
+            assert take_over(session, row_of(session), Claimant("thief", ELSEWHERE)) is not None
+        replaced.set()
+        with pytest.raises(RainbowError):
+            await filling
+        assert rows_in(target, copy) == before
+    finally:
+        await store.close()
 
 
 async def test_a_backup_made_under_load_is_one_moment(url: str, tmp_path: Path) -> None:
