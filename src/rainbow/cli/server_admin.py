@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+NOT_MADE = "No token was made"
 EPILOG = """\b
 For when the first token is lost, or the last administrator was disabled. It needs the
 database itself, not a token; with SQLite the server must be stopped meanwhile. The
@@ -31,22 +32,27 @@ def admin_token(data_dir: Path | None, db: str) -> None:
     from rainbow.cli.server import default_data_dir
     from rainbow.model.errors import NotFound
     from rainbow.server.options import ServerOptions, write_secret
+    from rainbow.server.restore import ADMIN_FILE, check_database, check_file
     from rainbow.service.accounts import new_administrator
     from rainbow.service.ids import Ids
+    from rainbow.store.backup import sqlite_path
     from rainbow.store.opening import open_store
 
     options = ServerOptions(data_dir=data_dir or default_data_dir(), db=db)
-    if not db and not (options.data_dir / "rainbow.db").exists():
-        raise NotFound(f"there is no database in {options.data_dir}; say where: --data-dir or --db")
+    check_file(options, NOT_MADE)
+    path = sqlite_path(options.database())
+    if path is not None and not path.exists():
+        raise NotFound(f"there is no database {path}; say where: --data-dir or --db")
 
     async def made() -> str:
         store = await open_store(options.database())
         try:
+            await check_database(store, options, NOT_MADE)
             return await new_administrator(store, Ids(), time.time())
         finally:
             await store.close()
 
-    path = options.data_dir / "admin.token"
-    write_secret(path, asyncio.run(made()))
-    click.echo(str(path))
+    token = options.data_dir / ADMIN_FILE
+    write_secret(token, asyncio.run(made()))
+    click.echo(str(token))
     say("the token of the user admin is in this file; the audit log tells that it was made")

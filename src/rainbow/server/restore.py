@@ -43,6 +43,7 @@ from rainbow.store.opening import open_claimed, open_store
 from rainbow.store.sqlite import lock_file
 
 ADMIN_FILE = "admin.token"
+NOT_STARTED = "The server did not start"
 _REMEDY = (
     "put back what is missing; or restore a backup (rainbow server restore FILE); or go on with what is there "
     "(rainbow server restore --accept-loss): nothing runs twice then, and old jobs wait until the clusters have "
@@ -64,7 +65,7 @@ class Restored:
 # --- refusing to start ---
 
 
-def check_file(options: ServerOptions) -> None:
+def check_file(options: ServerOptions, outcome: str = NOT_STARTED) -> None:
     """Raise Conflict if the SQLite file is gone from a data folder that was used before. Call it before opening it."""
     path = sqlite_path(options.database())
     if path is None or (path.exists() and path.stat().st_size > 0):
@@ -72,7 +73,7 @@ def check_file(options: ServerOptions) -> None:
     for name in _traces(options.data_dir, path):
         raise Conflict(
             f"{path} is missing or empty, and {name} is there from an earlier start: a server would begin with "
-            f"nothing, and jobs that were acknowledged would be lost. It did not start: {_REMEDY}"
+            f"nothing, and jobs that were acknowledged would be lost. {outcome}: {_REMEDY}"
         )
 
 
@@ -85,7 +86,7 @@ def _traces(folder: Path, path: Path) -> list[Path]:
     return found
 
 
-async def check_database(store: Store, options: ServerOptions) -> None:
+async def check_database(store: Store, options: ServerOptions, outcome: str = NOT_STARTED) -> None:
     """Raise Conflict if the database has lost what this server's data folder has seen of it."""
     mark = read_mark(options.data_dir)
 
@@ -98,12 +99,12 @@ async def check_database(store: Store, options: ServerOptions) -> None:
         raise Conflict(
             f"the database has lost something, or it is another one: it {found}, and {options.data_dir} has seen "
             f"event {mark.event} of its generation {mark.generation}. Was a file deleted (of SQLite: rainbow.db-wal), "
-            f"or an older copy put back? The server did not start: {_REMEDY}"
+            f"or an older copy put back? {outcome}: {_REMEDY}"
         )
     if empty and (options.data_dir / ADMIN_FILE).exists():
         raise Conflict(
             f"the database is empty, and {options.data_dir / ADMIN_FILE} is there from an earlier start: its "
-            f"administrator and its jobs are gone, or this is another database. The server did not start: {_REMEDY}"
+            f"administrator and its jobs are gone, or this is another database. {outcome}: {_REMEDY}"
         )
 
 
