@@ -44,8 +44,8 @@ def takes_in_no_attempt_that_the_copy_lacks(patch: Patch) -> None:
 def takes_back_what_was_offered_before_the_restore(patch: Patch) -> None:
     begin = GenerationTable.begin_restore
 
-    def with_leases(self: GenerationTable, id: str, at: float, seen: Any = ()) -> Any:
-        restore = begin(self, id, at, seen)
+    def with_leases(self: GenerationTable, id: str, at: float, *more: Any) -> Any:
+        restore = begin(self, id, at, *more)
         for row in self.unreported():
             self.resume_leases(row.cluster_id, at)
         return restore
@@ -70,9 +70,9 @@ def gives_the_ids_of_an_earlier_restore_again(patch: Patch) -> None:
 def gives_the_attempts_of_an_earlier_restore_again(patch: Patch) -> None:
     begin = GenerationTable.begin_restore
 
-    def at_the_same_number(self: GenerationTable, id: str, at: float, seen: Any = ()) -> Any:
+    def at_the_same_number(self: GenerationTable, id: str, at: float, *more: Any) -> Any:
         given = self.db.counter(FIRST_ATTEMPT)
-        restore = begin(self, id, at, seen)
+        restore = begin(self, id, at, *more)
         self.db.take(FIRST_ATTEMPT, given + SKIPPED_ATTEMPTS - self.db.counter(FIRST_ATTEMPT))
         return restore
 

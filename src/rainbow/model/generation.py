@@ -24,7 +24,13 @@ class Cause(enum.StrEnum):
     """What began a generation."""
 
     START = "start"
-    RESTORE = "restore"
+    RESTORE = "restore"  # by `rainbow server restore`
+    NOTICED = "noticed"  # a restore that began while the server served: an agent had seen more
+
+    @property
+    def restores(self) -> bool:
+        """True for both kinds of restores."""
+        return self is not Cause.START
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ class History:
     key: bytes = field(repr=False)
     restore: Generation | None = None  # the newest one
     copied_at: float = 0.0  # when the newest event before that restore happened
+    own_after: int | None = None  # what came after this event is of no lost history; None: all that is older may be
     clusters: Mapping[str, Unreported] = field(default_factory=dict)  # by name: those of that restore
     reported: bool = True  # False: a cluster has reported since jobs were last released
 
@@ -62,6 +63,14 @@ def _named(patterns: Sequence[str], cluster: str) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(cluster, pattern) for pattern in patterns)
 
 
+def _started_on_copy(generations: Sequence[Generation], restore: Generation | None) -> int | None:
+    """Return the newest event when the server started on a copy of which it did not know that it was one."""
+    if restore is None or restore.cause is not Cause.NOTICED:
+        return None
+    starts = [one.after_event for one in generations if one.cause is Cause.START and one.number < restore.number]
+    return starts[-1] if starts else None
+
+
 def begin(tx: Tx, id: str, key: str, now: float) -> None:
     """Note that a server has started."""
     if tx.meta(MARK_KEY) is None:
@@ -78,7 +87,7 @@ def newest_mark(tx: Tx) -> Mark | None:
 def read(tx: Tx) -> History:
     """Read the history as it is stored."""
     generations = tx.generations()
-    restores = [one for one in generations if one.cause is Cause.RESTORE]
+    restores = [one for one in generations if one.cause.restores]
     restore = restores[-1] if restores else None
     copied = tx.events(restore.after_event - 1, 1) if restore is not None else []
     return History(
@@ -86,6 +95,7 @@ def read(tx: Tx) -> History:
         key=bytes.fromhex(tx.meta(MARK_KEY) or ""),
         restore=restore,
         copied_at=copied[0].at if copied else 0.0,
+        own_after=_started_on_copy(generations, restore),
         clusters={row.cluster: row for row in tx.unreported()} if restores else {},
         reported=False,
     )

@@ -102,10 +102,34 @@ def _take(taking: Taking, known: KnownAttempt) -> None:
     job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
     if job is None:
         _take_unknown_job(taking, known)
+    elif attempt is not None and attempt.token == ref.token:
+        if attempt.cluster == taking.told.cluster:
+            _bring_up(taking, known, job, attempt)
+    elif _is_another(taking, job):
+        _note_another(taking, known)
     elif attempt is None:
         _take_unknown_attempt(taking, known, job)
-    elif attempt.token == ref.token and attempt.cluster == taking.told.cluster:
-        _bring_up(taking, known, job, attempt)
+
+
+def _is_another(taking: Taking, job: Job) -> bool:
+    """Return whether a job was submitted here after the copy was put back: others cannot know it.
+
+    It has the id of a lost job if that was before an agent noticed that the database is a copy.
+    """
+    after = taking.core.history.own_after
+    if after is None:
+        return False
+    first = taking.tx.events(0, 1, job=job.id)
+    return bool(first) and first[0].seq > after
+
+
+def _note_another(taking: Taking, known: KnownAttempt) -> None:
+    """Nothing is taken in of a lost job whose id another job has; what still runs of it is killed as unknown."""
+    again = "its id was given to another job before the restore was noticed"
+    if known.phase == "ended":
+        taking.note("lost-job", known.ref, f"{_state(known.report)}; {again}")
+    elif known.phase == "confirmed":
+        taking.note("killed", known.ref, again)
 
 
 def _bring_up(taking: Taking, known: KnownAttempt, job: Job, attempt: Attempt) -> None:

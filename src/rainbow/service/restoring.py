@@ -64,10 +64,10 @@ async def _begin_restore(core: Core, cluster: str, mark: Mark) -> None:
 
     def work(tx: Tx) -> Generation | None:
         """Agents come together after a start: the first one begins it, and the others find it begun."""
-        restores = [one for one in tx.generations() if one.cause is Cause.RESTORE]
+        restores = [one for one in tx.generations() if one.cause.restores]
         newest = restores[-1].number if restores else 0
         passed_over = mark.generation < newest and mark.event <= tx.last_seq()
-        return None if passed_over else tx.begin_restore(id, now, [mark])
+        return None if passed_over else tx.begin_restore(id, now, [mark], Cause.NOTICED)
 
     restore = await core.commit(work)
     if restore is None:

@@ -16,7 +16,7 @@ from rainbow.model.attempt import Attempt, AttemptState
 from rainbow.model.cluster import Cluster
 from rainbow.model.credential import Credential, Kind
 from rainbow.model.decision import Stored
-from rainbow.model.generation import Generation, Mark
+from rainbow.model.generation import Cause, Generation, Mark
 from rainbow.model.job import Event, Hold, Job, JobEvent, JobState
 from rainbow.store.records import (
     Account,
@@ -344,7 +344,7 @@ class GenerationVerbs(Protocol):
     def begin_generation(self, id: str, at: float) -> Generation:
         """A server starts; `id` is random."""
 
-    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = ()) -> Generation:
+    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = (), cause: Cause = Cause.RESTORE) -> Generation:
         """The database is an older copy of itself: pass over the numbers that may have been given since.
 
         Every cluster is to report what it knows, and what was leased waits for that. `seen` are marks that the

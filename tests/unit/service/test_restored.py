@@ -40,6 +40,35 @@ async def test_a_job_that_ended_since_the_copy_is_not_run_again(tmp_path: Path, 
         assert new.id > SKIPPED
 
 
+async def test_an_id_that_was_given_again_before_the_restore_was_noticed_is_two_jobs(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """The copy was put back by hand: jobs were submitted before an agent came that knows others of the same ids."""
+    agent = Agent()
+    async with serving(tmp_path, clock) as before:
+        await with_cluster(before, "east", nodes=1, cores=3)
+        [old] = await submit(before, a_submission())
+        copy = copied(tmp_path)
+        await submit(before, a_submission(), a_submission())
+        refs = [await agent.takes(before) for _ in range(3)]
+    put_back(tmp_path, copy)
+    async with serving(tmp_path, clock, seed=2) as after:
+        later = Terms(start_after=clock.now() + 1_000.0)
+        new = await submit(after, *[a_submission(terms=later) for _ in refs[1:]])
+        assert [job.id for job in new] == [ref.job for ref in refs[1:]]
+        held = ((refs[2], "running"),)
+        out = await agent.recalls(after, ended(refs[0]), ended(refs[1]), running(refs[2]), held=held)
+        assert out.kills == [refs[2]], "nobody knows what it is"
+        assert (await job_of(after, old.id)).state is JobState.SUCCEEDED
+        assert [(await job_of(after, job.id)).hold for job in new] == [Hold.TIME, Hold.TIME]
+        clock.advance(1_000.0)
+        await after.timers.tick()
+        await after.decider.settle()
+        assert {(await agent.takes(after)).job for _ in new} == {job.id for job in new}
+        found = {(one.job, one.kind) for _, one in (await restoring.status(after.core)).findings}
+        assert found == {(old.id, "started"), (old.id, "ended"), (new[0].id, "lost-job"), (new[1].id, "killed")}
+
+
 async def test_a_queued_job_waits_until_every_cluster_has_reported(tmp_path: Path, clock: ManualClock) -> None:
     east, west = Agent("east"), Agent("west")
     async with serving(tmp_path, clock) as before:

@@ -255,7 +255,7 @@ async def test_a_report_counts_once_however_often_it_comes(tmp_path: Path, clock
         await agent.says(again)
         [row] = (await restoring.status(again.core)).clusters
         assert row.state is ReportState.REPORTED
-        restores = await again.core.store.read(lambda tx: [one for one in tx.generations() if one.cause == "restore"])
+        restores = await again.core.store.read(lambda tx: [one for one in tx.generations() if one.cause.restores])
         assert len(restores) == 1
 
 

@@ -27,7 +27,7 @@ class GenerationTable(Table):
         number = max((one.number for one in self.generations()), default=0) + 1
         return self._begin(id, at, Cause.START, number=number, after_event=self.db.counter("event"))
 
-    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = ()) -> Generation:
+    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = (), cause: Cause = Cause.RESTORE) -> Generation:
         event = self.db.counter("event")
         before = max((one.number for one in self.generations()), default=0)
         number = max(before, *(mark.generation for mark in seen), 0) + 1
@@ -35,7 +35,7 @@ class GenerationTable(Table):
             self.db.take(counter, skipped(seen, event))
         self.db.take(FIRST_ATTEMPT, SKIPPED_ATTEMPTS * (number - before))
         self.db.take(OLD_JOBS, self.db.counter("job") - self.db.counter(OLD_JOBS))
-        restore = self._begin(id, at, Cause.RESTORE, number=number, after_event=event)
+        restore = self._begin(id, at, cause, number=number, after_event=event)
         self.db.change("expect_all_reports", generation=restore.number, state=ReportState.AWAITED.value)
         self.db.change("suspend_leases")
         return restore
@@ -47,7 +47,7 @@ class GenerationTable(Table):
             at=at,
             cause=cause,
             after_event=after_event,
-            old_jobs=self.db.counter(OLD_JOBS) if cause is Cause.RESTORE else 0,
+            old_jobs=self.db.counter(OLD_JOBS) if cause.restores else 0,
         )
         self.db.change(
             "add_generation",
