@@ -21,6 +21,7 @@ __all__ = ["MUTANTS"]  # all of them: those of the other files, and these
 
 Patch = pytest.MonkeyPatch
 RESTORED = Weather(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1)
+UNCLEAR = Weather(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1, server_crash=2.0, journal_lost=1.0)
 AWAY = Weather(restore=8.0, partition=8.0)
 
 
@@ -51,6 +52,11 @@ def takes_back_what_was_offered_before_the_restore(patch: Patch) -> None:
         return restore
 
     patch.setattr(GenerationTable, "begin_restore", with_leases)
+
+
+@mutant(UNCLEAR)
+def offers_an_agent_again_what_its_lost_journal_may_have_begun(patch: Patch) -> None:
+    patch.setattr(recall, "withdraw_unheard", lambda *_: None)
 
 
 @mutant(RESTORED)

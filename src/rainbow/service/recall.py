@@ -19,11 +19,13 @@ from rainbow.service.core import Core
 from rainbow.service.effects import Effects
 from rainbow.service.items import Items
 from rainbow.service.reading_reports import storable
+from rainbow.service.restoring import withdraw_unheard
 from rainbow.service.sync_messages import KnownAttempt, Ref, Report, SyncIn, SyncOut, UnknownReport, journal_of
 from rainbow.store.base import Draft, Finding, ReportState, Tx
 
 NEVER_RAN = frozenset({AttemptState.WITHDRAWN, AttemptState.RETURNED, AttemptState.LAPSED})
 OTHER_JOURNAL = "its agent has another journal than when the copy was made, so it cannot tell what ran before"
+NO_JOURNAL = "its agent has a journal that never heard of this server, so it cannot tell whether one ran before"
 FORGOTTEN = "its agent has forgotten attempts that ended after the copy was made"
 RECEIVED = "jobs were taken there by hand (rainbow receive), which its agent does not know"
 FOLLOWED = "a newer attempt was made in the time that the restore has lost"
@@ -66,9 +68,11 @@ def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, tol
     taking = Taking(core=core, tx=tx, fx=fx, out=out, told=told, now=now)
     for known in sorted(told.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
         items.each(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take, taking, known))
+    why = RECEIVED if tx.was_received(told.cluster) else _unclear(core, told, before)
+    if why:  # what this agent would be offered again may have begun: it knows nothing of it
+        withdraw_unheard(tx, fx, core.history, told.cluster, now)
     for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(told.cluster, state)]:
         items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
-    why = RECEIVED if tx.was_received(told.cluster) else _unclear(core, told, before)
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_unreported(row.cluster_id, state, why)
     tx.resume_leases(row.cluster_id, now + core.settings.lease)
@@ -88,6 +92,8 @@ def _unclear(core: Core, told: SyncIn, before: str | None) -> str:
     assert told.recall is not None
     if before is not None and journal_of(before) != journal_of(told.epoch):
         return OTHER_JOURNAL
+    if before is None and not told.mark:
+        return NO_JOURNAL
     restore = core.history.restore
     if not told.recall.complete and restore is not None:
         reports = [known.report for known in told.recall.attempts]

@@ -211,6 +211,35 @@ async def test_a_report_that_cannot_settle_what_ran_is_unclear(
         assert (await job_of(after, 2)).hold is Hold.MAY_HAVE_RUN
 
 
+@pytest.mark.parametrize("spoke", [True, False])
+async def test_a_lost_journal_is_offered_nothing_that_it_may_have_run(
+    spoke: bool, tmp_path: Path, clock: ManualClock
+) -> None:
+    """The copy has a job as offered; it ran since, and the journal that knows it is gone."""
+    agent = Agent()
+    async with serving(tmp_path, clock) as before:
+        await with_cluster(before, "east")
+        if spoke:  # else its agent came after the copy was made
+            await agent.says(before)
+        await submit(before, a_submission())
+        copy = copied(tmp_path)
+        ref = await agent.takes(before)
+    put_back(tmp_path, copy)
+    async with serving(tmp_path, clock, seed=2) as after:
+        await after.core.commit(lambda tx: tx.begin_restore("restored", clock.now()))
+        await restoring.reload(after.core)
+        clock.advance(1000.0)
+        agent = Agent(epoch="b.1")
+        await agent.recalls(after)
+        for _ in range(3):
+            assert (await agent.says(after, want=5)).offers == []
+            await after.decider.settle()
+        assert (await job_of(after, ref.job)).hold is Hold.RESTORED
+        await restoring.give_up(after.core, "east")
+        await after.decider.settle()
+        assert (await job_of(after, ref.job)).hold is Hold.MAY_HAVE_RUN
+
+
 async def test_a_mark_that_no_server_gave_begins_no_restore(tmp_path: Path, clock: ManualClock) -> None:
     agent = Agent()
     async with serving(tmp_path, clock) as service:
