@@ -152,6 +152,9 @@ def _connect(path: Path, *, writing: bool) -> Session:
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=512
         )
+    except sqlite3.Error as error:
+        raise _translate(error) from error
+    try:
         for pragma in _PRAGMAS:
             connection.execute(pragma)
         if writing:
@@ -160,8 +163,11 @@ def _connect(path: Path, *, writing: bool) -> Session:
                 raise Unavailable(f"{path} lies where SQLite cannot keep its write-ahead log; use a local disk")
         else:
             connection.execute("PRAGMA query_only = ON")
-    except sqlite3.Error as error:
-        raise _translate(error) from error
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise _translate(error) from error
+        raise
     return Session(connection.cursor(), DIALECT, writing=writing, close=connection.close, alone=writing)
 
 
