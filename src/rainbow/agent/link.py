@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rainbow import __version__
@@ -38,6 +39,7 @@ class Link:
 
     def __init__(self, settings: Settings, identity: Identity) -> None:
         self.identity = identity
+        self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync: it may change
         self.secret, self.spare = identity.secret, ""  # the second during a change: see rotation.py
         self.asked = asyncio.Event()  # the server wants the secret renewed
         self._connection = Connection(settings, patience=PATIENCE)
@@ -49,7 +51,7 @@ class Link:
         request.manager, request.version = self.identity.manager, __version__
         request.accept_only, request.order_by = self.identity.accept_only, self.identity.order_by
         request.guards = self.identity.guards
-        request.node_rules.CopyFrom(node_rules(self.identity.node_rules))
+        request.node_rules.CopyFrom(node_rules(self.node_rules()))
         try:
             return await self._sync(request, message.wait + MARGIN)
         except Unauthenticated:

@@ -155,6 +155,7 @@ async def _run(options: AgentOptions, settings: Settings) -> None:
             node_rules=backend.node_rules,
         )
         link = Link(settings, identity)
+        link.node_rules = lambda: backend.node_rules
         looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
         running = Agent(replace(_parts(options, journal, link, backend), rediscovery=looking), once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):

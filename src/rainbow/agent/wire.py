@@ -164,7 +164,9 @@ def _bid(id: str, answer: BidAnswer) -> pb.Bid:
 
 def node_rules(rules: NodeRules) -> pb.NodeRules:
     """What the manager can be told about nodes, as it is announced."""
-    return pb.NodeRules(hosts=rules.hosts, subsystems=sorted(rules.subsystems), groups=rules.groups)
+    return pb.NodeRules(
+        hosts=rules.hosts, subsystems=sorted(rules.subsystems), groups=rules.groups, one_group=rules.one_group
+    )
 
 
 def _bid_request(request: pb.BidRequest) -> BidRequest:

@@ -50,15 +50,17 @@ class NodeRules:
     hosts: bool = False  # jobs run only on the hosts that their offer names
     subsystems: frozenset[str] = frozenset()  # names required of these are passed on in its own words
     groups: bool = False  # groups of one job may be bound to different hosts
+    one_group: str = ""  # why the manager cannot be given several groups; empty: it can, or the agent does not say
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"hosts": self.hosts, "subsystems": sorted(self.subsystems), "groups": self.groups}
+        told = {"hosts": self.hosts, "subsystems": sorted(self.subsystems), "groups": self.groups}
+        return {**told, "one_group": self.one_group} if self.one_group else told
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> NodeRules:
         """From what `to_json` wrote."""
-        return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]))
+        return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]), str(raw.get("one_group", "")))
 
 
 def passed_on(requirement: Requirement, rules: NodeRules) -> bool:

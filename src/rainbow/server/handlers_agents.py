@@ -38,6 +38,7 @@ MOST_ENTRIES = 20_000  # attempts that one Sync names; of those that are only he
 MOST_RECALLED = 100_000  # attempts in a recall, which comes whole
 MAX_SUBSYSTEMS = 64  # that an agent may announce
 MAX_SUBSYSTEM_NAME = 256  # characters
+MAX_RULE = 300  # characters of a reason that an agent announces
 
 
 class AgentsHandler(agents_pb2_grpc.AgentsServicer):
@@ -165,7 +166,8 @@ def _report(message: pb.Report) -> Report | UnknownReport:
 def _node_rules(message: pb.NodeRules) -> NodeRules:
     """What an agent announces; of subsystems beyond the limit the manager counts as not told, which is safe."""
     named = sorted(name for name in message.subsystems if len(name) <= MAX_SUBSYSTEM_NAME)
-    return NodeRules(message.hosts, frozenset(named[:MAX_SUBSYSTEMS]), message.groups)
+    one_group = " ".join(message.one_group[:MAX_RULE].split())
+    return NodeRules(message.hosts, frozenset(named[:MAX_SUBSYSTEMS]), message.groups, one_group)
 
 
 def hosts_out(hosts: Iterable[GroupHosts]) -> list[pb.GroupHosts]:

@@ -26,7 +26,7 @@ from rainbow.scheduler.decide import MAX_REASONS
 from rainbow.scheduler.question import NO_MISFITS, Asked, Question
 from rainbow.service.core import Core
 from rainbow.service.fleet import Fleet
-from rainbow.service.host_binding import apart, mixed_reason, unkept
+from rainbow.service.host_binding import apart, mixed_reason, one_group_only, unkept
 from rainbow.service.ruling import Refused, barred
 from rainbow.service.settings import Settings
 
@@ -58,6 +58,8 @@ def question(core: Core, ask: Ask) -> Question:
         hidden |= unseen
     if fleet.unbinding:
         refused = {**unkept(fleet, ask.request), **refused}
+    if len(ask.request.groups) > 1:
+        refused = {**one_group_only(fleet, ask.request), **refused}
     closed = fleet.closed()
     if ask.excluded:
         closed = {**closed, **{name: why for name, why in ask.excluded.items() if fleet.get(name) is not None}}

@@ -14,7 +14,7 @@ from rainbow.scheduler.decide import decide
 from rainbow.service.access import reach
 from rainbow.service.deciding import Ask, opens
 from rainbow.service.fleet import Fleet
-from rainbow.service.host_binding import NOT_ENFORCED, apart, parted, unkept
+from rainbow.service.host_binding import NOT_ENFORCED, apart, one_group_only, parted, unkept
 from rainbow.service.jobs import JobView, visible
 from rainbow.service.lifecycle import MOST_EVENTS
 from rainbow.service.ruling import barred
@@ -45,7 +45,8 @@ def explanations(decider: Decider, ask: Ask) -> str:
     hidden, refused = barred(decider.core, ask.owner, ask.request, signed=bool(ask.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
     fitting = fleet.graphs.match(ask.request).ever if parted(ask.request) else ()
-    refused = {**apart(fleet, ask.request, fitting), **unkept(fleet, ask.request), **refused}
+    unsaid = {**apart(fleet, ask.request, fitting), **one_group_only(fleet, ask.request)}
+    refused = {**unsaid, **unkept(fleet, ask.request), **refused}
     out = {**ask.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}
     names = [name for name in open_ones if name not in closed]

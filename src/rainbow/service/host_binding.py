@@ -46,6 +46,18 @@ def unkept(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
     return found
 
 
+def one_group_only(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
+    """The clusters whose managers cannot be given a request of so many groups, by their agents' word."""
+    if len(request.groups) == 1:
+        return {}
+    found = {}
+    for name in fleet.names():
+        rules = fleet.member(name).cluster.node_rules
+        if rules is not None and rules.one_group:
+            found[name] = (Fit.NEVER, f"the job has {len(request.groups)} groups of resources; {rules.one_group}")
+    return found
+
+
 def apart(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:
     """Of these clusters those where the parts of a group need different hosts, which no offer can say."""
     if not fleet.may_bind(request) or not parted(request):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rainbow.model.binding import NodeRules
 from rainbow.pb.v2 import agents_pb2 as pb
-from rainbow.server.handlers_agents import MAX_SUBSYSTEMS, sync_in
+from rainbow.server.handlers_agents import MAX_RULE, MAX_SUBSYSTEMS, sync_in
 
 
 def announced(*subsystems: str) -> NodeRules | None:
@@ -22,3 +22,13 @@ def test_too_many_words_cost_no_sync() -> None:
     found = announced(*(f"s{number}" for number in range(1_000)), "x" * 100_000)
     assert found is not None
     assert len(found.subsystems) == MAX_SUBSYSTEMS
+
+
+def test_why_a_manager_takes_one_group_is_read_as_one_short_line() -> None:
+    rules = pb.NodeRules(hosts=True, one_group="because\n  of " + "x" * 10_000)
+    found = sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
+    assert found is not None
+    assert found.one_group.startswith("because of x")
+    assert len(found.one_group) <= MAX_RULE
+    assert NodeRules.of(found.to_json()) == found
+    assert NodeRules.of({"hosts": True, "subsystems": [], "groups": False}) == NodeRules(hosts=True)  # of older servers

@@ -94,8 +94,11 @@ class CannotBind(Unsupported):
 class Backend(Protocol):
     """The manager's side of the agent."""
 
-    node_rules: NodeRules  # what the manager can be told about the nodes of a job
     guards_runs: bool  # True: a run ends by itself at its `Launch.guard`, even if the agent is dead
+
+    @property
+    def node_rules(self) -> NodeRules:
+        """What the manager can be told about the nodes of a job, as far as is known now."""
 
     async def start(self) -> None:
         """Find out what runs already; called once, before anything else."""

@@ -16,7 +16,8 @@ from rainbow.model.errors import Unsupported
 from rainbow.model.graph import Graph
 from rainbow.model.request import Equals, Group, Level, Request, Requirement, Task
 
-RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}))
+ONE_GROUP = "a Flux jobspec V1 describes slots of one kind only"
+RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}), one_group=ONE_GROUP)
 SITE = ("queue", "bank", "project")
 SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
 OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, or they are not for Flux

@@ -105,14 +105,16 @@ class KnownAttempt(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., phase: _Optional[str] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ...) -> None: ...
 
 class NodeRules(_message.Message):
-    __slots__ = ("hosts", "subsystems", "groups")
+    __slots__ = ("hosts", "subsystems", "groups", "one_group")
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     SUBSYSTEMS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ONE_GROUP_FIELD_NUMBER: _ClassVar[int]
     hosts: bool
     subsystems: _containers.RepeatedScalarFieldContainer[str]
     groups: bool
-    def __init__(self, hosts: _Optional[bool] = ..., subsystems: _Optional[_Iterable[str]] = ..., groups: _Optional[bool] = ...) -> None: ...
+    one_group: str
+    def __init__(self, hosts: _Optional[bool] = ..., subsystems: _Optional[_Iterable[str]] = ..., groups: _Optional[bool] = ..., one_group: _Optional[str] = ...) -> None: ...
 
 class GroupHosts(_message.Message):
     __slots__ = ("group", "hosts")

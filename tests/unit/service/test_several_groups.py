@@ -1,0 +1,43 @@
+"""Jobs of several groups go where the manager can be given them; elsewhere the reason is told beforehand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rainbow.model.binding import NodeRules
+from rainbow.model.job import Terms
+from rainbow.model.match import Fit
+from rainbow.service import explaining, jobs
+from rainbow.service.deciding import Ask, question
+from tests.support.service import ADMIN, a_service, submit, with_cluster
+from tests.unit.service.test_host_binding import HOSTS, a_job, a_level, an_agent, offers
+
+ONE_GROUP = "its manager takes slots of one kind"
+
+
+async def test_a_manager_that_takes_one_group_is_offered_no_job_of_several_and_plan_says_why(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=5, cores=4)
+        one_group = NodeRules(hosts=True, one_group=ONE_GROUP)
+        agent = await an_agent(service, "east", one_group)
+        several, single = a_job(a_level(), a_level(nodes=2)), a_job(a_level())
+        why = f"the job has 2 groups of resources; {ONE_GROUP}"
+        ask = Ask(several.request, several.spec, Terms())
+        assert question(service.core, ask).misfits == {"east": (Fit.NEVER, why)}
+        assert json.loads(explaining.explanations(service.decider, ask))["closed"] == {"east": why}
+        [waits, placed] = await submit(service, several, single)
+        assert (waits.cluster, placed.cluster) == ("", "east")
+        assert why in waits.reason
+        assert [ref.job for ref, _ in await offers(agent, one_group)] == [placed.id]
+        await agent.says(node_rules=NodeRules(hosts=True, groups=True))
+        await service.decider.settle()
+        assert (await jobs.get(service.core, waits.id, ADMIN)).job.cluster == "east", "its manager was configured anew"
+
+
+async def test_an_agent_that_does_not_say_is_offered_jobs_of_several_groups(tmp_path: Path) -> None:
+    async with a_service(tmp_path) as service:
+        await with_cluster(service, "east", nodes=5, cores=4)
+        agent = await an_agent(service, "east", HOSTS)
+        [placed] = await submit(service, a_job(a_level(), a_level(nodes=2)))
+        assert [ref.job for ref, _ in await offers(agent, HOSTS)] == [placed.id]
