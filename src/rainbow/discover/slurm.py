@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rainbow.model.errors import Invalid
@@ -16,6 +16,7 @@ from rainbow.model.hostlist import expand
 
 SHOW_NODES = ("scontrol", "-d", "-o", "show", "node")  # -d: with the gres in use
 SHOW_PARTITIONS = ("scontrol", "-o", "show", "partition")
+SHOW_CONFIG = ("scontrol", "show", "config")
 SHOW_TOPOLOGY = ("scontrol", "-o", "show", "topology")
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)")
@@ -96,6 +97,7 @@ class SlurmPartition:
     not_accounts: tuple[str, ...] = ()  # who may not
     groups: tuple[str, ...] = ()
     nodes: str = ""
+    memory: Mapping[str, str] = field(default_factory=dict)  # what jobs get by default, where the partition says so
 
     @property
     def up(self) -> bool:
@@ -135,9 +137,16 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
             not_accounts=_names(pairs.get("DenyAccounts")),
             groups=() if pairs.get("AllowGroups") == "ALL" else _names(pairs.get("AllowGroups")),
             nodes=_text(pairs.get("Nodes")),
+            memory={name: pairs[name] for name in ("DefMemPerCPU", "DefMemPerNode") if name in pairs},
         )
         for pairs in _records(text, "PartitionName")
     )
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """The settings of `scontrol show config`, by name."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
 def parse_topology(text: str) -> dict[str, str]:

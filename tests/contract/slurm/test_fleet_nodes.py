@@ -91,13 +91,21 @@ def test_a_feature_that_was_registered_by_hand_counts_where_the_graph_has_it(fle
 
 
 @pytest.mark.timeout(240)
-def test_groups_that_slurm_cannot_be_told_apart_run_nowhere(fleet: Fleet, tmp_path: Path):
+def test_each_group_runs_on_the_nodes_that_meet_its_own_requirements(fleet: Fleet, tmp_path: Path):
     hang(fleet, "io", ["a2"], kind="nvme")
     hang(fleet, "clock", ["a3"], mhz=2000)
-    one = "{type: node, count: 1, with: [{type: core, count: 1}], requires: %s}"
-    id = fleet.submit(a_jobspec(tmp_path, one % NVME, one % FAST))
-    fleet.until(lambda: fleet.job(id)["state"] == "held", "the refusal")
-    assert "one group of resources per job" in str(fleet.job(id)["reason"])
+    one = "{type: node, count: 1, with: [{type: core, count: %d}], requires: %s}"
+    spec = Path(a_jobspec(tmp_path, one % (1, NVME), one % (3, FAST)))
+    tasks = [f'{{slot: r{n}, command: ["sh", "-c", "echo r{n} $SLURMD_NODENAME"]}}' for n in (0, 1)]
+    spec.write_text(f"{spec.read_text().partition('tasks:')[0]}tasks: [{', '.join(tasks)}]\n")
+    planned = fleet.house.run("plan", str(spec)).stdout
+    assert "a2" in planned
+    assert "a3" in planned
+    ids = [fleet.submit(str(spec)) for _ in range(4)]
+    for id in ids:
+        fleet.house.run("wait", id, "--timeout", "60s", timeout=70)
+        assert sorted(fleet.house.run("logs", id).stdout.splitlines()) == ["r0 a2", "r1 a3"]
+        assert sorted(expand(str(fleet.job(id)["hosts"]))) == ["a2", "a3"]
 
 
 @pytest.mark.timeout(240)

@@ -13,7 +13,7 @@ import pytest
 
 from rainbow.agent.backends import BackendSettings
 from rainbow.agent.backends.base import CannotBind
-from rainbow.agent.backends.slurm import SlurmBackend, make
+from rainbow.agent.backends.slurm import make
 from rainbow.agent.values import WRONG_NODES, AllowedHosts, Found, Phase
 from rainbow.discover.slurm import SHOW_NODES, parse_nodes
 from rainbow.discover.slurm_graph import slurm_graph
@@ -296,7 +296,7 @@ async def test_a_bid_counts_only_the_allowed_hosts(desk: Desk):
     assert (await desk.backend.bid(request, bound("a1", "a2"))).start_p50 == 0.0
 
 
-def test_what_slurm_can_be_told_is_announced():
-    assert SlurmBackend.node_rules.hosts
-    assert not SlurmBackend.node_rules.groups
-    assert SlurmBackend.node_rules.subsystems == {"features", "partitions", "gpus"}
+async def test_what_slurm_can_be_told_is_announced(desk: Desk):
+    rules = desk.backend.node_rules
+    assert (rules.hosts, rules.groups, rules.one_group) == (True, True, "")
+    assert rules.subsystems == {"features", "partitions", "gpus"}

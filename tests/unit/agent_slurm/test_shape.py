@@ -166,7 +166,6 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_kept_b
         ),
         (of(Level(type="memory", count=Count(5), unit="GB")), "5 memory by itself"),
         (of(Level(type="rack", inside=(Level(type="node"),))), "rack: 0 here"),
-        (replace(of(Level(type="core")), groups=(Group(levels=(Level(type="core"),)),) * 2), "one group"),
         (replace(flags(), properties=("h100",)), "'h100'"),
         (
             of(Level(type="node", requires=(Requirement("features", (Within("name", min="a"),)),))),

@@ -118,6 +118,6 @@ def test_only_names_that_a_shell_can_export_are_taken(name, fine):
 
 
 def test_several_tasks_share_what_the_job_has():
-    assert step_words(a_launch(), 1, 1) == ()
-    launch = a_launch(nodes=2, tasks=4, cores_per_task=2)
-    assert step_words(launch, 2, 4)[:3] == ("srun", "--ntasks=4", "--cpus-per-task=2")
+    assert step_words(1, 1, 1) == ()
+    assert step_words(4, 2, 4)[:3] == ("srun", "--ntasks=4", "--cpus-per-task=2")
+    assert step_words(1, 2, 4, component=1)[:4] == ("srun", "--het-group=1", "--ntasks=1", "--cpus-per-task=8")

@@ -87,6 +87,27 @@ def test_only_jobs_of_our_user_with_our_mark_are_ours():
     assert {tag: [job.id for job in jobs] for tag, jobs in found.items()} == {"rb-1-1": ["1", "5"]}
 
 
+def test_components_are_one_job_with_the_first_ones_id_and_all_their_nodes():
+    lines = [
+        a_line(JobID=13, HetJobID=12, NodeList="n[2-3]", State="COMPLETED"),
+        a_line(JobID=12, HetJobID=12, NodeList="n1"),
+        a_line(JobID=14, HetJobID=12, NodeList="n4"),
+        a_line(JobID=20, HetJobID="N/A", NodeList="n9"),
+        a_line(JobID=31, HetJobID=30, NodeList="n8"),  # its first component is gone
+    ]
+    first, other = parse_jobs("\n".join(lines))
+    assert (first.id, [part.id for part in first.parts], first.phase) == ("12", ["13", "14"], Phase.RUNNING)
+    assert first.whole_node_list == "n1,n[2-3],n4"
+    assert (other.id, other.parts, other.whole_node_list) == ("20", (), "n9")
+
+
+@pytest.mark.parametrize("nodes", ["", "(null)", "n" * 600])
+def test_a_component_whose_nodes_are_not_known_makes_those_of_the_job_unknown(nodes: str):
+    lines = [a_line(JobID=12, HetJobID=12, NodeList="n1"), a_line(JobID=13, HetJobID=12, NodeList=nodes)]
+    (job,) = parse_jobs("\n".join(lines))
+    assert job.whole_node_list == ""
+
+
 def test_a_comment_reads_back():
     comment = Comment("c", "rb-1-1", "key")
     assert read_comment(str(comment)) == comment

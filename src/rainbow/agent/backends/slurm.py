@@ -23,14 +23,14 @@ from rainbow.agent.backends.pace import Pace
 from rainbow.agent.backends.slurm_accounts import Accounts
 from rainbow.agent.backends.slurm_commands import SlurmCommands
 from rainbow.agent.backends.slurm_facts import MarkedNodes, make_facts
-from rainbow.agent.backends.slurm_files import Record, SlurmFiles, step_words
+from rainbow.agent.backends.slurm_files import Part, Record, SlurmFiles, hostlist
 from rainbow.agent.backends.slurm_forgotten import Forgotten
 from rainbow.agent.backends.slurm_jobs import SHOW_WAITING, Comment, SlurmJob
 from rainbow.agent.backends.slurm_options import SITE
 from rainbow.agent.backends.slurm_partitions import unreachable
 from rainbow.agent.backends.slurm_questions import OPTIONS, SlurmQuestions
 from rainbow.agent.backends.slurm_queue import SlurmQueue
-from rainbow.agent.backends.slurm_shape import RULES
+from rainbow.agent.backends.slurm_shape import RULES, Shape
 from rainbow.agent.backends.slurm_tracking import choose, update_of
 from rainbow.agent.backends.tombstones import Tombstones
 from rainbow.agent.backends.turns import Turns
@@ -38,9 +38,9 @@ from rainbow.agent.values import ANY_HOST, Absent, AllowedHosts, BidAnswer, Fact
 from rainbow.discover.slurm import (
     check_conf,
 )
+from rainbow.model.binding import NodeRules
 from rainbow.model.errors import Invalid, Unavailable, Unsupported
 from rainbow.model.graph import Graph
-from rainbow.model.hostlist import collapse
 from rainbow.model.request import Request
 
 _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
@@ -51,7 +51,6 @@ class SlurmBackend:
     """One Slurm cluster."""
 
     guards_runs = False  # its jobs do not see whether the agent lives
-    node_rules = RULES
 
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
@@ -70,6 +69,12 @@ class SlurmBackend:
         self._gone = Tombstones(settings.directory / "forgotten")
         settle = settings.seconds("settle", 60.0)
         self._forgotten = Forgotten(Accounts(self.commands), settle, time.monotonic, time.time)
+
+    @property
+    def node_rules(self) -> NodeRules:
+        """What Slurm can be told, and why it takes no job of several groups once that is known."""
+        reason = self.questions.no_groups
+        return replace(RULES, groups=not reason, one_group=reason)
 
     async def start(self) -> None:
         """Find out what the cluster is; if it does not answer now, it is asked again when it is needed."""
@@ -92,19 +97,13 @@ class SlurmBackend:
                 known = before.native or await self._submitted_before(launch.tag, files)
                 if known:
                     return known
-            words, found = await self.questions.require(launch.request, launch.allowed)
+            asking = await self.questions.require(launch.request, launch.allowed)
+            parts = tuple(_part(component.shape) for component in asking.components)
             record = Record(
-                key=secrets.token_hex(8),
-                asked=time.time(),
-                gpus=found.gpus_per_node,
-                cores=0 if found.exclusive else found.total_cores,
-                memory=found.total_memory,
-                duration=launch.request.duration,
-                only=collapse(found.only) or ",".join(found.only),
-            )
-            step = step_words(launch, found.nodes or found.slots, found.cores)
-            await asyncio.to_thread(files.create, launch, record, step)
-            native = await self._sbatch(files, record, words)
+                key=secrets.token_hex(8), asked=time.time(), duration=launch.request.duration, parts=parts
+            ).whole()
+            await asyncio.to_thread(files.create, launch, record, asking.steps)
+            native = await self._sbatch(files, record, asking.words)
             files.put(replace(record, native=native))
             self._pace.hurry()
             return native
@@ -209,7 +208,8 @@ class SlurmBackend:
         site = await self.questions.look_again()
         waiting = await self.commands.ask(*SHOW_WAITING)
         own = self._holdings(self.queue.ours(self.queue.last))
-        state = {"queue_depth": len(waiting.split()), **self.settings.prices.state()}
+        queued = len({word.partition("+")[0] for word in waiting.split()})  # components of one job: 7+0 7+1
+        state = {"queue_depth": queued, **self.settings.prices.state()}
         nodes = self.questions.nodes
         away = unreachable(site, nodes)
         found = await asyncio.to_thread(make_facts, site.graph, nodes, own, self._marked, state, away)
@@ -222,7 +222,8 @@ class SlurmBackend:
         found = []
         for tag, same in jobs.items():
             record = SlurmFiles(self.root, tag).record() or Record(key="", asked=0.0)
-            found += [(job, record) for job in same]
+            for job in same:
+                found += [(part, record.part(number)) for number, part in enumerate((job, *job.parts))]
         return found
 
     def reshape(self, graph: Graph) -> None:
@@ -239,6 +240,16 @@ class SlurmBackend:
 
     async def close(self) -> None:
         """Nothing to stop: jobs are Slurm's."""
+
+
+def _part(found: Shape) -> Part:
+    """What was asked for one group."""
+    return Part(
+        gpus=found.gpus_per_node,
+        cores=0 if found.exclusive else found.total_cores,
+        memory=found.total_memory,
+        only=hostlist(found.only),
+    )
 
 
 def make(settings: BackendSettings) -> SlurmBackend:

@@ -12,18 +12,19 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rainbow.agent.backends.base import Launch
 from rainbow.agent.backends.job_files import piece, script, size, write
-from rainbow.agent.backends.launches import clean_environment, copies
+from rainbow.agent.backends.launches import clean_environment
 from rainbow.agent.backends.node_check import FUNCTIONS, allowed_words
 from rainbow.agent.backends.slurm_jobs import Exit
 from rainbow.agent.values import STREAMS, WRONG_NODES
 from rainbow.agent.wrapper import write_whole
-from rainbow.model.hostlist import expand
+from rainbow.model.hostlist import collapse, expand
+from rainbow.model.request import Task
 
 STARTED, ALIVE, EXIT, CANCEL, RECORD = "started", "alive", "exit", "cancel", "record.json"
 WITHDRAWN = "withdrawn"  # instead of a job's id: it was marked as begun so that it never begins
@@ -56,20 +57,40 @@ finish() {{
     echo "$1 $began $(date +%s) $2" > "$dir/.exit" && mv "$dir/.exit" "$dir/exit"
     exit "$1"
 }}
-got=${{SLURM_JOB_NODELIST:-$SLURM_NODELIST}}
+got={got}
 echo "$got" > "$dir/nodes"
-{check}unset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TIME_FORMAT
+{check}{apart}unset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TIME_FORMAT
 . "$dir/environment"
 cd {cwd} || finish 126 cwd
-command -v {program} > /dev/null || {{ echo "rainbow: cannot start {named}: not found" >&2; finish 127 launch; }}
-{run}
+{programs}{run}
 code=$?
 {limit}finish $code exit
 """
 _LIMIT = (
     "[ $code -eq 124 ] || [ $code -eq 137 ] && [ $(($(date +%s) - began)) -ge {whole} ] && finish $code time-limit\n"
 )
-_TASK = 'RAINBOW_TASK_RANK=${SLURM_PROCID:-0}; export RAINBOW_TASK_RANK\nexec "$@"\n'
+_MISSING = '{{ echo "rainbow: cannot start {named}: not found" >&2; finish 127 launch; }}'
+_PROGRAM = f"command -v {{program}} > /dev/null || {_MISSING}\n"
+_NODELIST = "${SLURM_JOB_NODELIST:-$SLURM_NODELIST}"
+_TASK = "RAINBOW_TASK_RANK=${{SLURM_PROCID:-0}}; export RAINBOW_TASK_RANK\nexec {command}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What srun starts in one component."""
+
+    task: int  # position in `Request.tasks`
+    words: tuple[str, ...]  # srun and its options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What was asked for one component of a heterogeneous job; see `Record` for the fields."""
+
+    gpus: int = 0
+    cores: int = 0
+    memory: int = 0
+    only: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +105,28 @@ class Record:
     memory: int = 0  # MiB in all; 0: likewise
     duration: float | None = None
     only: str = ""  # hostlist: where it may run; empty: on any node
+    parts: tuple[Part, ...] = ()  # of a heterogeneous job: the same by component, in Slurm's order
+
+    def whole(self) -> Record:
+        """The record of a job that consists of its parts; of a single one that is all there is to say."""
+        if len(self.parts) == 1:
+            return replace(self.part(0), parts=())
+        names = dict.fromkeys(name for part in self.parts if part.only for name in expand(part.only))
+        return replace(self, only=hostlist(tuple(names)))
+
+    @property
+    def allowed(self) -> str:
+        """Where it may run, for messages; of several components each."""
+        return " : ".join(part.only or "any node" for part in self.parts) or self.only
+
+    def part(self, number: int) -> Record:
+        """The record of one component."""
+        return replace(self, **asdict(self.parts[number])) if number < len(self.parts) else self
+
+
+def hostlist(names: Sequence[str]) -> str:
+    """Names of nodes as one word."""
+    return collapse(names) or ",".join(names)
 
 
 class SlurmFiles:
@@ -98,8 +141,8 @@ class SlurmFiles:
         """The batch script."""
         return self.path / "batch.sh"
 
-    def create(self, launch: Launch, record: Record, step: tuple[str, ...]) -> None:
-        """Write down what is to run. `step` is the srun that starts several tasks; empty for one task."""
+    def create(self, launch: Launch, record: Record, steps: Sequence[Step]) -> None:
+        """Write down what is to run. `steps`: what srun starts; none: the batch script runs the one task itself."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         work = self.path / "work"
         work.mkdir(mode=0o700, exist_ok=True)
@@ -108,26 +151,42 @@ class SlurmFiles:
             environment["SLURM_ARRAY_TASK_ID"] = str(launch.array_index)
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
         write(self.path / "environment", exports)
-        write(self.path / "task.sh", _TASK)
-        task = launch.request.tasks[0]
-        command = list(task.command) or script(self.path / "script", task.script)
+        commands = [self._task(number, task) for number, task in enumerate(launch.request.tasks)]
         duration = launch.request.duration
-        words = [*step, "/bin/sh", str(self.path / "task.sh"), *command]
+        words = self._step_words(steps)
         if duration is not None:
             words = ["timeout", "--kill-after=5", f"{duration:g}", *words]
         text = _BATCH.format(
             dir=shlex.quote(str(self.path)),
             already=ALREADY_RAN,
             beat=BEAT,
+            got=_got(record),
             check=_check(record),
+            apart=_apart(len(record.parts)),
             cwd=shlex.quote(launch.request.cwd or str(work)),
-            program=shlex.quote(command[0]),
-            named=_within_double_quotes(command[0]),
+            programs="".join(
+                _PROGRAM.format(program=shlex.quote(program), named=_within_double_quotes(program))
+                for program in dict.fromkeys(command[0] for command in commands)
+            ),
             run=shlex.join(words),
             limit="" if duration is None else _LIMIT.format(whole=int(duration)),
         )
         write(self.script, text, mode=0o700)
         self.put(record)
+
+    def _task(self, number: int, task: Task) -> list[str]:
+        """Write the script of one task; its command. srun does not see that, as a word `:` would end it there."""
+        command = list(task.command) or script(self.path / (f"script{number}" if number else "script"), task.script)
+        write(self.path / f"task{number}.sh", _TASK.format(command=shlex.join(command)))
+        return command
+
+    def _step_words(self, steps: Sequence[Step]) -> list[str]:
+        """The command that starts all tasks: one srun, with a `:` before each component but the first."""
+        words: list[str] = []
+        for step in steps or (Step(0, ()),):
+            words += [":", *step.words[1:]] if words else step.words
+            words += ["/bin/sh", str(self.path / f"task{step.task}.sh")]
+        return words
 
     def put(self, record: Record) -> None:
         """Write the record, whole and safe on disk."""
@@ -136,7 +195,8 @@ class SlurmFiles:
     def record(self) -> Record | None:
         """What was submitted, or None."""
         try:
-            return Record(**json.loads((self.path / RECORD).read_text()))
+            told = json.loads((self.path / RECORD).read_text())
+            return Record(**{**told, "parts": tuple(Part(**part) for part in told.get("parts", ()))})
         except FileNotFoundError:
             return None
 
@@ -187,12 +247,13 @@ class SlurmFiles:
         return b"exceeded memory limit" in self.read("stderr", max(0, size - 4096), 4096)
 
     def command(self) -> str:
-        """The name of the program that it was to run, for messages."""
+        """The name of the program that it was to run, for messages; of several tasks each."""
+        names = []
         with contextlib.suppress(OSError):
             for line in self.script.read_text().splitlines():
                 if line.startswith("command -v "):
-                    return shlex.split(line)[2]
-        return ""
+                    names.append(shlex.split(line)[2])
+        return " or ".join(names)
 
     def ask_to_end(self) -> None:
         """Note that it was Rainbow who ended it."""
@@ -220,21 +281,44 @@ class SlurmFiles:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def _got(record: Record) -> str:
+    """The word of the batch script that stands for all nodes it was given."""
+    return ",".join(_variable(number) for number in range(len(record.parts))) or _NODELIST
+
+
+def _variable(component: int) -> str:
+    return f"${{SLURM_JOB_NODELIST_HET_GROUP_{component}}}"
+
+
+def _apart(components: int) -> str:
+    """The line without which srun would refuse components of which some ask for memory by node and some by cpu."""
+    if not components:
+        return ""
+    places = ["", *(f"_{kind}_GROUP_{number}" for kind in ("HET", "PACK") for number in range(components))]
+    return f"unset {' '.join(f'SLURM_MEM_PER_{each}{place}' for each in ('CPU', 'NODE', 'GPU') for place in places)}\n"
+
+
 def _check(record: Record) -> str:
     """The lines that end a job which is bound to nodes and was given others, before anything of the user's is read."""
-    if not record.only:
-        return ""
-    allowed = allowed_words(expand(record.only))
-    return f'{FUNCTIONS}[ -z "$(rb_outside "$got" {allowed})" ] || finish {NOT_ALLOWED} {WRONG_NODES}\n'
+    bound = [(_variable(number), part.only) for number, part in enumerate(record.parts)] or [("$got", record.only)]
+    lines = [
+        f'[ -z "$(rb_outside "{got}" {allowed_words(expand(only))})" ] || finish {NOT_ALLOWED} {WRONG_NODES}\n'
+        for got, only in bound
+        if only
+    ]
+    return "".join([FUNCTIONS, *lines]) if lines else ""
 
 
-def step_words(launch: Launch, slots: int, cores: int) -> tuple[str, ...]:
-    """The srun that starts a job's tasks on what it was given; none for a single task, which runs as it is."""
-    tasks = copies(launch.request, launch.request.tasks[0])
-    if tasks == 1:
+def step_words(tasks: int, slots: int, cores: int, *, component: int | None = None) -> tuple[str, ...]:
+    """The srun that starts so many tasks on what was given; none for a single task, which runs as it is.
+
+    `component`: of a heterogeneous job; there one task is started by srun, too.
+    """
+    if tasks == 1 and component is None:
         return ()
+    place = () if component is None else (f"--het-group={component}",)
     each = max(1, slots * max(1, cores) // tasks)
-    return ("srun", f"--ntasks={tasks}", f"--cpus-per-task={each}", "--overcommit", "--kill-on-bad-exit=0")
+    return ("srun", *place, f"--ntasks={tasks}", f"--cpus-per-task={each}", "--overcommit", "--kill-on-bad-exit=0")
 
 
 def bad_environment(environment: Mapping[str, str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rainbow.agent.backends.endings import exited, over_limit
@@ -24,6 +24,7 @@ _FIELDS: Mapping[str, int] = {  # squeue's name of a field and the width it is g
     "tres-alloc": 120,
     "Name": 40,
     "Comment": 160,
+    "HetJobID": 12,  # the first component's id; N/A for any other job
     "Reason": 40,
     "NodeList": 512,
 }
@@ -54,7 +55,7 @@ _OUTPUT_FAILED = 53  # Slurm's "signal" for a job whose output file could not be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One line of squeue."""
+    """One line of squeue; of a heterogeneous job that of its first component, with the others as `parts`."""
 
     id: str
     user: int
@@ -71,6 +72,8 @@ class SlurmJob:
     comment: str = ""
     reason: str = ""
     node_list: str = ""
+    leader: str = ""  # the id of the first component of its heterogeneous job; empty: it is none
+    parts: tuple[SlurmJob, ...] = ()  # the other components
 
     @property
     def phase(self) -> Phase:
@@ -86,8 +89,9 @@ class SlurmJob:
     @property
     def whole_node_list(self) -> str:
         """The hostlist of its nodes; empty if there is none, or if it may be cut: it was too long for its field."""
-        cut = len(self.node_list) >= _FIELDS["NodeList"]
-        return "" if cut or self.node_list == "(null)" else self.node_list
+        lists = [one.node_list for one in (self, *self.parts)]
+        cut = any(len(text) >= _FIELDS["NodeList"] for text in lists)
+        return "" if cut or not all(lists) or "(null)" in lists else ",".join(lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +114,18 @@ def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
             at += width
         if values["JobID"].isdecimal():
             found.append(_job(values))
-    return tuple(found)
+    return _joined(found)
+
+
+def _joined(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
+    """Components of heterogeneous jobs as parts of their first one, which is the job: it has the script and the id."""
+    parts: dict[str, list[SlurmJob]] = {}
+    for job in jobs:
+        if job.leader not in ("", job.id):
+            parts.setdefault(job.leader, []).append(job)
+    whole = [job for job in jobs if job.leader in ("", job.id)]
+    ordered = {leader: tuple(sorted(found, key=lambda one: int(one.id))) for leader, found in parts.items()}
+    return tuple(replace(job, parts=ordered.get(job.leader, ())) for job in whole)
 
 
 def _job(values: Mapping[str, str]) -> SlurmJob:
@@ -132,6 +147,7 @@ def _job(values: Mapping[str, str]) -> SlurmJob:
         comment=values["Comment"],
         reason=values["Reason"],
         node_list=values["NodeList"],
+        leader=values["HetJobID"] if values["HetJobID"].isdecimal() and values["HetJobID"] != "0" else "",
     )
 
 

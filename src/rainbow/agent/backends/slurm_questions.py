@@ -9,6 +9,7 @@ from dataclasses import replace
 from rainbow.agent.backends.base import BackendSettings, CannotBind
 from rainbow.agent.backends.slurm_bids import Estimate, Estimates, parse_test
 from rainbow.agent.backends.slurm_commands import SlurmCommands, own_groups
+from rainbow.agent.backends.slurm_components import Asking, Component, components, of_group, steps
 from rainbow.agent.backends.slurm_files import bad_environment
 from rainbow.agent.backends.slurm_options import chosen_options, nodes_in_extra, one_partition, option_words
 from rainbow.agent.backends.slurm_partitions import Asked, pick
@@ -17,10 +18,12 @@ from rainbow.agent.backends.slurm_shape import Shape, arguments, cost, shape
 from rainbow.agent.backends.slurm_site import Site, make_site, shape_of
 from rainbow.agent.values import AllowedHosts, BidAnswer
 from rainbow.discover.slurm import (
+    SHOW_CONFIG,
     SHOW_NODES,
     SHOW_PARTITIONS,
     SHOW_TOPOLOGY,
     SlurmNode,
+    parse_config,
     parse_nodes,
     parse_partitions,
     parse_topology,
@@ -39,7 +42,13 @@ class SlurmQuestions:
         self._settings, self._commands = settings, commands
         self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
         self._site: Site | None = None
+        self._no_groups = ""  # as it was last seen
         self.nodes: tuple[SlurmNode, ...] = ()  # as they were last seen
+
+    @property
+    def no_groups(self) -> str:
+        """Why no job of several groups can run here; empty: it can, or Slurm was not asked yet."""
+        return self._no_groups
 
     def reshape(self, settings: BackendSettings) -> None:
         """The cluster is another now, or its graph: it is looked at anew."""
@@ -51,7 +60,9 @@ class SlurmQuestions:
             nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
             partitions = parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))
             graph = self._settings.graph or slurm_graph(self._settings.cluster, nodes, await self._racks())
-            self.nodes, self._site = nodes, make_site(graph, nodes, partitions, own_groups())
+            config = parse_config(await self._commands.ask(*SHOW_CONFIG))
+            self.nodes, self._site = nodes, make_site(graph, nodes, partitions, own_groups(), config)
+            self._no_groups = self._site.no_groups
         return self._site
 
     async def look_again(self) -> Site:
@@ -78,24 +89,33 @@ class SlurmQuestions:
             return str(problem)
         return None
 
-    async def require(self, request: Request, allowed: AllowedHosts) -> tuple[tuple[str, ...], Shape]:
-        """The words and the shape of a request that can be run; raise `Unsupported` with the reason otherwise."""
+    async def require(self, request: Request, allowed: AllowedHosts) -> Asking:
+        """How Slurm is asked for a request that can be run; raise `Unsupported` with the reason otherwise."""
         reason = _cannot_start(request)
         if reason is not None:
             raise Unsupported(reason)
-        return await self._words(request, allowed)
-
-    async def _words(self, request: Request, allowed: AllowedHosts) -> tuple[tuple[str, ...], Shape]:
         site = await self.site()
+        many = len(request.groups)
+        if many > 1 and site.no_groups:
+            raise Unsupported(site.no_groups)
+        made = [self._component(*of_group(request, allowed, n), site, n if many > 1 else None) for n in range(many)]
+        found = components(made, site)
+        return Asking(found, steps(request, found, site))
+
+    def _component(self, request: Request, allowed: AllowedHosts, site: Site, group: int | None) -> Component:
+        """One group; `group`: which of several."""
         extra = nodes_in_extra(request.options)
+        if group is not None and extra.named:
+            raise Unsupported("nodes that are named in the extra words cannot be told from group to group")
         found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
         said = chosen_options(request.options, options)
         named = one_partition(found.partition, request.options, said)
         asked = Asked(named, said.get("account", ""), request.duration)
         found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
-        made = replace(arguments(found, site, request.duration, named=extra.named), partition=partition)
-        return (*made.words, *option_words(request.options, options, made)), found
+        made = arguments(found, site, request.duration, named=extra.named, component=group is not None)
+        made = replace(made, partition=partition)
+        return Component(group or 0, found, (*made.words, *option_words(request.options, options, made)))
 
     def _picked(self, shapes: Sequence[Shape], site: Site, asked: Asked) -> tuple[Shape, str]:
         """The first of some shapes that could run, and its partitions; raise `Unsupported` if none could."""
@@ -112,15 +132,19 @@ class SlurmQuestions:
     async def bid(self, request: Request, allowed: AllowedHosts) -> BidAnswer:
         """By `sbatch --test-only`, and by the prices of this site."""
         try:
-            words, found = await self.require(request, allowed)
+            asking = await self.require(request, allowed)
         except Unsupported as problem:
             return BidAnswer(yes=False, reason=str(problem))
-        estimate = self._estimates.get(words) or await self._estimate(words)
+        estimate = self._estimates.get(asking.words) or await self._estimate(asking.words)
         if estimate.start is None and estimate.reason:
             return BidAnswer(yes=False, reason=estimate.reason)
         wait = estimate.wait(time.time())
-        price = cost(found, self._settings.prices, request.duration)
+        price = self._price(asking, request.duration)
         return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
+
+    def _price(self, asking: Asking, duration: float | None) -> float | None:
+        prices = [cost(one.shape, self._settings.prices, duration) for one in asking.components]
+        return None if None in prices else sum(price for price in prices if price is not None)
 
     async def _estimate(self, words: tuple[str, ...]) -> Estimate:
         if not self._estimates.may_ask():
@@ -138,10 +162,10 @@ class SlurmQuestions:
 
 def _cannot_start(request: Request) -> str | None:
     """Why no job of Slurm can run its command, or None."""
-    if len(request.tasks) != 1:
+    if len(request.tasks) != 1 and (len(request.groups) == 1 or not request.tasks):
         return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
     if request.image:
         return f"this backend starts no container images ({request.image})"
-    if any("\0" in word for word in request.tasks[0].command):
+    if any("\0" in word for task in request.tasks for word in task.command):
         return "a word of the command holds a zero byte"
     return bad_environment(request.environment)

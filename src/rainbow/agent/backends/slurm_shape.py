@@ -18,7 +18,7 @@ from rainbow.model.quantities import in_bytes
 from rainbow.model.request import Equals, Level, Request, Requirement
 
 _MIB = 2**20
-RULES = NodeRules(hosts=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))
+RULES = NodeRules(hosts=True, groups=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))
 RACK = "rack"
 MAX_WORD = 100_000  # bytes: no system takes one word of a command line that is longer than 128 KiB
 
@@ -66,10 +66,9 @@ class Shape:
 
 
 def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Shape:
-    """The shape of `request` on its allowed hosts; raise `Unsupported` with what Slurm cannot be told."""
-    if len(request.groups) > 1:
-        raise Unsupported(f"Slurm is given one group of resources per job; this request has {len(request.groups)}")
-    found = _top(request.groups[0].levels, site)
+    """The shape of a request of one group on its allowed hosts; raise `Unsupported` with what Slurm cannot be told."""
+    [group] = request.groups
+    found = _top(group.levels, site)
     for requirement in (*request.requires, *(one for level in request.walk() for one in level.requires)):
         found = _with_requirement(found, requirement, site)
     if (reason := unkept(request, allowed, RULES, site.graph, "Slurm")) is not None:
@@ -250,8 +249,13 @@ class Arguments:
     features: frozenset[str] = field(default_factory=frozenset)
 
 
-def arguments(found: Shape, site: Site, duration: float | None, *, named: bool = False) -> Arguments:
-    """The shape as words of sbatch, without partition and constraint; `named`: the user's own words name nodes."""
+def arguments(
+    found: Shape, site: Site, duration: float | None, *, named: bool = False, component: bool = False
+) -> Arguments:
+    """The shape as words of sbatch, without partition and constraint; `named`: the user's own words name nodes.
+
+    `component`: of a heterogeneous job, where a component that does not say `--exclude` gets that of another.
+    """
     words: list[str] = []
     cores = max(1, found.cores)
     if found.nodes is not None:
@@ -270,18 +274,21 @@ def arguments(found: Shape, site: Site, duration: float | None, *, named: bool =
         words.append(f"--mem-per-cpu={-(-found.memory // cores)}M")
     if found.exclusive:
         words.append("--exclusive")
-    words += _host_words(found, site, named=named)
+    words += _host_words(found, site, named=named, component=component)
     if duration is not None:
         words.append(f"--time={math.ceil(duration / 60)}")
     return Arguments(tuple(words), found.partition, found.features)
 
 
-def _host_words(found: Shape, site: Site, *, named: bool) -> list[str]:
-    """Slurm chooses among the nodes that are left. `--nodelist` asks for all nodes that it lists."""
+def _host_words(found: Shape, site: Site, *, named: bool, component: bool) -> list[str]:
+    """Slurm chooses among the nodes that are left. `--nodelist` asks for all nodes that it lists.
+
+    Slurm keeps the other components of a heterogeneous job off those, so there it is not used.
+    """
     if not found.exclude:
-        return []
+        return ["--exclude="] if component else []
     left = [name for name in site.nodes if name not in found.exclude]
-    if len(left) == found.nodes and not named:
+    if len(left) == found.nodes and not named and not component:
         word = f"--nodelist={_listed(left)}"
     else:
         word = f"--exclude={_listed([name for name in site.nodes if name in found.exclude])}"

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from rainbow.discover.slurm import SlurmNode, SlurmPartition
 from rainbow.model.graph import Graph
 
+BACKFILL = "sched/backfill"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
@@ -25,6 +27,30 @@ class Site:
     nodes: tuple[str, ...] = ()
     threaded: bool = False  # a core is several cpus in Slurm's count
     shape: str = ""  # of the nodes it was made from
+    config: Mapping[str, str] = field(default_factory=dict)  # of the controller, as `scontrol show config` lists it
+
+    @property
+    def no_groups(self) -> str:
+        """Why no job of several groups can run here; empty: it can."""
+        plugin = self.config.get("SchedulerType", BACKFILL)
+        if plugin == BACKFILL:
+            return ""
+        return f"Slurm starts heterogeneous jobs with {BACKFILL} only, and this one has {plugin}"
+
+    @property
+    def no_shared_steps(self) -> bool:
+        """True if one srun cannot start tasks in several components of a job."""
+        return "disable_hetjob_steps" in self.config.get("SchedulerParameters", "").split(",")
+
+    def default_memory(self, partition: str) -> str:
+        """What a job gets that says nothing of memory, as a word of sbatch; `partition`: empty: the default one."""
+        rules = self.rules.values()
+        rule = self.rules.get(partition) or next((rule for rule in rules if rule.default), None)
+        for about in (rule.memory if rule is not None else {}, self.config):
+            for name, word in (("DefMemPerCPU", "--mem-per-cpu"), ("DefMemPerNode", "--mem")):
+                if (amount := about.get(name, "")).isdecimal() and amount != "0":
+                    return f"{word}={amount}M"
+        return "--mem=0"
 
 
 def make_site(
@@ -32,6 +58,7 @@ def make_site(
     nodes: Sequence[SlurmNode],
     partitions: Sequence[SlurmPartition],
     groups: frozenset[str] = frozenset(),
+    config: Mapping[str, str] | None = None,
 ) -> Site:
     """The site as Slurm describes it; `graph` is the one that is registered for it."""
     features: dict[str, set[str]] = {}
@@ -54,6 +81,7 @@ def make_site(
         nodes=tuple(node.name for node in nodes),
         threaded=any(node.threads > 1 and node.cpus > node.sockets * node.cores_per_socket for node in nodes),
         shape=shape_of(nodes),
+        config=config or {},
     )
 
 

@@ -74,7 +74,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
 def _never_started(files: SlurmFiles, job: SlurmJob | None, left: Exit) -> Update:
     """Its script found that Slurm gave it nodes on which it may not run, and did not start its command."""
     record = files.record()
-    ended = wrong_nodes(files.nodes(), record.only if record is not None else "", "Slurm", left.ended)
+    ended = wrong_nodes(files.nodes(), record.allowed if record is not None else "", "Slurm", left.ended)
     if files.asked_to_end():
         ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began", ended_at=left.ended)
     native = job.id if job is not None else files.begun() or ""
