@@ -165,7 +165,11 @@ def _bid(id: str, answer: BidAnswer) -> pb.Bid:
 def node_rules(rules: NodeRules) -> pb.NodeRules:
     """What the manager can be told about nodes, as it is announced."""
     return pb.NodeRules(
-        hosts=rules.hosts, subsystems=sorted(rules.subsystems), groups=rules.groups, one_group=rules.one_group
+        hosts=rules.hosts,
+        subsystems=sorted(rules.subsystems),
+        groups=rules.groups,
+        one_group=rules.one_group,
+        merges=rules.merges,
     )
 
 

@@ -51,16 +51,18 @@ class NodeRules:
     subsystems: frozenset[str] = frozenset()  # names required of these are passed on in its own words
     groups: bool = False  # groups of one job may be bound to different hosts
     one_group: str = ""  # why the manager cannot be given several groups; empty: it can, or the agent does not say
+    merges: bool = False  # with `one_group`: groups whose slots are alike are run as one (`model/merging.py`)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         told = {"hosts": self.hosts, "subsystems": sorted(self.subsystems), "groups": self.groups}
-        return {**told, "one_group": self.one_group} if self.one_group else told
+        return {**told, "one_group": self.one_group, "merges": self.merges} if self.one_group else told
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> NodeRules:
         """From what `to_json` wrote."""
-        return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]), str(raw.get("one_group", "")))
+        one_group, merges = str(raw.get("one_group", "")), bool(raw.get("merges", False))
+        return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]), one_group, merges)
 
 
 def passed_on(requirement: Requirement, rules: NodeRules) -> bool:

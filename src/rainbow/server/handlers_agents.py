@@ -167,7 +167,7 @@ def _node_rules(message: pb.NodeRules) -> NodeRules:
     """What an agent announces; of subsystems beyond the limit the manager counts as not told, which is safe."""
     named = sorted(name for name in message.subsystems if len(name) <= MAX_SUBSYSTEM_NAME)
     one_group = " ".join(message.one_group[:MAX_RULE].split())
-    return NodeRules(message.hosts, frozenset(named[:MAX_SUBSYSTEMS]), message.groups, one_group)
+    return NodeRules(message.hosts, frozenset(named[:MAX_SUBSYSTEMS]), message.groups, one_group, message.merges)
 
 
 def hosts_out(hosts: Iterable[GroupHosts]) -> list[pb.GroupHosts]:

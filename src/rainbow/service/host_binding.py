@@ -10,6 +10,7 @@ from rainbow.model.binding import HOST, NO_NODE_RULES, GroupHosts, NodeRules
 from rainbow.model.errors import Invalid, RainbowError
 from rainbow.model.hostlist import expand
 from rainbow.model.match import Fit
+from rainbow.model.merging import merged
 from rainbow.model.reasons import MixedHosts
 from rainbow.model.request import Level, Request
 from rainbow.service.fleet import Fleet
@@ -52,10 +53,26 @@ def one_group_only(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]
         return {}
     found = {}
     for name in fleet.names():
-        rules = fleet.member(name).cluster.node_rules
-        if rules is not None and rules.one_group:
-            found[name] = (Fit.NEVER, f"the job has {len(request.groups)} groups of resources; {rules.one_group}")
+        member = fleet.member(name)
+        rules = member.cluster.node_rules
+        if rules is None or not rules.one_group or member.broken:
+            continue
+        why = rules.one_group
+        if rules.merges:
+            why = merged(request, _hosts_by_group(fleet, name, request)).refusal
+            why = f"{rules.one_group}, and {why}" if why else ""
+        if why:
+            found[name] = (Fit.NEVER, f"the job has {len(request.groups)} groups of resources; {why}")
     return found
+
+
+def _hosts_by_group(fleet: Fleet, cluster: str, request: Request) -> dict[int, tuple[str, ...]]:
+    """The hosts that an offer to an agent that takes one group would carry."""
+    if not fleet.may_bind(request):
+        return {}
+    binding = fleet.graphs.binding(cluster, request)
+    hosts = binding.hosts if binding.uniform else fleet.graphs.concrete_hosts(cluster, request)
+    return {entry.group: entry.hosts for entry in hosts}
 
 
 def apart(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:

@@ -232,7 +232,7 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
         offers=[pb.Offer(attempt=pb.AttemptRef(job=9, n=1, token="x"), is_array=True, array_index=0, lease=60.0)],
         commands=[pb.Command(id=3, kind="cancel", attempt=pb.AttemptRef(job=1, n=2, token="t"), reason="why")],
     )
-    rules = NodeRules(hosts=True, subsystems=frozenset({"features"}), one_group="why")
+    rules = NodeRules(hosts=True, subsystems=frozenset({"features"}), one_group="why", merges=True)
     link = Link(
         settings,
         Identity(
@@ -252,7 +252,7 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
     (seen,) = servicer.seen
     assert (seen.cluster, seen.epoch, seen.seq, seen.want) == ("here", "e1", 4, 3)
     assert (seen.node_rules.hosts, list(seen.node_rules.subsystems)) == (True, ["features"])
-    assert seen.node_rules.one_group == "why"
+    assert (seen.node_rules.one_group, seen.node_rules.merges) == ("why", True)
     assert (seen.reports[0].exit_code, seen.reports[0].failure, seen.reports[0].HasField("started_at")) == (
         0,
         "time-limit",

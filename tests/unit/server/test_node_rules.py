@@ -25,10 +25,11 @@ def test_too_many_words_cost_no_sync() -> None:
 
 
 def test_why_a_manager_takes_one_group_is_read_as_one_short_line() -> None:
-    rules = pb.NodeRules(hosts=True, one_group="because\n  of " + "x" * 10_000)
+    rules = pb.NodeRules(hosts=True, merges=True, one_group="because\n  of " + "x" * 10_000)
     found = sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
     assert found is not None
     assert found.one_group.startswith("because of x")
     assert len(found.one_group) <= MAX_RULE
+    assert found.merges
     assert NodeRules.of(found.to_json()) == found
     assert NodeRules.of({"hosts": True, "subsystems": [], "groups": False}) == NodeRules(hosts=True)  # of older servers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rainbow.model.binding import NodeRules
@@ -11,7 +12,7 @@ from rainbow.model.match import Fit
 from rainbow.service import explaining, jobs
 from rainbow.service.deciding import Ask, question
 from tests.support.service import ADMIN, a_service, submit, with_cluster
-from tests.unit.service.test_host_binding import HOSTS, a_job, a_level, an_agent, offers
+from tests.unit.service.test_host_binding import HOSTS, a_job, a_level, an_agent, hang, needs, offers, with_io
 
 ONE_GROUP = "its manager takes slots of one kind"
 
@@ -41,3 +42,21 @@ async def test_an_agent_that_does_not_say_is_offered_jobs_of_several_groups(tmp_
         agent = await an_agent(service, "east", HOSTS)
         [placed] = await submit(service, a_job(a_level(), a_level(nodes=2)))
         assert [ref.job for ref, _ in await offers(agent, HOSTS)] == [placed.id]
+
+
+async def test_a_manager_that_merges_groups_gets_those_that_are_alike_with_the_hosts_of_each(tmp_path: Path) -> None:
+    merges = NodeRules(hosts=True, one_group=ONE_GROUP, merges=True)
+    async with a_service(tmp_path) as service:
+        await with_io(service, "east")
+        await hang(service, "east", "net", "n4", "hdr")
+        agent = await an_agent(service, "east", merges)
+        alike = a_job(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
+        shapes = a_job(a_level(), replace(a_level(), exclusive=True))
+        [placed, waits] = await submit(service, alike, shapes)
+        assert (placed.cluster, waits.cluster) == ("east", "")
+        assert f"{ONE_GROUP}, and its groups have slots of different shapes" in waits.reason
+        [(ref, hosts)] = await offers(agent, merges)
+        assert ref.job == placed.id
+        named = {entry.group: entry.hosts for entry in hosts}
+        assert (len(named[0]), named[1]) == (1, ("n4",))
+        assert set(named[0]) < {"n2", "n3"}

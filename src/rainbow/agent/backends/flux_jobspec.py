@@ -11,13 +11,14 @@ from rainbow.agent.backends.launches import copies
 from rainbow.agent.values import ANY_HOST, AllowedHosts
 from rainbow.discover.flux import PROPERTIES, QUEUES, FluxNode
 from rainbow.jobspecs.writing import as_flux
-from rainbow.model.binding import NAMING_FIELDS, NodeRules, passed_on
+from rainbow.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, passed_on
 from rainbow.model.errors import Unsupported
 from rainbow.model.graph import Graph
+from rainbow.model.merging import merged
 from rainbow.model.request import Equals, Group, Level, Request, Requirement, Task
 
 ONE_GROUP = "a Flux jobspec V1 describes slots of one kind only"
-RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}), one_group=ONE_GROUP)
+RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}), one_group=ONE_GROUP, merges=True)
 SITE = ("queue", "bank", "project")
 SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
 OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, or they are not for Flux
@@ -49,15 +50,18 @@ def plain(
         raise Unsupported(f"Flux runs one task per job, in as many copies as needed; this has {len(request.tasks)}")
     if request.image:
         raise Unsupported(f"this backend starts no container images ({request.image})")
+    wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
+    queues = _named(wanted, QUEUES)
+    if (reason := unkept(request, allowed, RULES, graph, "Flux")) is not None:
+        raise CannotBind(reason)
+    if len(request.groups) > 1:
+        request, allowed = _one_group(request, allowed)
+        wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
     groups = tuple(
         Group(levels=tuple(_bare(level) for level in group.levels), name=group.name) for group in request.groups
     )
     if len(groups) == 1 and len(groups[0].levels) == 1:
         groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
-    if (reason := unkept(request, allowed, RULES, graph, "Flux")) is not None:
-        raise CannotBind(reason)
-    wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
-    queues = _named(wanted, QUEUES)
     if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
         raise Unsupported(f"a job runs in one queue; this asks for {', '.join(queues)} and another")
     asked = replace(
@@ -73,6 +77,19 @@ def plain(
         ignored=(),
     )
     return _with_hosts(asked, graph, [node.name for node in nodes], allowed)
+
+
+def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, AllowedHosts]:
+    """A request of several groups as one of one group on all their hosts; raise `Unsupported` if that is another."""
+    hosts = {entry.group: entry.hosts for entry in allowed.groups}
+    made = merged(request, hosts, checked=allowed.checked)
+    if made.refusal:
+        raise Unsupported(f"the job has {len(request.groups)} groups of resources; {ONE_GROUP}, and {made.refusal}")
+    bound = (GroupHosts(0, made.hosts),) if made.hosts else ()
+    [task] = made.request.tasks
+    if not (task.script or made.request.groups[0].levels[0].shared):  # on distinct nodes V1 counts tasks in all
+        task = replace(task, total=copies(request, request.tasks[0]))
+    return replace(made.request, tasks=(task,)), AllowedHosts(bound, allowed.checked)
 
 
 def _known_properties(

@@ -105,16 +105,18 @@ class KnownAttempt(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptRef, _Mapping]] = ..., phase: _Optional[str] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ...) -> None: ...
 
 class NodeRules(_message.Message):
-    __slots__ = ("hosts", "subsystems", "groups", "one_group")
+    __slots__ = ("hosts", "subsystems", "groups", "one_group", "merges")
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     SUBSYSTEMS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     ONE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    MERGES_FIELD_NUMBER: _ClassVar[int]
     hosts: bool
     subsystems: _containers.RepeatedScalarFieldContainer[str]
     groups: bool
     one_group: str
-    def __init__(self, hosts: _Optional[bool] = ..., subsystems: _Optional[_Iterable[str]] = ..., groups: _Optional[bool] = ..., one_group: _Optional[str] = ...) -> None: ...
+    merges: bool
+    def __init__(self, hosts: _Optional[bool] = ..., subsystems: _Optional[_Iterable[str]] = ..., groups: _Optional[bool] = ..., one_group: _Optional[str] = ..., merges: _Optional[bool] = ...) -> None: ...
 
 class GroupHosts(_message.Message):
     __slots__ = ("group", "hosts")
