@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,29 @@ def test_each_group_runs_on_the_nodes_that_meet_its_own_requirements(fleet: Flee
         fleet.house.run("wait", id, "--timeout", "60s", timeout=70)
         assert sorted(fleet.house.run("logs", id).stdout.splitlines()) == ["r0 a2", "r1 a3"]
         assert sorted(expand(str(fleet.job(id)["hosts"]))) == ["a2", "a3"]
+
+
+@pytest.mark.timeout(240)
+def test_jobs_of_several_groups_run_once_however_often_the_agent_dies(fleet: Fleet, tmp_path: Path):
+    hang(fleet, "io", ["a2"], kind="nvme")
+    hang(fleet, "clock", ["a3"], mhz=2000)
+    one = "{type: node, count: 1, with: [{type: core, count: %d}], requires: %s}"
+    spec = Path(a_jobspec(tmp_path, one % (1, NVME), one % (2, FAST)))
+    ran = tmp_path / "ran"
+    say = f"echo $RAINBOW_JOB_ID $RAINBOW_TASK_RANK $SLURMD_NODENAME >> {ran}"
+    spec.write_text(f"{spec.read_text().partition('tasks:')[0]}tasks: [{{command: [sh, -c, '{say}']}}]\n")
+    ids = []
+    for pause in (0.0, 0.2, 0.5):
+        ids += [fleet.submit(str(spec)) for _ in range(2)]
+        time.sleep(pause)  # dies at another point of the hand-over each time
+        fleet.kill_agent("rich")
+        fleet.start_agent("rich")
+    for id in ids:
+        fleet.house.run("wait", id, "--timeout", "90s", timeout=100)
+        assert fleet.job(id)["state"] == "succeeded"
+    assert sorted(ran.read_text().splitlines()) == sorted(
+        f"{id} {rank} {node}" for id in ids for rank, node in enumerate(("a2", "a3"))
+    )
 
 
 @pytest.mark.timeout(240)

@@ -341,3 +341,58 @@ async def test_a_slurm_that_starts_no_heterogeneous_jobs_says_so_before_anything
     assert await desk.backend.check(job(nodes("x"))) is None
     with pytest.raises(RuntimeError, match=r"[Bb]atch job submission failed"):  # by its own word
         builtin.call("sbatch", "-n1", ":", "-n1", "--wrap=true")
+
+
+async def test_components_that_got_each_others_nodes_are_wrong(desk: Desk, rich: SlurmCluster):
+    blocker = await desk.submit(job(whole("all", 5), tasks=(task("all", "sleep 60"),)), job=9)
+    await desk.until(blocker, Phase.RUNNING)
+    tag = await desk.submit(job(nodes("x"), nodes("y")), allowed=bound(("a1",), ("a2",)))
+    native = (await desk.until(tag, Phase.SUBMITTED)).native
+    for component, others in enumerate(("a1,a3,g[1-2]", "a[2-3],g[1-2]")):
+        rich.call("scontrol", "update", f"jobid={native}+{component}", f"ExcNodeList={others}")
+    await desk.backend.cancel(blocker)
+    update = await desk.until(tag, Phase.ENDED)
+    assert (update.result.state, update.result.code) == (AttemptState.RETURNED, WRONG_NODES)
+    assert update.nodes == "a2,a1"
+    assert await desk.out(tag) == b""
+
+
+async def test_a_time_limit_ends_the_tasks_of_all_groups(desk: Desk, rich: SlurmCluster):
+    sleeping = (task("x", "sleep 300"), task("y", "sleep 300"))
+    request = replace(job(nodes("x"), nodes("y"), tasks=sleeping), duration=2.0)
+    update = await desk.run(request)
+    assert (update.result.state, update.result.failure) == (AttemptState.FAILED, Failure.TIME_LIMIT)
+    async with asyncio.timeout(20):
+        while not {one["JobState"] for one in shown(rich, update.native)} <= {"COMPLETED", "FAILED"}:
+            await desk.backend.changed()
+
+
+async def test_it_is_what_a_native_heterogeneous_job_would_be(desk: Desk, rich: SlurmCluster):
+    """The same two groups as a user would write them for sbatch: the same nodes, cores and places of tasks."""
+    text = "srun --het-group=0 -n2 sh -c 'echo $SLURM_PROCID $SLURMD_NODENAME big' : "
+    text += "--het-group=1 -n1 sh -c 'echo $SLURM_PROCID $SLURMD_NODENAME fast'"
+    script = desk.directory / "native.sh"
+    script.write_text(f"#!/bin/sh\nunset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK\n{text}\n")
+    first = ("--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=3", "--mem=500M", "--exclude=a2,g[1-2]")
+    second = ("--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=2", "--mem=400M", "--exclude=a[1-3],g1")
+    more = ("--threads-per-core=1", "--gres=gpu:1", "--time=10")
+    output = desk.directory / "native.out"
+    native = rich.call(
+        *(
+            "sbatch",
+            "--parsable",
+            "--wait",
+            f"--output={output}",
+            "--error=/dev/null",
+            "--time=10",
+            "--threads-per-core=1",
+        ),
+        *(*first, ":", *second, *more, str(script)),
+    ).strip()
+    groups = nodes("big", 2, cores=3, memory=500), nodes("fast", 1, cores=2, memory=400, gpus=1)
+    update = await desk.run(job(*groups), allowed=bound(("a1", "a3"), ("g2",)))
+    assert update.result.state is AttemptState.SUCCEEDED, await desk.out(update.tag, "stderr")
+    assert sorted((await desk.out(update.tag)).splitlines()) == sorted(output.read_bytes().splitlines())
+    for ours, theirs in zip(shown(rich, update.native), shown(rich, native), strict=True):
+        names = ("NodeList", "NumNodes", "NumCPUs", "NumTasks", "MinMemoryNode", "TresPerNode")
+        assert {name: ours.get(name) for name in names} == {name: theirs.get(name) for name in names}
