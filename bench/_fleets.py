@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from rainbow.graphs.backend import GraphBackend
-from rainbow.graphs.memory import MemoryBackend
-from rainbow.model.graph import Graph, Subsystem, Vertex
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Within
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.model.graph import Graph, Subsystem, Vertex
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Within
 
 DESIGNS = ((32, 0, 128), (48, 4, 256), (64, 0, 256), (96, 8, 512), (128, 4, 512), (64, 2, 384))  # cores, gpus, GB
 TARGETS = ("zen2", "zen3", "zen4", "skylake", "icelake", "neoverse_v1")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rainbow.graphs.memory import MemoryBackend
-from rainbow.model.quantities import factor
-from rainbow.model.request import Equals, Request, Requirement, Term, Within
-from rainbow.model.versions import equal, within
+from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.model.quantities import factor
+from rainbow_sched.model.request import Equals, Request, Requirement, Term, Within
+from rainbow_sched.model.versions import equal, within
 
 
 class Thing:

@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 from grpc import aio
 
-from tests.support.house import House
+from tests.support.server_process import House
 
 ECHO = "/bench.Echo/Echo"
 OPTIONS = (("grpc.so_reuseport", 0),)

@@ -13,13 +13,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from rainbow.model.bid import Bid
-from rainbow.model.candidate import Candidate, Demand, Report
-from rainbow.model.match import Fit
-from rainbow.scheduler.decide import Asked, Question, decide
-from rainbow.scheduler.expressions import compiled
-from rainbow.scheduler.policies import BUILT_IN
-from rainbow.scheduler.replay import replay
+from rainbow_sched.model.bid import Bid
+from rainbow_sched.model.candidate import Candidate, Demand, Report
+from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.decide import Asked, Question, decide
+from rainbow_sched.selection.expressions import compiled
+from rainbow_sched.selection.policies import BUILT_IN
+from rainbow_sched.selection.replay import replay
 
 FORMULA = "(cost_per_node_hour * (memory_per_node * seconds_per_gb)/60/60)"
 PRIORITIES = f"""

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rainbow.discover.flux import flux_graph
-from rainbow.discover.slurm import parse_nodes
-from rainbow.discover.slurm_graph import slurm_graph, slurm_subsystems
-from rainbow.discover.slurm_state import used_by_others
+from rainbow_sched.discovery.flux import flux_graph
+from rainbow_sched.discovery.slurm import parse_nodes
+from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
+from rainbow_sched.discovery.slurm_state import used_by_others
 
 Made = TypeVar("Made")
 NODES = 10_000

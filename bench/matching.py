@@ -18,10 +18,10 @@ from statistics import median
 
 from bench import _plain
 from bench._fleets import a_fleet, fill, requests
-from rainbow.graphs.memory import MemoryBackend
-from rainbow.graphs.registry import open_backend
-from rainbow.model.graph import Mark
-from rainbow.model.request import Count, Group, Level, Request
+from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.model.graph import Mark
+from rainbow_sched.model.request import Count, Group, Level, Request
 
 FLEETS = ((10, 100), (100, 1_000), (1_000, 100), (1_000, 1_000), (10_000, 100))
 

@@ -17,8 +17,8 @@ from random import Random
 from grpc import aio
 
 from bench._server import Process, a_server
-from rainbow.jobspecs.canonical import to_json
-from rainbow.pb.v2 import agents_pb2, agents_pb2_grpc, jobs_pb2, jobs_pb2_grpc
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc, jobs_pb2, jobs_pb2_grpc
 from tests.support.calls import Calls, bearer
 from tests.support.service import a_graph, a_request
 

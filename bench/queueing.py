@@ -17,16 +17,18 @@ from pathlib import Path
 from random import Random
 
 from bench._server import Process
-from rainbow.model.job import Hold, JobState, Terms
-from rainbow.service import jobs, receiving, registering
-from rainbow.service.assembly import Service, assemble
-from rainbow.service.clock import AnchoredClock
-from rainbow.service.ids import Ids
-from rainbow.service.settings import Settings
-from rainbow.service.sync_messages import Ref, SyncIn, SyncOut
-from rainbow.store.base import Draft, JobFilter
-from rainbow.store.opening import open_store
-from tests.support.house import SECRET, House
+from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.service.agents import offers
+from rainbow_sched.service.agents.sync_messages import Ref, SyncIn, SyncOut
+from rainbow_sched.service.assembly import Service, assemble
+from rainbow_sched.service.clock import AnchoredClock
+from rainbow_sched.service.clusters import registration
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.service.views import jobs
+from rainbow_sched.store.base import Draft, JobFilter
+from rainbow_sched.store.opening import open_store
+from tests.support.server_process import SECRET, House
 from tests.support.service import ADMIN, a_graph, a_request, a_user
 
 GROUP = 10_000
@@ -58,10 +60,10 @@ def drafts(first: int, specs: list[str], terms: list[Terms]) -> list[Draft]:
 
 async def fill(service: Service, count: int) -> None:
     """Store the jobs in large groups."""
-    from rainbow.jobspecs.canonical import to_json
+    from rainbow_sched.jobspecs.canonical import to_json
 
     for number in range(CLUSTERS):
-        await registering.register(service.core, f"c{number}", a_graph(nodes=64, cores=32))
+        await registration.register(service.core, f"c{number}", a_graph(nodes=64, cores=32))
     specs = [to_json(a_request(nodes=1 + n % 4, cores=1 + n % 5)) for n in range(SHAPES)]
     terms = [Terms(labels={"team": f"t{n}"}, priority=n % 3) for n in range(TEAMS)]
     begun = time.perf_counter()
@@ -88,7 +90,7 @@ async def timed(name: str, action: Callable[[], Awaitable[object]], asked: float
 
 async def leases(service: Service) -> None:
     """Fifty offers at a time, by hand and in an agent's Sync, with their events."""
-    await timed("lease of 50, by hand", lambda: receiving.receive(service.core, "c0", 50), 20)
+    await timed("lease of 50, by hand", lambda: offers.receive(service.core, "c0", 50), 20)
     seq, taken = 0, list[Ref]()
 
     async def sync(**said: object) -> None:

@@ -85,7 +85,7 @@ def plain_walk(text: bytes) -> int:
 
 def ours(text: bytes) -> int:
     """The reader that the server uses, with all checks."""
-    from rainbow.graphs.jgf import read_graph  # only this process pays for it
+    from rainbow_sched.graphs.formats.jgf.reader import read_graph  # only this process pays for it
 
     return len(read_graph(text))
 
@@ -96,7 +96,7 @@ READERS: dict[str, Callable[[bytes], int]] = {"plain": plain_walk, "ours": ours}
 def _measure(reader: str, file: str) -> None:
     """In the child: print seconds, bytes of peak memory beyond the text, and vertices."""
     if reader == "ours":
-        importlib.import_module("rainbow.graphs.jgf")  # importing is not reading
+        importlib.import_module("rainbow_sched.graphs.formats.jgf.reader")  # importing is not reading
     text = Path(file).read_bytes()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()

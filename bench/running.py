@@ -7,8 +7,8 @@ import sys
 import time
 
 from bench._server import Process, a_server
-from rainbow.client.submission import Submission, command
-from rainbow.model.job import Terms
+from rainbow_sched.client.submission import Submission, command
+from rainbow_sched.model.job import Terms
 from tests.support.fleet import Fleet, Tally
 
 JOBS = 500

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 
-ENTRY = "from rainbow.cli.main import main; main()"  # what the installed program does
+ENTRY = "from rainbow_sched.cli.main import main; main()"  # what the installed program does
 PROGRAMS = {
     "bare python": ["-c", "pass"],
     "rainbow --help": ["-c", ENTRY, "--help"],
     "rainbow jobs --help": ["-c", ENTRY, "jobs", "--help"],
-    "import rainbow.client": ["-c", "import rainbow.client"],
+    "import rainbow_sched.client": ["-c", "import rainbow_sched.client"],
 }
 ROUNDS = 7
 

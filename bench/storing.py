@@ -17,10 +17,10 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from rainbow.model.decision import Stored
-from rainbow.model.job import JobState
-from rainbow.store import Store, open_store
-from rainbow.store.base import Draft, JobFilter
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.job import JobState
+from rainbow_sched.store import Store, open_store
+from rainbow_sched.store.base import Draft, JobFilter
 
 BATCH, ROUNDS, IN_FLIGHT = 1000, 20, 64
 SPEC = json.dumps({"resources": [{"type": "node", "count": 4}], "pad": "x" * 950})

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rainbow.agent.values import STEPS
-from rainbow.model.attempt import ENDS, LIVE, AttemptState
-from rainbow.model.job import TERMINAL, TRANSITIONS
+from rainbow_sched.agent.core.values import STEPS
+from rainbow_sched.model.attempt import ENDS, LIVE, AttemptState
+from rainbow_sched.model.job import TERMINAL, TRANSITIONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 BEGIN, END = "<!-- drawn: {name} -->", "<!-- end: {name} -->"

@@ -1,4 +1,4 @@
-"""Generate src/rainbow/pb from proto/; `make proto`. A test compares what is committed with what this writes."""
+"""Generate src/rainbow_sched/pb from proto/; `make proto`. A test compares what is committed with what this writes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def generate(into: Path) -> None:
     """Write the generated package into `into`."""
     into.mkdir(parents=True, exist_ok=True)
     (into / "__init__.py").write_text('"""Generated from proto/ by tools/generate_protos.py."""\n')
-    _compile(ROOT / "proto", [f"rainbow/v2/{name}.proto" for name in OURS], into / "v2", "rainbow.pb.v2")
+    _compile(ROOT / "proto", [f"rainbow/v2/{name}.proto" for name in OURS], into / "v2", "rainbow_sched.pb.v2")
     theirs = [f"{name}.proto" for name in PROTOTYPE]
-    _compile(ROOT / "proto/prototype", theirs, into / "prototype", "rainbow.pb.prototype")
+    _compile(ROOT / "proto/prototype", theirs, into / "prototype", "rainbow_sched.pb.prototype")
 
 
 def _compile(include: Path, files: list[str], into: Path, package: str) -> None:
@@ -41,8 +41,8 @@ def _compile(include: Path, files: list[str], into: Path, package: str) -> None:
 
 
 def main() -> None:
-    """Replace src/rainbow/pb."""
-    target = ROOT / "src/rainbow/pb"
+    """Replace src/rainbow_sched/pb."""
+    target = ROOT / "src/rainbow_sched/pb"
     shutil.rmtree(target, ignore_errors=True)
     generate(target)
     print(f"wrote {target.relative_to(ROOT)}")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House, a_house
 from tests.support.postgres import Postgres, running_postgres
+from tests.support.server_process import House, a_house
 
 
 @pytest.fixture(scope="session")

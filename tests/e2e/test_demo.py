@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import RAINBOW
+from tests.support.server_process import RAINBOW
 
 
 @pytest.mark.timeout(150)

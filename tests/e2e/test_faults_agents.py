@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from rainbow.agent.wrapper import start_time
+from rainbow_sched.agent.backends.local.wrapper import start_time
 from tests.support.fleet import Fleet, a_fleet
 
 pytestmark = pytest.mark.timeout(180)

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from rainbow.client.views import EventView
-from rainbow.client.wire import JobFilter
+from rainbow_sched.client.codec import JobFilter
+from rainbow_sched.client.views import EventView
 from tests.support.fleet import Fleet, a_fleet
 from tests.support.proxy import DOWN, UP, Proxy, a_proxy
 

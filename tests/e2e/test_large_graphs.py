@@ -11,9 +11,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rainbow.pb.v2.jobs_pb2 import SubmitResponse
+from rainbow_sched.pb.v2.jobs_pb2 import SubmitResponse
 from tests.support.calls import Calls
-from tests.support.house import House
+from tests.support.server_process import House
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.job import Delivery
-from rainbow.pb.v2 import jobs_pb2
+from rainbow_sched.model.job import Delivery
+from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls
 from tests.support.fleet import Fleet, a_fleet
 

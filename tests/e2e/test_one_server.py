@@ -20,11 +20,11 @@ import grpc
 import psycopg
 import pytest
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.pb.v2 import jobs_pb2
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls
-from tests.support.house import House, a_house
 from tests.support.postgres import Postgres
+from tests.support.server_process import House, a_house
 from tests.support.service import a_graph, a_request
 
 pytestmark = pytest.mark.timeout(180)

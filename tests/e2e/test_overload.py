@@ -14,10 +14,10 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.pb.v2 import agents_pb2, agents_pb2_grpc, jobs_pb2, jobs_pb2_grpc
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc, jobs_pb2, jobs_pb2_grpc
 from tests.support.calls import Calls, bearer
-from tests.support.house import House, a_house
+from tests.support.server_process import House, a_house
 from tests.support.service import a_graph, a_request
 
 pytestmark = pytest.mark.timeout(240)

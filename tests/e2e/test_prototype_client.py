@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.house import SECRET, House
 from tests.support.jgf import dict_jgf, subsystem_jgf
 from tests.support.prototype import run_client
+from tests.support.server_process import SECRET, House
 
 
 def write_config(folder: Path, house: House, cluster: dict[str, str], clusters: list[dict[str, str]]) -> Path:
@@ -37,7 +37,7 @@ def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
     config = write_config(tmp_path, house, {"name": "keebler"}, [])
     made = run_client(
         """
-        from rainbow.client import RainbowClient
+        from rainbow_sched.client import RainbowClient
         cli = RainbowClient(host=host, config_file=config)
         answer = cli.register("keebler", secret, nodes)
         out.update(token=answer.token, secret=answer.secret, status=answer.status)
@@ -63,7 +63,7 @@ def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
     done = run_client(
         """
         import jobspec.core as js
-        from rainbow.client import RainbowClient
+        from rainbow_sched.client import RainbowClient
         cli = RainbowClient(host=host, config_file=config)
         simple = cli.submit_job("echo hello", nodes=2, tasks=24)
         out["simple"] = [simple.cluster, simple.status, simple.total_matches]

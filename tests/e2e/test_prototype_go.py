@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import SECRET, House
 from tests.support.jgf import dict_jgf, subsystem_jgf
+from tests.support.server_process import SECRET, House
 
 CLIENT = os.environ.get("RAINBOW_GO_CLIENT", "")
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.attempt import LIVE, AttemptState, Failure
-from rainbow.pb.v2 import agents_pb2 as pb
-from rainbow.pb.v2 import clusters_pb2, jobs_pb2
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.attempt import LIVE, AttemptState, Failure
+from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
 from tests.support.calls import Calls, bearer
-from tests.support.house import RAINBOW, House
+from tests.support.server_process import RAINBOW, House
 from tests.support.service import a_graph, a_request
 
 pytestmark = pytest.mark.timeout(120)
@@ -35,16 +34,16 @@ class Speaker:
     def __init__(self, calls: Calls, cluster: str, secret: str) -> None:
         self.calls, self.cluster, self.secret, self.seq = calls, cluster, secret, 0
 
-    def says(self, **fields: object) -> pb.SyncResponse:
+    def says(self, **fields: object) -> agents_pb2.SyncResponse:
         """One Sync that does not wait."""
         self.seq += 1
-        message = pb.SyncRequest(cluster=self.cluster, epoch=f"{self.cluster}.1", seq=self.seq, **fields)
-        answer: pb.SyncResponse = self.calls.agents.Sync(message, metadata=bearer(self.secret), timeout=20)
+        message = agents_pb2.SyncRequest(cluster=self.cluster, epoch=f"{self.cluster}.1", seq=self.seq, **fields)
+        answer: agents_pb2.SyncResponse = self.calls.agents.Sync(message, metadata=bearer(self.secret), timeout=20)
         return answer
 
-    def takes(self, count: int) -> list[pb.AttemptRef]:
+    def takes(self, count: int) -> list[agents_pb2.AttemptRef]:
         """Take so many jobs, to the point where the server has confirmed them."""
-        refs: list[pb.AttemptRef] = []
+        refs: list[agents_pb2.AttemptRef] = []
         while len(refs) < count:
             refs += [offer.attempt for offer in self.says(want=count - len(refs)).offers]
         assert len(self.says(accepts=refs).confirms) == count
@@ -90,7 +89,7 @@ def test_every_report_that_can_be_made_ends_as_the_protocol_says(house: House) -
         submit(agent.calls, len(said))
         refs = agent.takes(len(said))
         reports = [
-            pb.Report(attempt=ref, state=state, failure=failure, exit_code=code, reason="so it was")
+            agents_pb2.Report(attempt=ref, state=state, failure=failure, exit_code=code, reason="so it was")
             for ref, (state, failure, code) in zip(refs, said, strict=True)
         ]
         answer = agent.says(reports=reports)
@@ -123,7 +122,7 @@ def test_a_job_returned_after_the_confirm_goes_elsewhere_with_the_reason_and_cos
         [ref] = agent.takes(1)
         with house.channel() as channel:
             Calls(channel, house.admin_token).register("west", a_graph(nodes=1))
-        told = agent.says(reports=[pb.Report(attempt=ref, state="returned", reason="its node is gone")])
+        told = agent.says(reports=[agents_pb2.Report(attempt=ref, state="returned", reason="its node is gone")])
         assert [one.job for one in told.acked_reports] == [job]
         until(lambda: agent.state_of(job) == ("bound", "offered"), "the job's second attempt")
         found = agent.calls.jobs.Explain(jobs_pb2.ExplainRequest(id=job), metadata=agent.calls.who, timeout=20)
@@ -132,25 +131,28 @@ def test_a_job_returned_after_the_confirm_goes_elsewhere_with_the_reason_and_cos
         assert back == [{"why": "returned", "reason": "its node is gone", "counted": ""}]
 
 
-def bad_items(theirs: pb.AttemptRef, mine: pb.AttemptRef) -> Iterable[tuple[str, dict[str, object]]]:
+def bad_items(theirs: agents_pb2.AttemptRef, mine: agents_pb2.AttemptRef) -> Iterable[tuple[str, dict[str, object]]]:
     """Everything that can be wrong with one item of a Sync: fields of a message, and what is wrong with them."""
-    nobody = pb.AttemptRef(job=LARGEST, n=2**31 - 1, token="x" * 1000)
+    nobody = agents_pb2.AttemptRef(job=LARGEST, n=2**31 - 1, token="x" * 1000)
     nan, inf = float("nan"), float("inf")
-    for name, ref in (("another cluster's", theirs), ("nobody's", nobody), ("an empty", pb.AttemptRef())):
-        yield f"{name} report", {"reports": [pb.Report(attempt=ref, state="succeeded")]}
-        yield f"{name} unknown report", {"reports": [pb.Report(attempt=ref, state="molten")]}
+    for name, ref in (("another cluster's", theirs), ("nobody's", nobody), ("an empty", agents_pb2.AttemptRef())):
+        yield f"{name} report", {"reports": [agents_pb2.Report(attempt=ref, state="succeeded")]}
+        yield f"{name} unknown report", {"reports": [agents_pb2.Report(attempt=ref, state="molten")]}
         yield f"{name} accept", {"accepts": [ref]}
-        yield f"{name} reject", {"rejects": [pb.Reject(attempt=ref, reason="no")]}
-        yield f"{name} held", {"held": [pb.Held(attempt=ref, state="molten")]}
-        yield f"{name} output", {"output": [pb.Output(attempt=ref, stream="stdout", offset=0, data=b"x")]}
+        yield f"{name} reject", {"rejects": [agents_pb2.Reject(attempt=ref, reason="no")]}
+        yield f"{name} held", {"held": [agents_pb2.Held(attempt=ref, state="molten")]}
+        yield f"{name} output", {"output": [agents_pb2.Output(attempt=ref, stream="stdout", offset=0, data=b"x")]}
     for offset in (-1, LARGEST, LARGEST - 1, 2**62):
-        yield f"offset {offset}", {"output": [pb.Output(attempt=mine, stream="stdout", offset=offset, data=b"xy")]}
-    yield "stream", {"output": [pb.Output(attempt=mine, stream="std\0log", offset=0, data=b"x")]}
+        yield (
+            f"offset {offset}",
+            {"output": [agents_pb2.Output(attempt=mine, stream="stdout", offset=offset, data=b"xy")]},
+        )
+    yield "stream", {"output": [agents_pb2.Output(attempt=mine, stream="std\0log", offset=0, data=b"x")]}
     for number in (nan, inf, -inf, -1.0, 1e300):
         times = {"started_at": number, "ended_at": number}
-        yield f"times {number}", {"reports": [pb.Report(attempt=mine, state="submitted", **times)]}
+        yield f"times {number}", {"reports": [agents_pb2.Report(attempt=mine, state="submitted", **times)]}
         bid = {"start_p50": number, "start_p90": number, "cost": number, "valid_for": number, "runtime_factor": number}
-        yield f"bid {number}", {"bids": [pb.Bid(id="b1", yes=True, **bid)]}
+        yield f"bid {number}", {"bids": [agents_pb2.Bid(id="b1", yes=True, **bid)]}
         yield f"wait {number}", {"wait": number if number < 1 or number != number else 0.0}
     for text in ("", "[", "[]", "7", '{"a": NaN}', '{"a": {"b": {}}}', '{"": 1}', '{"a": 1e999}', "[" * 90_000):
         yield f"state {text[:20]}", {"state": text}
@@ -160,10 +162,10 @@ def bad_items(theirs: pb.AttemptRef, mine: pb.AttemptRef) -> Iterable[tuple[str,
     yield "NUL in a state", {"state": json.dumps({"a\0": "\0"})}
     yield "marks", {"marks": {"nowhere": "up", "n0": "upside down", "": "\0"}}
     yield "used", {"has_used": True, "used": {"nowhere": 1, "0": -LARGEST, "1": LARGEST}}
-    yield "NUL", {"reports": [pb.Report(attempt=mine, state="submitted", native_id="a\0b", reason="\0")]}
-    yield "NUL in a word", {"reports": [pb.Report(attempt=mine, state="sub\0mitted", native_id="a\0b")]}
+    yield "NUL", {"reports": [agents_pb2.Report(attempt=mine, state="submitted", native_id="a\0b", reason="\0")]}
+    yield "NUL in a word", {"reports": [agents_pb2.Report(attempt=mine, state="sub\0mitted", native_id="a\0b")]}
     yield "acks", {"command_acks": [LARGEST, -LARGEST, 0, 1]}
-    yield "bids", {"bids": [pb.Bid(id="\0" * 10_000, reason="x" * 100_000)]}
+    yield "bids", {"bids": [agents_pb2.Bid(id="\0" * 10_000, reason="x" * 100_000)]}
     yield "accept", {"accept_only": "nodes <", "want": 1}
     yield "order", {"order_by": "((((", "want": 1}
     yield "manager", {"manager": "\0" * 100}
@@ -181,10 +183,10 @@ def test_one_bad_item_in_a_sync_stops_no_other(house_on_each: House) -> None:
         for number in range(count):
             mine, bad_one = refs[2 * number], refs[2 * number + 1]
             what, fields = list(bad_items(theirs, bad_one))[number]
-            good = pb.Report(attempt=mine, state="running", native_id=f"n{number}")
-            output = pb.Output(attempt=mine, stream="stdout", offset=0, data=b"good")
-            message = pb.SyncRequest(reports=[good], output=[output], state=json.dumps({"round": number}))
-            bad = pb.SyncRequest(**fields)
+            good = agents_pb2.Report(attempt=mine, state="running", native_id=f"n{number}")
+            output = agents_pb2.Output(attempt=mine, stream="stdout", offset=0, data=b"good")
+            message = agents_pb2.SyncRequest(reports=[good], output=[output], state=json.dumps({"round": number}))
+            bad = agents_pb2.SyncRequest(**fields)
             if bad.HasField("state"):
                 message.ClearField("state")
             message.MergeFrom(bad)

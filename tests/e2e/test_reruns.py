@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.wrapper import start_time
-from rainbow.client.views import JobView
+from rainbow_sched.agent.backends.local.wrapper import start_time
+from rainbow_sched.client.views import JobView
 from tests.support.fleet import Fleet, a_fleet
 
 pytestmark = pytest.mark.timeout(180)
 QUICK = "scheduler: {timing: {heartbeat: 1, silent_after: 1, long_poll: 1, lease: 3}}"
 # A server that lets a job ask for a --lost-after of seconds. Operators cannot set this; all else is as they get it.
 SHORT = """
-from rainbow.service.settings import Settings
+from rainbow_sched.service.settings import Settings
 Settings.__init__.__kwdefaults__["shortest_lost_after"] = 1.0
-from rainbow.cli.main import main
+from rainbow_sched.cli.main import main
 main()
 """
 LOST_AFTER = 12  # the guard acts after 8 seconds; with --mem the runner looks twice a second

@@ -17,10 +17,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from rainbow.model.generation import SKIPPED
+from rainbow_sched.model.generation import SKIPPED
 from tests.support.fleet import Fleet, a_fleet
-from tests.support.house import House
 from tests.support.postgres import Postgres
+from tests.support.server_process import House
 
 pytestmark = pytest.mark.timeout(180)
 

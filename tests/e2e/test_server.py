@@ -14,11 +14,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc
-from rainbow.pb.v2 import jobs_pb2
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc
+from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls
-from tests.support.house import RAINBOW, SECRET, House, a_house, free_port
-from tests.support.nursery import a_quick_house
+from tests.support.prefork import a_quick_house
+from tests.support.server_process import RAINBOW, SECRET, House, a_house, free_port
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)

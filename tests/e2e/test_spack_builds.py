@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2_grpc
-from rainbow.pb.prototype import rainbow_pb2 as pb
-from tests.support.house import SECRET, House
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from tests.support.server_process import SECRET, House
 
 DATA = Path(__file__).parents[2].parent / "shared/data/spack-builds"
 KEYS = ("arch", "compiler", "version", "memory")
@@ -33,11 +32,11 @@ def register_all(house: House) -> None:
         stub = rainbow_pb2_grpc.RainbowSchedulerStub(channel)
         for folder in sorted((DATA / "clusters").iterdir()):
             nodes = (folder / "nodes.json").read_text()
-            made = stub.Register(pb.RegisterRequest(name=folder.name, secret=SECRET, nodes=nodes))
-            assert made.status == pb.RegisterResponse.REGISTER_SUCCESS
+            made = stub.Register(rainbow_pb2.RegisterRequest(name=folder.name, secret=SECRET, nodes=nodes))
+            assert made.status == rainbow_pb2.RegisterResponse.REGISTER_SUCCESS
             for name in ("arch", "compiler", "memory"):
                 text = (folder / f"{name}-subsystem.json").read_text()
-                request = pb.RegisterRequest(name=folder.name, secret=made.secret, nodes=text, subsystem=name)
+                request = rainbow_pb2.RegisterRequest(name=folder.name, secret=made.secret, nodes=text, subsystem=name)
                 stub.RegisterSubsystem(request)
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.fleet import Agent, Fleet, a_fleet
-from tests.support.house import RAINBOW
+from tests.support.server_process import RAINBOW
 
 pytestmark = pytest.mark.timeout(180)
 BEFORE = "4292f3f2afa7f9a615ed50cf0e1677f981abb439"
+OLD_RAINBOW = [sys.executable, "-c", "from rainbow.cli.main import main; main()"]  # the package's name at that commit
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def old_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it was."""
     there = subprocess.run(
-        ["git", "archive", BEFORE, "src/rainbow", "examples"], cwd=ROOT, capture_output=True, check=False
+        ["git", "archive", BEFORE, "src", "examples"], cwd=ROOT, capture_output=True, check=False
     )
     if there.returncode != 0:
         pytest.skip(f"optional: this is no clone with the commit {BEFORE[:7]} in its history")
@@ -40,13 +41,14 @@ def old_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet(request: pytest.FixtureRequest, tmp_path: Path, old_source: Path) -> Iterator[Fleet]:
     """An old server on each of the databases."""
     db = request.getfixturevalue("postgres").new_database() if request.param == "postgresql" else ""
-    with a_fleet(tmp_path / "fleet", db=db, program=["env", f"PYTHONPATH={old_source}", *RAINBOW]) as running:
+    with a_fleet(tmp_path / "fleet", db=db, program=["env", f"PYTHONPATH={old_source}", *OLD_RAINBOW]) as running:
         yield running
 
 
 def old_agent(fleet: Fleet, old_source: Path, name: str) -> Agent:
     agent = fleet.add(name, nodes=1, cores=2, started=False)
     agent.environment = {**agent.environment, "PYTHONPATH": str(old_source)}
+    agent.program = OLD_RAINBOW
     agent.start()
     return agent
 
@@ -66,6 +68,7 @@ def upgrade_agent(agent: Agent, *, kill: bool) -> None:
     else:
         agent.stop()
     del agent.environment["PYTHONPATH"]
+    agent.program = RAINBOW
     agent.start()
 
 
@@ -121,6 +124,7 @@ def test_an_older_agent_takes_over_and_back(fleet: Fleet, old_source: Path, tmp_
     fleet.until_begun(*running)
     agent.kill() if kill else agent.stop()
     agent.environment = {**agent.environment, "PYTHONPATH": str(old_source)}
+    agent.program = OLD_RAINBOW
     agent.start()
     gate.touch()
     fleet.ended(*running, *waiting)

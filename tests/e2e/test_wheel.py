@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House
+from tests.support.server_process import House
 from tests.support.wheels import KEPT, Environment, build_wheel, copy_of_the_tree
 
 Make = Callable[[str], Environment]
@@ -120,7 +120,7 @@ def test_server_agent_and_client_work_from_three_environments(house: House, inst
 
 @pytest.mark.timeout(60)
 def test_the_cypher_extra_brings_both_graph_databases(house: House, installed: Make) -> None:
-    code = "import neo4j; from rainbow.graphs.cypher_engine import Embedded; Embedded().close()"
+    code = "import neo4j; from rainbow_sched.graphs.cypher.engine import Embedded; Embedded().close()"
     subprocess.run([installed("cypher").python, "-I", "-c", code], check=True, timeout=60, cwd=house.folder)
 
 

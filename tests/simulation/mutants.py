@@ -13,18 +13,20 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent import events as e
-from rainbow.agent import mailbox, manager, reactor, records
-from rainbow.agent.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
-from rainbow.model.attempt import AttemptState, Failure, Outcome, outcome
-from rainbow.model.job import JobState
-from rainbow.service import lifecycle, new_jobs, reported, syncing
-from rainbow.service.assembly import Timers
-from rainbow.service.fleet import Fleet
-from rainbow.service.syncing import Agents
-from rainbow.sim.disk import SimStore
-from rainbow.sim.weather import STORM, Weather
-from rainbow.store.tx import SqlTx
+from rainbow_sched.agent.core import events as e
+from rainbow_sched.agent.core import journal_records, mailbox, manager, reactor
+from rainbow_sched.agent.core.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
+from rainbow_sched.model.attempt import AttemptState, Failure, Outcome, outcome
+from rainbow_sched.model.job import JobState
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.agents import reports, sync
+from rainbow_sched.service.agents.sync import Agents
+from rainbow_sched.service.assembly import Timers
+from rainbow_sched.service.clusters.fleet import Fleet
+from rainbow_sched.service.submission import new_jobs
+from rainbow_sched.simulation.disk import SimStore
+from rainbow_sched.simulation.fault_rates import STORM, Weather
+from rainbow_sched.store.transaction import SqlTx
 
 Patch = pytest.MonkeyPatch
 CUT = Weather(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
@@ -102,25 +104,25 @@ def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
         attempt = None if job is None else tx.attempt(ref.job, job.attempt)
         return None if attempt is None else (job, attempt)
 
-    patch.setattr(reported, "find", find)
+    patch.setattr(reports, "find", find)
 
 
 @mutant()
 def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
     def accept(tx: Any, fx: Any, out: Any, told: Any, ref: Any, now: float) -> None:
-        found = reported.find(tx, told.cluster, ref)
+        found = reports.find(tx, told.cluster, ref)
         if found is not None and found[1].state in (AttemptState.OFFERED, AttemptState.LEASED):
             lifecycle.progress(tx, fx, *found, AttemptState.ACCEPTED, now)
         out.confirms.append(ref)
 
-    patch.setattr(reported, "accept", accept)
+    patch.setattr(reports, "accept", accept)
 
 
 @mutant()
 def believes_reports_after_the_end(patch: Patch) -> None:
     def report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
-        found = reported.find(tx, cluster, told.ref)
-        if found is not None and told.state not in reported.LIVE:
+        found = reports.find(tx, cluster, told.ref)
+        if found is not None and told.state not in reports.LIVE:
             job = found[0]
             how = lifecycle.Ending(state=told.state, failure=told.failure, exit_code=told.exit_code)
             if job.state in (JobState.BOUND, JobState.CANCELLING):
@@ -129,8 +131,8 @@ def believes_reports_after_the_end(patch: Patch) -> None:
             return
         original(tx, fx, out, cluster, told, now)
 
-    original = reported.report
-    patch.setattr(reported, "report", report)
+    original = reports.report
+    patch.setattr(reports, "report", report)
 
 
 # --- R4, R5, R6: confirm, intent, tags, unknown ---
@@ -228,8 +230,8 @@ def never_asks_what_a_new_agent_should_hold(patch: Patch) -> None:
 
 @mutant()
 def believes_a_strangers_absent(patch: Patch) -> None:
-    patch.setattr(reported, "journal_of", lambda epoch: "the same")
-    patch.setattr(syncing, "journal_of", lambda epoch: "the same")
+    patch.setattr(reports, "journal_of", lambda epoch: "the same")
+    patch.setattr(sync, "journal_of", lambda epoch: "the same")
 
     def found_expected(d: Any, event: e.LookedUp) -> None:
         d.before = replace(d.before, fresh=False)
@@ -291,8 +293,8 @@ def forgets_a_cancel_in_a_crash(patch: Patch) -> None:
         if record["kind"] != "cancel":
             original(record, held, past)
 
-    original = records._replay
-    patch.setattr(records, "_replay", replay)
+    original = journal_records._replay
+    patch.setattr(journal_records, "_replay", replay)
 
 
 @mutant()

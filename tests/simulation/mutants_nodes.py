@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rainbow.service import deciding, receiving
-from rainbow.service.host_binding import UNBOUND_OFFER, bound_offer
-from rainbow.service.receiving import Bindings
-from rainbow.sim import manager
+from rainbow_sched.service.agents import offers
+from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER, bound_offer
+from rainbow_sched.service.agents.offers import Bindings
+from rainbow_sched.service.scheduling import question
+from rainbow_sched.simulation import manager
 from tests.simulation.mutants import Patch, mutant
 from tests.simulation.mutants_silence import MUTANTS
 
@@ -26,8 +27,8 @@ def gives_bound_jobs_to_agents_that_keep_none(patch: Patch) -> None:
     def to_anybody(fleet: Any, cluster: str, request: Any, rules: Any, fence: str = "") -> Any:
         return bound_offer(fleet, cluster, request, rules, fence) if rules is not None else UNBOUND_OFFER
 
-    patch.setattr(receiving, "bound_offer", to_anybody)
-    patch.setattr(deciding, "unkept", lambda fleet, request: {})
+    patch.setattr(offers, "bound_offer", to_anybody)
+    patch.setattr(question, "unkept", lambda fleet, request: {})
 
 
 @mutant()

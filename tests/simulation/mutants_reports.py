@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent import mailbox
-from rainbow.model.errors import Invalid
-from rainbow.service import reading_reports, reported
-from rainbow.service.sync_messages import UnknownReport
-from rainbow.sim.weather import Weather
+from rainbow_sched.agent.core import mailbox
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.service.agents import report_reader, reports
+from rainbow_sched.service.agents.sync_messages import UnknownReport
+from rainbow_sched.simulation.fault_rates import Weather
 from tests.simulation.mutants import mutant
 from tests.simulation.mutants_nodes import MUTANTS
 
@@ -28,8 +28,8 @@ def refuses_a_whole_message_for_one_report(patch: Patch) -> None:
             raise Invalid(report.why)
         return report
 
-    original = reading_reports.read_report
-    patch.setattr(reading_reports, "read_report", read_report)
+    original = report_reader.read_report
+    patch.setattr(report_reader, "read_report", read_report)
 
 
 @mutant(OLDER)
@@ -37,7 +37,7 @@ def acknowledges_a_report_that_it_does_not_understand(patch: Patch) -> None:
     def keep_unknown(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
         out.acked.append(told.ref)
 
-    patch.setattr(reported, "keep_unknown", keep_unknown)
+    patch.setattr(reports, "keep_unknown", keep_unknown)
 
 
 @mutant(OLDER)

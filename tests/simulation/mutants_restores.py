@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent import mailbox
-from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS
-from rainbow.service import recall, restoring
-from rainbow.sim.weather import Weather
-from rainbow.store.tables import generations
-from rainbow.store.tables.generations import GenerationTable
-from rainbow.store.tables.table import FIRST_ATTEMPT
+from rainbow_sched.agent.core import mailbox
+from rainbow_sched.model.generation import SKIPPED, SKIPPED_ATTEMPTS
+from rainbow_sched.service.agents import recall
+from rainbow_sched.service.maintenance import restore as restoring
+from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.store.tables import generations
+from rainbow_sched.store.tables.generations import GenerationTable
+from rainbow_sched.store.tables.table import FIRST_ATTEMPT
 from tests.simulation.mutants import mutant
 from tests.simulation.mutants_reports import MUTANTS
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent.state import Draft
-from rainbow.model.attempt import AttemptState
-from rainbow.model.job import JobEvent
-from rainbow.service import lifecycle
-from rainbow.service.assembly import Timers
-from rainbow.service.presence import Presence
-from rainbow.service.syncing import Agents
-from rainbow.sim.manager import Manager
-from rainbow.sim.weather import Weather
-from rainbow.store.tx import SqlTx
+from rainbow_sched.agent.core.state import Draft
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.job import JobEvent
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.agents.presence import Presence
+from rainbow_sched.service.agents.sync import Agents
+from rainbow_sched.service.assembly import Timers
+from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.manager import Manager
+from rainbow_sched.store.transaction import SqlTx
 from tests.simulation.mutants import MUTANTS, mutant
 
 __all__ = ["MUTANTS"]  # all of them: those of `mutants.py`, and these

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.sim.world import run
+from rainbow_sched.simulation.world import run
 from tests.simulation.mutants_restores import MUTANTS
 
 ENOUGH = 500

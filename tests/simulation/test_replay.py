@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from rainbow.sim.weather import STORM
-from rainbow.sim.world import run
+from rainbow_sched.simulation.fault_rates import STORM
+from rainbow_sched.simulation.world import run
 from tests.simulation.mutants_restores import MUTANTS
 
-DIGESTS = "from rainbow.sim.world import run; print(*(run(seed).digest for seed in range(5)))"
+DIGESTS = "from rainbow_sched.simulation.world import run; print(*(run(seed).digest for seed in range(5)))"
 
 
 @pytest.mark.timeout(60)

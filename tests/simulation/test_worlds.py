@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from rainbow.sim.world import run
+from rainbow_sched.simulation.world import run
 
 SEEDS = int(os.environ.get("RAINBOW_SEEDS", "1000"))
 AT_ONCE = 25

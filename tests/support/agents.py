@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rainbow.model.attempt import AttemptState
-from rainbow.service.assembly import Service
-from rainbow.service.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.service.agents.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow_sched.service.assembly import Service
 
 
 class Agent:

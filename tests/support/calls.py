@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import grpc
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.pb.v2 import agents_pb2_grpc, clusters_pb2, clusters_pb2_grpc, jobs_pb2, jobs_pb2_grpc
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.pb.v2 import agents_pb2_grpc, clusters_pb2, clusters_pb2_grpc, jobs_pb2, jobs_pb2_grpc
 from tests.support.service import a_request
 
 PIECE = 1024 * 1024

@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
-from rainbow.client import rpcs
-from rainbow.client.connection import Backoff, Patience
-from rainbow.client.rpcs import Rpc
+from rainbow_sched.client import rpcs
+from rainbow_sched.client.connection import Backoff, Patience
+from rainbow_sched.client.rpcs import Rpc
 
 QUICK = Patience(backoff=Backoff(first=0.001, cap=0.002))
 

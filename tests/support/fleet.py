@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rainbow.client import Client
-from rainbow.client.connection import Backoff, Patience
-from rainbow.client.submission import Submission, command
-from rainbow.client.views import EventView, JobView
-from rainbow.client.wire import JobFilter
-from rainbow.model.errors import RainbowError
-from rainbow.model.job import Terms
+from rainbow_sched.client import Client
+from rainbow_sched.client.codec import JobFilter
+from rainbow_sched.client.connection import Backoff, Patience
+from rainbow_sched.client.submission import Submission, command
+from rainbow_sched.client.views import EventView, JobView
+from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.model.job import Terms
 from tests.support.calls import Calls
-from tests.support.house import RAINBOW, House, a_house
-from tests.support.nursery import a_quick_house
+from tests.support.prefork import a_quick_house
+from tests.support.server_process import RAINBOW, House, a_house
 from tests.support.service import a_graph
 
 # A fault of some seconds is waited out, not reported.
@@ -50,6 +50,7 @@ class Agent:
     folder: Path
     arguments: list[str]
     environment: dict[str, str]
+    program: Sequence[str] = tuple(RAINBOW)
     process: subprocess.Popen[bytes] | None = None
     kills: int = 0
 
@@ -62,7 +63,7 @@ class Agent:
         """Start it; it takes its jobs up again by itself."""
         with (self.folder / f"{self.cluster}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*RAINBOW, "agent", *self.arguments],
+                [*self.program, "agent", *self.arguments],
                 env=self.environment,
                 stdout=log,
                 stderr=log,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rainbow.graphs.compact import from_compact
-from rainbow.model.graph import Graph, Subsystem, Vertex
+from rainbow_sched.graphs.formats.compact import from_compact
+from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 
 def a_gpu_cluster(nodes: int = 4, cores: int = 8) -> Graph:

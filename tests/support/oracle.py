@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from rainbow.model.graph import Graph, Mark, Subsystem
-from rainbow.model.request import Equals, Level, Request, Requirement, Runs
+from rainbow_sched.model.graph import Graph, Mark, Subsystem
+from rainbow_sched.model.request import Equals, Level, Request, Requirement, Runs
 
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.job import Job, Terms
-from rainbow.service import jobs
-from rainbow.service.assembly import Service
-from rainbow.service.clock import ManualClock
-from rainbow.service.settings import Settings
-from rainbow.service.sync_messages import KnownAttempt, KnownOffer, Recall, Ref, Report, SyncIn, SyncOut
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.job import Job, Terms
+from rainbow_sched.service.agents.sync_messages import KnownAttempt, KnownOffer, Recall, Ref, Report, SyncIn, SyncOut
+from rainbow_sched.service.assembly import Service
+from rainbow_sched.service.clock import ManualClock
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.service.views import jobs
 from tests.support.database import NAME
 from tests.support.service import ADMIN, a_request, a_service
 

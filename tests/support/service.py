@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.credential import Kind, Principal
-from rainbow.model.job import Terms
-from rainbow.model.request import Count, Group, Level, Request, Task
-from rainbow.service import registering
-from rainbow.service.assembly import Service, assemble
-from rainbow.service.clock import ManualClock
-from rainbow.service.ids import Ids
-from rainbow.service.new_jobs import Receipt
-from rainbow.service.settings import Settings
-from rainbow.service.submitting import Submission
-from rainbow.store.opening import open_store
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.request import Count, Group, Level, Request, Task
+from rainbow_sched.service.assembly import Service, assemble
+from rainbow_sched.service.clock import ManualClock
+from rainbow_sched.service.clusters import registration
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.service.submission.new_jobs import Receipt
+from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.store.opening import open_store
 from tests.support.database import NAME, put_empty_database
 
 ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
@@ -56,9 +56,9 @@ def a_graph(nodes: int = 2, cores: int = 4, gpus: int = 0, memory: int = 0) -> b
     return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
 
 
-async def with_cluster(service: Service, name: str, **shape: int) -> registering.Registered:
+async def with_cluster(service: Service, name: str, **shape: int) -> registration.Registered:
     """Register a cluster of that shape."""
-    made = await registering.register(service.core, name, a_graph(**shape))
+    made = await registration.register(service.core, name, a_graph(**shape))
     assert made is not None
     return made
 

@@ -17,10 +17,10 @@ import pytest
 from google.protobuf import message_factory
 from grpc import aio
 
-from rainbow.graphs.reading import read
-from rainbow.jobspecs import parse
-from rainbow.model.errors import RainbowError
-from rainbow.scheduler.expressions import ExpressionError, compiled
+from rainbow_sched.graphs.formats.reader import read
+from rainbow_sched.jobspecs import parse
+from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.selection.expressions import ExpressionError, compiled
 from tests.contract.access.test_matrix import method_of
 from tests.support.service import a_graph
 from tests.unit.access.rows import JOBSPEC, OK, ROWS

@@ -10,11 +10,11 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 from grpc import aio
 
-from rainbow.server import main as server_main
-from rainbow.server.gate import Gate
-from rainbow.server.main import Running
-from rainbow.server.options import ServerOptions
-from rainbow.server.policy import POLICY
+from rainbow_sched.server import main
+from rainbow_sched.server.admission.gate import Gate
+from rainbow_sched.server.admission.policy import POLICY
+from rainbow_sched.server.main import Running
+from rainbow_sched.server.options import ServerOptions
 from tests.unit.access.rows import OK, ROWS, Row
 from tests.unit.access.world import ALIVE, CASES, DEAD, EVERYBODY, World, a_world
 
@@ -33,7 +33,7 @@ async def test_every_rpc_on_the_port_has_a_row_here_and_in_the_policy(
 ) -> None:
     on_the_port: list[Any] = []
     served: list[str] = []
-    make, take_in = server_main.aio.server, Gate.add_generic_rpc_handlers
+    make, take_in = main.aio.server, Gate.add_generic_rpc_handlers
 
     def recording(*args: Any, **kwargs: Any) -> aio.Server:
         made = make(*args, **kwargs)
@@ -54,7 +54,7 @@ async def test_every_rpc_on_the_port_has_a_row_here_and_in_the_policy(
         served.extend(handler.service_name() for handler in handlers)
         take_in(gate, handlers)
 
-    monkeypatch.setattr(server_main.aio, "server", recording)
+    monkeypatch.setattr(main.aio, "server", recording)
     monkeypatch.setattr(Gate, "add_generic_rpc_handlers", behind)
     running = await Running.start(ServerOptions(listen="127.0.0.1:0", data_dir=tmp_path, registration_secret="x" * 20))
     await running.stop()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings, load_backend
-from rainbow.agent.backends.base import Backend, Launch
-from rainbow.agent.values import Phase, Update
-from rainbow.agent.wrapper import start_time
-from rainbow.model.graph import Graph, Vertex
-from rainbow.model.request import Count, Group, Level, Request, Task
+from rainbow_sched.agent.backends import BackendSettings, load_backend
+from rainbow_sched.agent.backends.base import Backend, Launch
+from rainbow_sched.agent.backends.local.wrapper import start_time
+from rainbow_sched.agent.core.values import Phase, Update
+from rainbow_sched.model.graph import Graph, Vertex
+from rainbow_sched.model.request import Count, Group, Level, Request, Task
 
 BACKENDS = ["local"]
 CORES = 2

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.agent.values import Absent, AllowedHosts, Found, Phase
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.binding import GroupHosts
-from rainbow.model.errors import Unsupported
-from rainbow.model.request import Count, Equals, Group, Level, Requirement, Task
+from rainbow_sched.agent.core.values import Absent, AllowedHosts, Found, Phase
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.errors import Unsupported
+from rainbow_sched.model.request import Count, Equals, Group, Level, Requirement, Task
 from tests.contract.backends.conftest import Desk, a_launch, a_request
 
 LONG = ("sleep", "60")

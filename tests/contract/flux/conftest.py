@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.flux import FluxBackend, make
-from rainbow.agent.backends.flux_files import FluxFiles
-from rainbow.agent.values import Phase
-from rainbow.discover.flux import flux_graph
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.flux.backend import FluxBackend, make
+from rainbow_sched.agent.backends.flux.files import FluxFiles
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.discovery.flux import flux_graph
 from tests.contract.backends.conftest import Desk, a_graph
 from tests.support.flux_stand_in import StandIn, an_r
 from tests.support.flux_stand_in.real import RealFlux, a_real_flux

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.values import Phase, Unknown
-from rainbow.model.attempt import AttemptState
-from rainbow.model.errors import Unavailable
+from rainbow_sched.agent.core.values import Phase, Unknown
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.errors import Unavailable
 from tests.contract.backends.conftest import a_launch, a_request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
 from tests.support.flux_stand_in import StandIn

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rainbow.agent.backends.flux_jobspec import ONE_GROUP
-from rainbow.agent.values import AllowedHosts, Phase
-from rainbow.model.attempt import AttemptState
-from rainbow.model.binding import GroupHosts
-from rainbow.model.hostlist import expand
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.agent.backends.flux.jobspec import ONE_GROUP
+from rainbow_sched.agent.core.values import AllowedHosts, Phase
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.hostlist import expand
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from tests.contract.flux.conftest import Flux
 from tests.contract.flux.test_flux_nodes import allocation
 

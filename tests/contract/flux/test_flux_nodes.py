@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from rainbow.agent.backends.flux import FluxBackend
-from rainbow.agent.backends.flux_jobs import job_number
-from rainbow.agent.values import WRONG_NODES, AllowedHosts, Found, Phase
-from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.attempt import AttemptState
-from rainbow.model.binding import GroupHosts
-from rainbow.model.hostlist import expand, idset
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement
+from rainbow_sched.agent.backends.flux.backend import FluxBackend
+from rainbow_sched.agent.backends.flux.jobs import job_number
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Phase
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.hostlist import expand, idset
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
 from tests.support.flux_stand_in import StandIn
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.values import Phase
-from rainbow.discover.finding import find
-from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Unavailable
-from rainbow.model.request import Request
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.discovery.finder import find
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.errors import Unavailable
+from rainbow_sched.model.request import Request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
 from tests.support.flux_stand_in import an_r
 from tests.support.flux_stand_in.real import RealFlux, a_real_flux

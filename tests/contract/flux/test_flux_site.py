@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends.flux import make
-from rainbow.agent.backends.flux_jobs import FluxJob, parse_jobs
-from rainbow.agent.values import Absent, Found, Phase, Unknown
-from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.hostlist import expand
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.agent.backends.flux.backend import make
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, parse_jobs
+from rainbow_sched.agent.core.values import Absent, Found, Phase, Unknown
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.hostlist import expand
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from tests.contract.backends.conftest import a_launch, a_request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
 from tests.support.flux_stand_in import StandIn

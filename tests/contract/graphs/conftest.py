@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.graphs import registry
-from rainbow.graphs.backend import GraphBackend
-from rainbow.model.errors import Unsupported
+from rainbow_sched.graphs import registry
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.model.errors import Unsupported
 
 
 @pytest.fixture(params=sorted(registry.BACKENDS))

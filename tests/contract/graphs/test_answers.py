@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rainbow.graphs.backend import GraphBackend
-from rainbow.model.graph import Graph, Mark, Subsystem, Vertex
-from rainbow.model.match import Fit
-from rainbow.model.request import Count, Equals, Level, Request, Requirement, Runs, Within
-from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, requires, slots
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.model.graph import Graph, Mark, Subsystem, Vertex
+from rainbow_sched.model.match import Fit
+from rainbow_sched.model.request import Count, Equals, Level, Request, Requirement, Runs, Within
+from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, requires, slots
 
 NOW, LATER, NEVER = Fit.NOW, Fit.LATER, Fit.NEVER
 

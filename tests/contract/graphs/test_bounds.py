@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
-from rainbow.graphs.backend import GraphBackend
-from rainbow.model.request import Requirement, Scalar, Within
-from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, slots
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.model.request import Requirement, Scalar, Within
+from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, slots
 
 WORDS: tuple[Scalar, ...] = ("gcc", "nvme", "", "-1.2", "V3", "v", True, False)
 

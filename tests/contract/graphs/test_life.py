@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.graphs.backend import GraphBackend
-from rainbow.model.errors import NotFound
-from rainbow.model.graph import Mark
-from rainbow.model.match import Fit
-from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, requires, slots
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.model.errors import NotFound
+from rainbow_sched.model.graph import Mark
+from rainbow_sched.model.match import Fit
+from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, requires, slots
 
 FOUR_CORES = a_request(slots(1, a_level("core", 4)))
 WITH_GCC = a_request(slots(1, a_level("core", 1), requires=requires("soft", "name", "gcc")))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rainbow.graphs.backend import GraphBackend
-from rainbow.model.binding import GroupHosts, NodeRules
-from rainbow.model.graph import Graph, Mark, Vertex
-from rainbow.model.match import Fit
-from rainbow.model.reasons import MixedHosts
-from rainbow.model.request import Group, Request, Requirement, Within
-from tests.support.fleets import a_graph, a_level, a_request, a_subsystem, requires, slots
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.model.binding import GroupHosts, NodeRules
+from rainbow_sched.model.graph import Graph, Mark, Vertex
+from rainbow_sched.model.match import Fit
+from rainbow_sched.model.reasons import MixedHosts
+from rainbow_sched.model.request import Group, Request, Requirement, Within
+from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, requires, slots
 
 HOSTS = NodeRules(hosts=True)
 TELLS_KIND = NodeRules(hosts=True, subsystems=frozenset({"kind"}))

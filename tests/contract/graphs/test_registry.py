@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.graphs import registry
-from rainbow.model.errors import NotFound, Unsupported
+from rainbow_sched.graphs import registry
+from rainbow_sched.model.errors import NotFound, Unsupported
 
 
 def test_every_name_of_the_table_is_listed():
@@ -20,7 +20,7 @@ def test_an_unknown_name_is_answered_with_the_closest_one():
 
 
 def test_a_backend_that_does_not_load_says_why(monkeypatch):
-    monkeypatch.setattr(registry, "BACKENDS", {"broken": "rainbow.graphs.nowhere:Backend"})
+    monkeypatch.setattr(registry, "BACKENDS", {"broken": "rainbow_sched.graphs.nowhere:Backend"})
     with pytest.raises(Unsupported, match=r"nowhere"):
         registry.open_backend("broken")
 

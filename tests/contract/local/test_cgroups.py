@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent import memory_watch
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.local import LocalBackend, make
-from rainbow.agent.backends.local_files import JobFiles
-from rainbow.agent.cgroups import NOWHERE, Grounds, JobGroup, find_grounds
-from rainbow.agent.values import Phase
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Invalid
-from rainbow.model.request import Count, Group, Level, Request, Task
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.local import memory_watch
+from rainbow_sched.agent.backends.local.backend import LocalBackend, make
+from rainbow_sched.agent.backends.local.cgroups import NOWHERE, Grounds, JobGroup, find_grounds
+from rainbow_sched.agent.backends.local.files import JobFiles
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_graph, a_request, alive, end
 
 HOG = "import time; x = bytearray(b'x') * (%d << 20); print('got it', flush=True); time.sleep(60)"

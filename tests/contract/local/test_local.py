@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent import wrapper
-from rainbow.agent.backends import BackendSettings, load_backend
-from rainbow.agent.backends.launches import slots
-from rainbow.agent.backends.local_files import JobFiles
-from rainbow.agent.backends.local_machine import Machine, Place
-from rainbow.agent.starter import words
-from rainbow.agent.values import Phase
-from rainbow.discover.host import discover
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.request import Count, Group, Level, Request, Task
+from rainbow_sched.agent.backends import BackendSettings, load_backend
+from rainbow_sched.agent.backends.common.launches import slots
+from rainbow_sched.agent.backends.local import wrapper
+from rainbow_sched.agent.backends.local.files import JobFiles
+from rainbow_sched.agent.backends.local.machine import Machine, Place
+from rainbow_sched.agent.backends.local.starter import words
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.discovery.host import discover
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_graph, a_launch, a_request, alive, end
 
 
@@ -73,7 +73,7 @@ async def test_what_a_job_leaves_behind_is_ended_with_it(desk: Desk):
 
 
 async def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rainbow.agent.backends.local_files.GRACE", 0.2)
+    monkeypatch.setattr("rainbow_sched.agent.backends.local.files.GRACE", 0.2)
     tag = await desk.submit(a_request("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
     await desk.until_output(tag, b"up")
     await desk.backend.cancel(tag)
@@ -172,7 +172,7 @@ def _in_order(real: Callable[..., Any], first: str) -> Callable[..., Any]:
 async def test_a_job_that_may_run_elsewhere_ends_itself_when_even_its_agent_is_gone(desk: Desk, ago: float, ends: bool):
     contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
     (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
-    code = "from rainbow.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
+    code = "from rainbow_sched.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
     one = files(desk, "rb-1-1")
     one.create(replace(a_launch(a_request("sleep", "1")), guard=50.0), {})
     one.put_place(Place(), Machine(a_graph()))
@@ -247,7 +247,7 @@ def test_this_machine_is_found_with_its_cores_memory_and_architecture():
 async def test_a_job_that_may_run_elsewhere_by_now_is_not_begun(desk: Desk, ago: float, begins: bool):
     contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
     (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
-    code = "from rainbow.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
+    code = "from rainbow_sched.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
     one = files(desk, "rb-1-1")
     one.create(replace(a_launch(a_request("sh", "-c", "echo begun; sleep 20")), guard=50.0), {})
     one.put_place(Place(), Machine(a_graph()))

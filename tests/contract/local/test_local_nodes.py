@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.local import make
-from rainbow.agent.backends.local_files import JobFiles
-from rainbow.agent.values import WRONG_NODES, AllowedHosts, Phase
-from rainbow.model.attempt import AttemptState
-from rainbow.model.binding import GroupHosts
-from rainbow.model.graph import Graph, Vertex
-from rainbow.model.hostlist import expand
-from rainbow.model.request import Count, Group, Level, Request
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.local.backend import make
+from rainbow_sched.agent.backends.local.files import JobFiles
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Phase
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.graph import Graph, Vertex
+from rainbow_sched.model.hostlist import expand
+from rainbow_sched.model.request import Count, Group, Level, Request
 from tests.contract.backends.conftest import Desk, a_request
 
 NODES = ("n0", "n1", "n2", "n3")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.local import LocalBackend, make
-from rainbow.agent.starter import words
-from rainbow.agent.values import Phase
-from rainbow.agent.wrapper import start_time
-from rainbow.model.attempt import AttemptState
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.local.backend import LocalBackend, make
+from rainbow_sched.agent.backends.local.starter import words
+from rainbow_sched.agent.backends.local.wrapper import start_time
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.model.attempt import AttemptState
 from tests.contract.backends.conftest import Desk, a_graph, a_request
 
 

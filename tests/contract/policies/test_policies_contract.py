@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.candidate import Candidate, Demand
-from rainbow.model.errors import Invalid
-from rainbow.model.match import Fit
-from rainbow.scheduler.decide import decide
-from rainbow.scheduler.policies import POLICIES, PolicyTable, Ranking, installed
-from rainbow.scheduler.replay import replay
-from tests.support.choosing import BUILT_INS, a_bid, a_cluster, a_question, candidates, names
+from rainbow_sched.model.candidate import Candidate, Demand
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.decide import decide
+from rainbow_sched.selection.policies import POLICIES, PolicyTable, Ranking, installed
+from rainbow_sched.selection.replay import replay
+from tests.support.candidates import BUILT_INS, a_bid, a_cluster, a_question, candidates, names
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "policy-plugin"
 OPTIONS = {**BUILT_INS, "nearest": {"region": "north"}}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.slurm import make
-from rainbow.agent.values import Phase
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.core.values import Phase
 from tests.contract.backends.conftest import Desk, a_graph
 from tests.support.slurm import Nodes, SlurmCluster, running
 

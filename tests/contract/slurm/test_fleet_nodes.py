@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.discover.slurm import SHOW_NODES, parse_nodes
-from rainbow.discover.slurm_graph import slurm_graph
-from rainbow.model.hostlist import expand
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
+from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.model.hostlist import expand
 from tests.contract.slurm.test_fleet import Fleet, active
-from tests.support.house import a_house
+from tests.support.server_process import a_house
 from tests.support.slurm import SlurmCluster
 
 NVME = "[{name: io, field: kind, match: nvme}]"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import RAINBOW, House, a_house
+from tests.support.server_process import RAINBOW, House, a_house
 from tests.support.slurm import Nodes, SlurmCluster, running
 
 pytestmark = pytest.mark.timeout(180)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.slurm import SlurmBackend, make
-from rainbow.agent.backends.slurm_files import SlurmFiles
-from rainbow.agent.values import Absent, Found, Phase, Unknown
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.errors import Invalid, Unavailable
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend, make
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles
+from rainbow_sched.agent.core.values import Absent, Found, Phase, Unknown
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.errors import Invalid, Unavailable
 from tests.contract.backends.conftest import Desk, a_launch, a_request
 from tests.support.slurm import SlurmCluster, running
 
@@ -127,9 +127,9 @@ async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_
 async def test_jobs_that_a_killed_controller_forgets_or_ends_are_accounted_for_soon(
     desk: Desk, fragile: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("rainbow.agent.backends.slurm_files.BEAT", 1)
+    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.files.BEAT", 1)
     monkeypatch.setattr(desk.backend._forgotten, "_settle", 5.0)
-    monkeypatch.setattr("rainbow.agent.backends.slurm_tracking.SETTLE", 5.0)
+    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.tracker.SETTLE", 5.0)
     note = f"echo $RAINBOW_JOB_ID >> {desk.directory}/runs; echo up; exec sleep 8"
     tags = [await desk.submit(a_request("sh", "-c", note, duration=3600.0), job=job) for job in (1, 2, 3)]
     for tag in tags:

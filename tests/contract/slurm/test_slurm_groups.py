@@ -12,16 +12,16 @@ from random import Random
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.slurm import make
-from rainbow.agent.backends.slurm_files import SlurmFiles
-from rainbow.agent.values import WRONG_NODES, AllowedHosts, Found, Phase
-from rainbow.discover.slurm import SHOW_NODES, parse_nodes
-from rainbow.discover.slurm_graph import slurm_graph
-from rainbow.model.attempt import AttemptState, Failure
-from rainbow.model.binding import GroupHosts
-from rainbow.model.hostlist import expand
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Phase
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
+from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.hostlist import expand
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from tests.contract.backends.conftest import Desk
 from tests.support.slurm import Nodes, SlurmCluster, running
 

@@ -11,18 +11,18 @@ from random import Random
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.base import CannotBind
-from rainbow.agent.backends.slurm import make
-from rainbow.agent.values import WRONG_NODES, AllowedHosts, Found, Phase
-from rainbow.discover.slurm import SHOW_NODES, parse_nodes
-from rainbow.discover.slurm_graph import slurm_graph
-from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.attempt import AttemptState
-from rainbow.model.binding import GroupHosts
-from rainbow.model.errors import Unsupported
-from rainbow.model.hostlist import expand
-from rainbow.model.request import Count, Equals, Group, Level, Request, Requirement
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.base import CannotBind
+from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Phase
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
+from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.errors import Unsupported
+from rainbow_sched.model.hostlist import expand
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement
 from tests.contract.backends.conftest import Desk
 from tests.support.slurm import SlurmCluster
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.slurm import make
-from rainbow.agent.values import Phase
-from rainbow.discover.slurm import SHOW_NODES, parse_nodes
-from rainbow.discover.slurm_graph import slurm_graph
-from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.attempt import AttemptState
-from rainbow.model.request import Request
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
+from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.request import Request
 from tests.contract.backends.conftest import Desk, a_launch
 from tests.support.slurm import Nodes, SlurmCluster, running
 

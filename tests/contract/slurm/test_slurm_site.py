@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.backends import BackendSettings
-from rainbow.agent.backends.base import Prices
-from rainbow.agent.backends.slurm import make
-from rainbow.agent.values import Phase
-from rainbow.discover.finding import find
-from rainbow.discover.slurm import SHOW_NODES, parse_nodes
-from rainbow.discover.slurm_graph import slurm_graph
-from rainbow.jobspecs.flags import Flags, request_from_flags
-from rainbow.model.errors import NotFound
-from rainbow.model.request import Equals, Request, Requirement, Task
+from rainbow_sched.agent.backends import BackendSettings
+from rainbow_sched.agent.backends.base import Prices
+from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.discovery.finder import find
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
+from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.model.errors import NotFound
+from rainbow_sched.model.request import Equals, Request, Requirement, Task
 from tests.contract.backends.conftest import Desk
 from tests.support.slurm import SlurmCluster
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from rainbow.model.job import Job, JobState
-from rainbow.store import Store
-from rainbow.store.base import Draft
+from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.store import Store
+from rainbow_sched.store.base import Draft
 
 SPEC = '{"resources":[{"type":"core","count":1}]}'
 

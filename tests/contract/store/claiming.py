@@ -7,18 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from rainbow.store.base import Tx
-from rainbow.store.claim import (
-    Claimant,
-    ClaimRow,
-    read_claim,
-    take_over,
-)
-from rainbow.store.postgres import _connect as connect_postgres
-from rainbow.store.processes import ProcessIdentity
-from rainbow.store.schema import migrate
-from rainbow.store.session import Session
-from rainbow.store.sqlite import _connect as connect_sqlite
+from rainbow_sched.store.base import Tx
+from rainbow_sched.store.claim import Claimant, ClaimRow, read_claim, take_over
+from rainbow_sched.store.postgres import _connect as connect_postgres
+from rainbow_sched.store.processes import ProcessIdentity
+from rainbow_sched.store.schema import migrate
+from rainbow_sched.store.session import Session
+from rainbow_sched.store.sqlite import _connect as connect_sqlite
 from tests.contract.store.builders import a_draft
 
 HERE = ProcessIdentity.here()

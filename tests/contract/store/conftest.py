@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.store import Store, open_store
+from rainbow_sched.store import Store, open_store
 from tests.support.postgres import Postgres, running_postgres
 
 

@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from rainbow.store import postgres, schema, sqlite
-from rainbow.store.session import Session
+from rainbow_sched.store import postgres, schema, sqlite
+from rainbow_sched.store.session import Session
 
 
 class Dying:

@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from rainbow.model.credential import Credential, Kind, digest
-from rainbow.model.errors import AlreadyExists
-from rainbow.store import Store
-from rainbow.store.base import Account, ClusterGroup, Tx
-from rainbow.store.tables.access import _line, _link
+from rainbow_sched.model.credential import Credential, Kind, digest
+from rainbow_sched.model.errors import AlreadyExists
+from rainbow_sched.store import Store
+from rainbow_sched.store.base import Account, ClusterGroup, Tx
+from rainbow_sched.store.tables.access import _line, _link
 
 
 def a_credential(id: str = "abcdefghijkl", **said: object) -> Credential:

@@ -12,14 +12,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from rainbow.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound, RainbowError
-from rainbow.model.job import Terms
-from rainbow.store import Store, open_store
-from rainbow.store.backup import back_up, fill_postgres, inspect, last_mark, tables
-from rainbow.store.base import Dependency, JobFilter
-from rainbow.store.claim import Claimant, Replaced, take_over
-from rainbow.store.opening import open_claimed
-from rainbow.store.postgres import _end_sessions
+from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound, RainbowError
+from rainbow_sched.model.job import Terms
+from rainbow_sched.store import Store, open_store
+from rainbow_sched.store.backup import back_up, fill_postgres, inspect, last_mark, tables
+from rainbow_sched.store.base import Dependency, JobFilter
+from rainbow_sched.store.claim import Claimant, Replaced, take_over
+from rainbow_sched.store.opening import open_claimed
+from rainbow_sched.store.postgres import _end_sessions
 from tests.contract.store.builders import a_draft, an_offer
 from tests.contract.store.claiming import ELSEWHERE, row_of, sessions, steal
 from tests.support.postgres import Postgres

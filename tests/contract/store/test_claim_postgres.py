@@ -8,23 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from rainbow.model.errors import Unavailable
-from rainbow.store import claim as claims
-from rainbow.store import claim_keeper, open_store
-from rainbow.store.base import Tx
-from rainbow.store.claim import (
-    Claimant,
-    ClaimTaken,
-    check_claim,
-    renew_claim,
-    take_claim,
-    take_over,
-)
-from rainbow.store.claim_keeper import Claim
-from rainbow.store.opening import open_claimed
-from rainbow.store.postgres import DIALECT as POSTGRES
-from rainbow.store.postgres import _end_sessions, _session_name
-from rainbow.store.schema import migrate
+from rainbow_sched.model.errors import Unavailable
+from rainbow_sched.store import claim as claims
+from rainbow_sched.store import claim_keeper, open_store
+from rainbow_sched.store.base import Tx
+from rainbow_sched.store.claim import Claimant, ClaimTaken, check_claim, renew_claim, take_claim, take_over
+from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.opening import open_claimed
+from rainbow_sched.store.postgres import DIALECT as POSTGRES
+from rainbow_sched.store.postgres import _end_sessions, _session_name
+from rainbow_sched.store.schema import migrate
 from tests.contract.store.claiming import ELSEWHERE, HERE, a_session, a_submit, row_of, sessions, stored
 from tests.support.postgres import Postgres, running_postgres
 

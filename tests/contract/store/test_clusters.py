@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.model.binding import NodeRules
-from rainbow.model.cluster import Standing
-from rainbow.model.errors import AlreadyExists, Corrupt, Invalid, NotFound
-from rainbow.store import Store
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.cluster import Standing
+from rainbow_sched.model.errors import AlreadyExists, Corrupt, Invalid, NotFound
+from rainbow_sched.store import Store
 from tests.contract.store.builders import a_bound_draft, a_cluster
 
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rainbow.store import open_store
-from rainbow.store.base import JobFilter, Tx
+from rainbow_sched.store import open_store
+from rainbow_sched.store.base import JobFilter, Tx
 
 CYCLES = 4
 ROOT = Path(__file__).parents[3]

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.attempt import AttemptState
-from rainbow.model.decision import Stored
-from rainbow.model.errors import Conflict
-from rainbow.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Mark
-from rainbow.model.job import JobEvent
-from rainbow.store import Store, open_store
-from rainbow.store.base import ReportState, Tx
-from rainbow.store.mark_file import MarkFile, read_mark
-from rainbow.store.opening import open_claimed
-from rainbow.store.records import Finding, Settlement
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import Conflict
+from rainbow_sched.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Mark
+from rainbow_sched.model.job import JobEvent
+from rainbow_sched.store import Store, open_store
+from rainbow_sched.store.base import ReportState, Tx
+from rainbow_sched.store.mark_file import MarkFile, read_mark
+from rainbow_sched.store.opening import open_claimed
+from rainbow_sched.store.records import Finding, Settlement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 

@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from rainbow.model.decision import Stored
-from rainbow.model.errors import Conflict, Unavailable
-from rainbow.model.job import JobEvent
-from rainbow.store import Store, Tx, open_store
-from rainbow.store.base import JobFilter, ReadOnly
-from rainbow.store.engine import Engine
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import Conflict, Unavailable
+from rainbow_sched.model.job import JobEvent
+from rainbow_sched.store import Store, Tx, open_store
+from rainbow_sched.store.base import JobFilter, ReadOnly
+from rainbow_sched.store.engine import Engine
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.decision import Stored
-from rainbow.model.errors import Corrupt, NotFound
-from rainbow.model.job import JobEvent
-from rainbow.store import Store, Tx
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import Corrupt, NotFound
+from rainbow_sched.model.job import JobEvent
+from rainbow_sched.store import Store, Tx
 from tests.contract.store.builders import a_cluster, a_draft, a_job, an_offer
 from tests.contract.store.test_lists import Undo
 

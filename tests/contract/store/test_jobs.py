@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from rainbow.model.decision import Stored
-from rainbow.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
-from rainbow.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, after
-from rainbow.store import Store, Tx
-from rainbow.store.base import Dependency, Draft, JobFilter
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
+from rainbow_sched.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, after
+from rainbow_sched.store import Store, Tx
+from rainbow_sched.store.base import Dependency, Draft, JobFilter
 from tests.contract.store.builders import SPEC, a_bound_draft, a_cluster, a_draft, a_job
 
 TERMS = Terms(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.decision import Stored
-from rainbow.model.job import Hold, Job, JobEvent, JobState, Terms
-from rainbow.store import Store, Tx
-from rainbow.store.base import Draft, JobFilter, Settlement
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.job import Hold, Job, JobEvent, JobState, Terms
+from rainbow_sched.store import Store, Tx
+from rainbow_sched.store.base import Draft, JobFilter, Settlement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 OWNERS, NAMES, CLUSTERS = ("ana", "bob", "eve"), ("a", "b"), ("east", "west")
@@ -121,7 +121,7 @@ def in_pages(tx: Tx, which: JobFilter, limit: int) -> list[Job]:
 async def test_each_list_is_one_range_of_an_index_and_never_sorted(
     sqlite_url: str, which: JobFilter, index: str
 ) -> None:
-    from rainbow.store import open_store
+    from rainbow_sched.store import open_store
 
     store = await open_store(sqlite_url)
     await a_cluster(store, "east")

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.binding import NodeRules
-from rainbow.model.errors import Conflict, Unavailable
-from rainbow.model.job import Delivery, JobEvent, Terms
-from rainbow.store import open_store
-from rainbow.store.base import Tx
-from rainbow.store.postgres import _connect as connect_postgres
-from rainbow.store.schema import Migration, migrate, migrations
-from rainbow.store.session import Session
-from rainbow.store.sqlite import _connect as connect_sqlite
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.errors import Conflict, Unavailable
+from rainbow_sched.model.job import Delivery, JobEvent, Terms
+from rainbow_sched.store import open_store
+from rainbow_sched.store.base import Tx
+from rainbow_sched.store.postgres import _connect as connect_postgres
+from rainbow_sched.store.schema import Migration, migrate, migrations
+from rainbow_sched.store.session import Session
+from rainbow_sched.store.sqlite import _connect as connect_sqlite
 from tests.contract.store.builders import a_draft, flat
 from tests.support.postgres import Postgres
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.attempt import LIVE, Attempt, AttemptState, allowed
-from rainbow.model.errors import Conflict, RainbowError
-from rainbow.model.job import TRANSITIONS, Hold, Job, JobEvent, JobState, Terms, after
-from rainbow.store import Store, Tx
-from rainbow.store.base import JobFilter
+from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, allowed
+from rainbow_sched.model.errors import Conflict, RainbowError
+from rainbow_sched.model.job import TRANSITIONS, Hold, Job, JobEvent, JobState, Terms, after
+from rainbow_sched.store import Store, Tx
+from rainbow_sched.store.base import JobFilter
 from tests.contract.store.builders import SPEC, a_bound_draft, a_draft
 from tests.contract.store.test_lists import Undo
 

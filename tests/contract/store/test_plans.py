@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from rainbow.model.attempt import AttemptState
-from rainbow.model.job import Hold, JobState, Terms
-from rainbow.store import Store, Tx, open_store
-from rainbow.store.base import JobFilter
-from rainbow.store.sql import of_rows, statement
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.store import Store, Tx, open_store
+from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.named_sql import of_rows, statement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 ANA, BOTH = frozenset({"user:ana"}), frozenset({"user:ana", "user:bob"})

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rainbow.model.errors import Unavailable
-from rainbow.store import Store, engine, open_store, writer
-from rainbow.store.base import JobFilter
+from rainbow_sched.model.errors import Unavailable
+from rainbow_sched.store import Store, engine, open_store, writer
+from rainbow_sched.store.base import JobFilter
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 from tests.support.postgres import Postgres, running_postgres
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.model.attempt import AttemptState
-from rainbow.model.decision import Stored
-from rainbow.model.job import Hold, JobEvent, JobState, Terms
-from rainbow.store import Store, Tx
-from rainbow.store.base import Dependency, JobFilter
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.job import Hold, JobEvent, JobState, Terms
+from rainbow_sched.store import Store, Tx
+from rainbow_sched.store.base import Dependency, JobFilter
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job
 
 TABLES = ("jobs", "labels", "dependencies", "attempts", "events", "decisions", "output", "commands")

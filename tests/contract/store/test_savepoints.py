@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.model.errors import AlreadyExists, RainbowError
-from rainbow.store import Store
-from rainbow.store.base import Tx
+from rainbow_sched.model.errors import AlreadyExists, RainbowError
+from rainbow_sched.store import Store
+from rainbow_sched.store.base import Tx
 from tests.contract.store.builders import a_draft
 
 

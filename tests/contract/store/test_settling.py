@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from rainbow.model.decision import Stored
-from rainbow.model.errors import Conflict, Invalid, NotFound
-from rainbow.model.job import Hold, Job, JobEvent, JobState
-from rainbow.store import Store
-from rainbow.store.base import Settlement
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import Conflict, Invalid, NotFound
+from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.store import Store
+from rainbow_sched.store.base import Settlement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job
 
 WHY = Stored('{"outcome":{}}', '{"clusters":{}}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from rainbow.store import Store, open_store
+from rainbow_sched.store import Store, open_store
 from tests.contract.store.builders import a_draft
 
 WRITERS = 8

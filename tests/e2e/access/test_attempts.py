@@ -18,13 +18,13 @@ import grpc
 import pytest
 from grpc import aio
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc
-from rainbow.pb.v2 import agents_pb2, jobs_pb2
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc
+from rainbow_sched.pb.v2 import agents_pb2, jobs_pb2
 from tests.support.calls import Calls
-from tests.support.house import RAINBOW, House, a_house
+from tests.support.server_process import RAINBOW, House, a_house
 from tests.support.service import a_graph, a_request
-from tests.unit.access.asking import ask, code_of, follow
+from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.rows import JOBSPEC
 
 pytestmark = pytest.mark.timeout(120)

@@ -11,10 +11,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rainbow.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
-from rainbow.pb.v2 import access_pb2, access_pb2_grpc, clusters_pb2, jobs_pb2
+from rainbow_sched.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
+from rainbow_sched.pb.v2 import access_pb2, access_pb2_grpc, clusters_pb2, jobs_pb2
 from tests.support.calls import Calls, bearer
-from tests.support.house import SECRET, House, a_house
+from tests.support.server_process import SECRET, House, a_house
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.calls import Calls
-from tests.support.house import RAINBOW, House, a_house
+from tests.support.server_process import RAINBOW, House, a_house
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support.house import House, a_house
 from tests.support.raw_http2 import (
     CONTINUATION,
     END_HEADERS,
@@ -26,6 +25,7 @@ from tests.support.raw_http2 import (
     frame,
     status,
 )
+from tests.support.server_process import House, a_house
 
 pytestmark = pytest.mark.timeout(120)
 WHO = "/rainbow.v2.Access/WhoAmI"

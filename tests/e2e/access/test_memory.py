@@ -13,7 +13,7 @@ from grpc import aio
 
 from tests.contract.access.test_fuzz import noise, one
 from tests.support.calls import Calls
-from tests.support.house import House, a_house
+from tests.support.server_process import House, a_house
 from tests.support.service import a_graph
 from tests.unit.access.rows import ROWS
 from tests.unit.access.world import DELETED, MISSING, OTHER, OWN, World

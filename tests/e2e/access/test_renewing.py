@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import RAINBOW, House
+from tests.support.server_process import RAINBOW, House
 
 pytestmark = pytest.mark.timeout(120)
 KILLS = 6

@@ -13,10 +13,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
-from rainbow.pb.v2 import jobs_pb2
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls, bearer
-from tests.support.house import RAINBOW, SECRET, House, a_house
+from tests.support.server_process import RAINBOW, SECRET, House, a_house
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)

@@ -14,12 +14,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rainbow.cli.pinning import authority_of, chain_of
-from rainbow.model.errors import Denied, Invalid
-from rainbow.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
-from rainbow.server.tls import Certificates, TlsFiles, fingerprint, make_authority, renew
+from rainbow_sched.cli.shell.pinning import authority_of, chain_of
+from rainbow_sched.model.errors import Denied, Invalid
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow_sched.server.tls import Certificates, TlsFiles, fingerprint, make_authority, renew
 from tests.support.calls import Calls
-from tests.support.house import RAINBOW, SECRET, House, a_house
+from tests.support.server_process import RAINBOW, SECRET, House, a_house
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(120)

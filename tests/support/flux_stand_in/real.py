@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.model.hostlist import idset
+from rainbow_sched.model.hostlist import idset
 
 START_SECONDS = 60.0
 SIMPLE = ("--conf=modules.alternatives.sched=sched-simple", "--conf=modules.alternatives.feasibility=sched-simple")

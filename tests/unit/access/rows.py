@@ -10,8 +10,8 @@ from typing import Any
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from rainbow.pb.prototype import memory_pb2, rainbow_pb2
-from rainbow.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
+from rainbow_sched.pb.prototype import memory_pb2, rainbow_pb2
+from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
 from tests.support.calls import upload
 from tests.support.service import a_graph
 from tests.unit.access.world import CLUSTER_OF, DELETED, IO_GRAPH, MISSING, OTHER, OWN, World, a_submit

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.errors import AlreadyExists
-from rainbow.pb.v2 import access_pb2, jobs_pb2
-from rainbow.service.auditing import LINES_PER_ADDRESS, Refusal, Refusals, ranges
-from rainbow.store.base import AuditRow, Tx
-from tests.unit.access.asking import ask, code_of
+from rainbow_sched.model.errors import AlreadyExists
+from rainbow_sched.pb.v2 import access_pb2, jobs_pb2
+from rainbow_sched.service.access.audit import LINES_PER_ADDRESS, Refusal, Refusals, ranges
+from rainbow_sched.store.base import AuditRow, Tx
+from tests.unit.access.calls import ask, code_of
 from tests.unit.access.test_tokens import fields_of
 from tests.unit.access.world import World, a_submit, a_world
 

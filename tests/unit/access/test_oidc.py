@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rainbow.model.errors import Invalid, Unauthenticated
-from rainbow.server.oidc import AGAIN, FRESH, USABLE, Oidc, OidcOptions
-from rainbow.store.base import Tx
-from tests.unit.access.asking import ask, code_of
+from rainbow_sched.model.errors import Invalid, Unauthenticated
+from rainbow_sched.server.oidc import AGAIN, FRESH, USABLE, Oidc, OidcOptions
+from rainbow_sched.store.base import Tx
+from tests.unit.access.calls import ask, code_of
 from tests.unit.access.issuer import Issuer, running_issuer, text_of, unsigned
 from tests.unit.access.world import a_world, give
 

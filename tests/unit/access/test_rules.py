@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.request import Count, Group, Level
-from rainbow.pb.v2 import clusters_pb2, jobs_pb2
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.request import Count, Group, Level
+from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
 from tests.support.service import a_request
-from tests.unit.access.asking import ask, code_of
+from tests.unit.access.calls import ask, code_of
 from tests.unit.access.world import World, a_world
 
 
@@ -149,8 +149,8 @@ async def test_jobs_that_waited_before_there_were_rules_are_sorted_by_owner_when
 
 
 async def test_rules_survive_a_restart_and_end_with_their_cluster(tmp_path: Path) -> None:
-    from rainbow.server.main import Running
-    from rainbow.server.options import ServerOptions
+    from rainbow_sched.server.main import Running
+    from rainbow_sched.server.options import ServerOptions
 
     async with a_world(tmp_path / "world") as world:
         assert await rule(world, "alpha", users=["ana"], max_nodes=2) == {"users": ["ana"], "max_nodes": 2}

@@ -8,7 +8,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.credential import covers, expand, intersect
+from rainbow_sched.model.credential import covers, expand, intersect
 
 NAMES = ["".join(signs) for size in range(1, 5) for signs in itertools.product("ab", repeat=size)]
 patterns = st.text("ab*?", min_size=1, max_size=4)

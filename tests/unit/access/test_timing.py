@@ -7,7 +7,7 @@ import statistics
 import time
 from random import Random
 
-from rainbow.model.credential import Credential, Kind, digest
+from rainbow_sched.model.credential import Credential, Kind, digest
 
 SAMPLES = 5_000
 LARGEST_T = 4.5

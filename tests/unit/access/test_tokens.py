@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from grpc import aio
 
-from rainbow.pb.v2 import access_pb2
-from rainbow.service.access import changed, ends_at
-from rainbow.store.base import Tx
-from tests.unit.access.asking import ask, code_of, follow
+from rainbow_sched.pb.v2 import access_pb2
+from rainbow_sched.service.access.principals import changed, ends_at
+from rainbow_sched.store.base import Tx
+from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.world import World, a_submit, a_world, register
 
 NAMES = access_pb2.Names

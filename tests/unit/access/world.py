@@ -12,14 +12,14 @@ from typing import Any
 
 from grpc import aio
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.credential import Kind
-from rainbow.pb.v2 import clusters_pb2, jobs_pb2
-from rainbow.server.limits import Limits
-from rainbow.server.main import Running
-from rainbow.server.options import ServerOptions
-from rainbow.service.access import store_rights
-from rainbow.store.base import Tx
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.credential import Kind
+from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
+from rainbow_sched.server.admission.limits import Limits
+from rainbow_sched.server.main import Running
+from rainbow_sched.server.options import ServerOptions
+from rainbow_sched.service.access.principals import store_rights
+from rainbow_sched.store.base import Tx
 from tests.support.calls import bearer, upload
 from tests.support.database import put_empty_database
 from tests.support.service import a_graph, a_request

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from rainbow.agent import events as e
-from rainbow.agent.reactor import react
-from rainbow.agent.records import restored
-from rainbow.agent.state import Limits, State
-from rainbow.agent.values import Absent, Chunk, Found, Offer, Phase, Ref, Result, Unknown, Update
-from rainbow.model.attempt import AttemptState
+from rainbow_sched.agent.core import events as e
+from rainbow_sched.agent.core.journal_records import restored
+from rainbow_sched.agent.core.reactor import react
+from rainbow_sched.agent.core.state import Limits, State
+from rainbow_sched.agent.core.values import Absent, Chunk, Found, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow_sched.model.attempt import AttemptState
 
 OUTPUT = b"0123456789" * 3
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rainbow.agent.contact import ContactFile
-from rainbow.agent.main import agent
-from rainbow.agent.options import opened
-from rainbow.model.errors import Denied, Invalid, NotFound, Unauthenticated, Unavailable
+from rainbow_sched.agent.main import agent
+from rainbow_sched.agent.runtime.last_contact import ContactFile
+from rainbow_sched.agent.setup.options import opened
+from rainbow_sched.model.errors import Denied, Invalid, NotFound, Unauthenticated, Unavailable
 
 
 def refused(*words: str, **environment: str) -> BaseException:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rainbow.cli.main import run
+from rainbow_sched.cli.main import run
 from tests.support.fake_server import FakeServer, running
 
 

@@ -7,7 +7,7 @@ import grpc
 import pytest
 import yaml
 
-from rainbow.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
+from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
 from tests.support.fake_server import Refusal
 
 
@@ -233,14 +233,14 @@ def test_clusters_that_were_named_and_are_not_there_are_not_found(server, rainbo
 
 def test_nobody_there_is_6(rainbow, monkeypatch):
     monkeypatch.setenv("RAINBOW_SERVER", "127.0.0.1:1")
-    monkeypatch.setattr("rainbow.client.connection.Patience.__init__", quick_patience)
+    monkeypatch.setattr("rainbow_sched.client.connection.Patience.__init__", quick_patience)
     done = rainbow("jobs")
     assert done.code == 6
     assert "no Rainbow server answers at 127.0.0.1:1" in done.err
 
 
 def quick_patience(self, **given):
-    from rainbow.client.connection import Backoff
+    from rainbow_sched.client.connection import Backoff
 
     plain = {"answer": 1.0, "upload": 1.0, "connect": 1.0, "unreachable": 0.0, "stream": 0.0}
     plain |= {"first": 0.0, "backoff": Backoff()}

@@ -6,9 +6,9 @@ import grpc
 import pytest
 import yaml
 
-from rainbow.pb.v2 import clusters_pb2, jobs_pb2
+from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
 from tests.support.fake_server import Refusal, Script
-from tests.unit.cli.test_rendering import a_decision, why
+from tests.unit.cli.render.test_rendering import a_decision, why
 
 
 def job(id=5, state="succeeded", **known):
@@ -196,7 +196,7 @@ def test_a_watch_that_no_terminal_reads_is_one_event_a_line(server, rainbow):
 
 def test_logs_pass_every_byte_through_to_a_pipe(server, capfdbinary):
     server.answers["Jobs/Logs"] = [out(b"\x1b[31m\xff"), out(b"oops\n", stream="stderr")]
-    from rainbow.cli.main import run
+    from rainbow_sched.cli.main import run
 
     assert run(["logs", "5"]) == 0
     captured = capfdbinary.readouterr()

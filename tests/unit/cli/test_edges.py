@@ -9,7 +9,7 @@ import pytest
 
 def shell(line, **environment):
     """One line of shell in which `$rainbow` is the program."""
-    script = f'rainbow() {{ "{sys.executable}" -c "from rainbow.cli.main import main; main()" "$@"; }}; {line}'
+    script = f'rainbow() {{ "{sys.executable}" -c "from rainbow_sched.cli.main import main; main()" "$@"; }}; {line}'
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60, env=os.environ | environment
     )

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.cli.exits import BY_CLASS, Exit, of_error, of_job
-from rainbow.cli.ids import All, Ids, Last, Named, Native, selector
-from rainbow.cli.interrupts import Act, Interrupts
-from rainbow.cli.main import run
-from rainbow.cli.software import requirement
-from rainbow.cli.times import ago, clock, moment, short, stopwatch
-from rainbow.model import errors
-from rainbow.model.errors import Invalid, RainbowError
-from rainbow.model.request import Equals, Within
+from rainbow_sched.cli.input.job_ids import All, Ids, Last, Named, Native, selector
+from rainbow_sched.cli.input.software import requirement
+from rainbow_sched.cli.main import run
+from rainbow_sched.cli.render.times import ago, clock, moment, short, stopwatch
+from rainbow_sched.cli.shell.exit_codes import BY_CLASS, Exit, of_error, of_job
+from rainbow_sched.cli.shell.interrupts import Act, Interrupts
+from rainbow_sched.model import errors
+from rainbow_sched.model.errors import Invalid, RainbowError
+from rainbow_sched.model.request import Equals, Within
 
 NOW = datetime.datetime(2026, 11, 15, 17, 0).astimezone().timestamp()
 
@@ -218,9 +218,9 @@ def test_no_order_of_keys_cancels_without_two_interrupts(keys):
 
 
 def test_every_state_and_hold_has_a_letter():
-    from rainbow.cli.render_jobs import FILTERS, STATES, letter
-    from rainbow.model.attempt import AttemptState
-    from rainbow.model.job import Hold, JobState
+    from rainbow_sched.cli.render.jobs import FILTERS, STATES, letter
+    from rainbow_sched.model.attempt import AttemptState
+    from rainbow_sched.model.job import Hold, JobState
 
     for state, hold, attempt in product(JobState, [*Hold, ""], [*AttemptState, ""]):
         job = {"state": str(state), "hold": str(hold), "attempt_state": str(attempt)}

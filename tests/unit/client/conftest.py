@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow.client.settings import Settings, addresses
+from rainbow_sched.client.settings import Settings, addresses
 from tests.support.fake_server import FakeServer, running
 
 

@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from rainbow.client import AsyncClient, Client, Executor, JobFailed, JobFilter, command
-from rainbow.client.cluster_verbs import ClusterVerbs
-from rainbow.client.job_verbs import JobVerbs
-from rainbow.client.settings import Settings, addresses
-from rainbow.client.submission import Submission
-from rainbow.model.errors import Invalid
-from rainbow.model.job import Terms
-from rainbow.pb.v2 import clusters_pb2, jobs_pb2
+from rainbow_sched.client import AsyncClient, Client, Executor, JobFailed, JobFilter, command
+from rainbow_sched.client.cluster_verbs import ClusterVerbs
+from rainbow_sched.client.job_verbs import JobVerbs
+from rainbow_sched.client.settings import Settings, addresses
+from rainbow_sched.client.submission import Submission
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.job import Terms
+from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
 from tests.support.fake_server import QUICK, Script
 
 

@@ -8,11 +8,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.client import config as configs
-from rainbow.client.config import Config
-from rainbow.client.private_files import open_to_others
-from rainbow.client.settings import Overrides, Tls, addresses, read_secret, resolve
-from rainbow.model.errors import Invalid, NotFound
+from rainbow_sched.client import config
+from rainbow_sched.client.config import Config
+from rainbow_sched.client.private_files import open_to_others
+from rainbow_sched.client.settings import Overrides, Tls, addresses, read_secret, resolve
+from rainbow_sched.model.errors import Invalid, NotFound
 
 PROTOTYPE = """\
 scheduler:
@@ -52,8 +52,8 @@ def test_the_prototypes_file_is_read_as_it_is(file):
 
 def test_a_change_keeps_every_other_key_in_its_place(file):
     before = yaml.safe_load(PROTOTYPE)
-    changed = configs.load(file).with_value("s3", "cluster", "secret").with_cluster_token("blue", "new")
-    configs.save(changed.with_cluster_token("red", "t"), file)
+    changed = config.load(file).with_value("s3", "cluster", "secret").with_cluster_token("blue", "new")
+    config.save(changed.with_cluster_token("red", "t"), file)
     after = yaml.safe_load(file.read_text())
     assert list(after) == list(before)
     assert after["mystery"] == before["mystery"]
@@ -80,9 +80,9 @@ plain = st.recursive(
 )
 def test_whatever_stands_in_a_file_survives_a_change_elsewhere(tmp_path_factory, values, keys):
     path = tmp_path_factory.mktemp("config") / "c.yaml"
-    configs.save(Config(values), path)
-    configs.save(configs.load(path).with_value("set", *keys), path)
-    after = configs.load(path)
+    config.save(Config(values), path)
+    config.save(config.load(path).with_value("set", *keys), path)
+    after = config.load(path)
     assert after.get(*keys) == "set"
     assert {key: value for key, value in after.values.items() if key != keys[0]} == {
         key: value for key, value in values.items() if key != keys[0]
@@ -93,7 +93,7 @@ def test_whatever_stands_in_a_file_survives_a_change_elsewhere(tmp_path_factory,
 def test_a_saved_file_is_for_its_owner_alone_even_if_it_was_open(file):
     file.chmod(0o644)
     assert open_to_others(file)
-    configs.save(configs.load(file), file)
+    config.save(config.load(file), file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not open_to_others(file)
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
@@ -105,7 +105,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_scratch(file, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        configs.save(Config({"a": 1}), file)
+        config.save(Config({"a": 1}), file)
     assert file.read_text() == PROTOTYPE
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
@@ -125,22 +125,22 @@ def test_the_flag_beats_the_environment_beats_the_file_beats_the_default(file, t
 def test_the_file_is_looked_for_in_the_order_of_the_documentation(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     environment = {"XDG_CONFIG_HOME": str(tmp_path / "xdg"), "HOME": "/nowhere"}
-    assert configs.find(None, environment) is None
-    ours = configs.user_path(environment)
-    configs.save(Config({"a": 1}), ours)
-    assert configs.find(None, environment) == ours
+    assert config.find(None, environment) is None
+    ours = config.user_path(environment)
+    config.save(Config({"a": 1}), ours)
+    assert config.find(None, environment) == ours
     here = tmp_path / "rainbow-config.yaml"
     here.write_text("b: 2\n")
-    assert configs.find(None, environment).resolve() == here
+    assert config.find(None, environment).resolve() == here
     named = tmp_path / "other.yaml"
     named.write_text("c: 3\n")
-    assert configs.find(None, environment | {"RAINBOW_CONFIG": str(named)}) == named
-    assert configs.find(str(here), environment | {"RAINBOW_CONFIG": str(named)}) == here
+    assert config.find(None, environment | {"RAINBOW_CONFIG": str(named)}) == named
+    assert config.find(str(here), environment | {"RAINBOW_CONFIG": str(named)}) == here
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path):
     with pytest.raises(NotFound, match="rainbow config init"):
-        configs.find(str(tmp_path / "no.yaml"), {})
+        config.find(str(tmp_path / "no.yaml"), {})
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_is_not_a_config_is_refused_with_the_file_named(tmp_path, text, why
     path = tmp_path / "c.yaml"
     path.write_text(text)
     with pytest.raises(Invalid, match=why) as refused:
-        configs.load(path)
+        config.load(path)
     assert str(path) in str(refused.value)
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.client import rpcs
-from rainbow.client.aio import AsyncClient
-from rainbow.client.connection import Backoff, Connection, Patience
-from rainbow.client.rpcs import Purpose
-from rainbow.client.settings import Overrides, Settings, addresses, resolve
-from rainbow.client.submission import Submission
-from rainbow.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
-from rainbow.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
+from rainbow_sched.client import rpcs
+from rainbow_sched.client.async_client import AsyncClient
+from rainbow_sched.client.connection import Backoff, Connection, Patience
+from rainbow_sched.client.rpcs import Purpose
+from rainbow_sched.client.settings import Overrides, Settings, addresses, resolve
+from rainbow_sched.client.submission import Submission
+from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
+from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
 from tests.support.fake_server import (
     QUICK,
     STREAMED_DOWN,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.client.private_files import check_private, write_whole
-from rainbow.model.errors import Invalid
+from rainbow_sched.client.private_files import check_private, write_whole
+from rainbow_sched.model.errors import Invalid
 
 
 class _PowerCut(BaseException):

@@ -6,12 +6,12 @@ import threading
 import grpc
 import pytest
 
-from rainbow.client.aio import AsyncClient
-from rainbow.client.connection import Backoff, Patience
-from rainbow.client.settings import Settings, addresses
-from rainbow.client.views import Chunk
-from rainbow.model.errors import NotFound, Unavailable
-from rainbow.pb.v2 import jobs_pb2
+from rainbow_sched.client.async_client import AsyncClient
+from rainbow_sched.client.connection import Backoff, Patience
+from rainbow_sched.client.settings import Settings, addresses
+from rainbow_sched.client.views import Chunk
+from rainbow_sched.model.errors import NotFound, Unavailable
+from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.fake_server import QUICK, Begun, Refusal, Script, closed_port
 
 CUT = Refusal(grpc.StatusCode.UNAVAILABLE, "cut")

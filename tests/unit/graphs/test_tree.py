@@ -6,11 +6,11 @@ from collections import Counter
 
 from hypothesis import given, settings
 
-from rainbow.graphs.compact import from_compact
-from rainbow.graphs.compact_fold import fold
-from rainbow.graphs.summary import totals
-from rainbow.graphs.tree import draw
-from rainbow.model.graph import Graph, Mark
+from rainbow_sched.graphs.formats.compact import from_compact
+from rainbow_sched.graphs.formats.compact_writer import fold
+from rainbow_sched.graphs.summary import totals
+from rainbow_sched.graphs.tree import draw
+from rainbow_sched.model.graph import Graph, Mark
 from tests.support.graph_cases import a_gpu_cluster, graphs
 
 

@@ -4,17 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from rainbow.model.request import (
-    Count,
-    Equals,
-    Group,
-    Level,
-    Request,
-    Requirement,
-    Runs,
-    Task,
-    Within,
-)
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Runs, Task, Within
 
 names = st.sampled_from(["alpha", "beta", "gamma-1", "delta_2"])
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)

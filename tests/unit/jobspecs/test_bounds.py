@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from rainbow.jobspecs import parse
-from rainbow.jobspecs.canonical import from_json, to_json
-from rainbow.jobspecs.compat import How, Mapped, with_compatibility
-from rainbow.jobspecs.requirements import check_bounds
-from rainbow.model.errors import Invalid
-from rainbow.model.request import Requirement, Within
-from tests.support.fleets import a_level, a_request, slots
+from rainbow_sched.jobspecs import parse
+from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.jobspecs.dialects.compatibility import How, Mapped, with_compatibility
+from rainbow_sched.jobspecs.dialects.requirements import check_bounds
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.request import Requirement, Within
+from tests.support.graph_builders import a_level, a_request, slots
 
 HOW = "write a number, or a version, which begins with a digit"
 

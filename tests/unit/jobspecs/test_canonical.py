@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from rainbow.jobspecs import parse
-from rainbow.jobspecs.canonical import from_json, to_json
-from rainbow.model.errors import Invalid
-from rainbow.model.request import Count, Group, Level, Request
+from rainbow_sched.jobspecs import parse
+from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.request import Count, Group, Level, Request
 from tests.unit.jobspecs.shapes import requests
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rainbow.jobspecs import DIALECTS, Dialect, dialects, parse
-from rainbow.jobspecs.registry import recognise
-from rainbow.model.errors import Invalid, TooLarge
-from rainbow.model.request import Group, Level, Request
+from rainbow_sched.jobspecs import DIALECTS, Dialect, dialects, parse
+from rainbow_sched.jobspecs.registry import recognise
+from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.model.request import Group, Level, Request
 
 NEXTGEN = "resources: {a: {type: node}}"
 

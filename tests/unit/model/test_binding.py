@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.model.binding import NodeRules, is_told_whole, passed_on
-from rainbow.model.request import Equals, Requirement, Within
+from rainbow_sched.model.binding import NodeRules, is_told_whole, passed_on
+from rainbow_sched.model.request import Equals, Requirement, Within
 
 RULES = NodeRules(hosts=True, subsystems=frozenset({"features"}))
 NAMED = Equals("name", "avx2")

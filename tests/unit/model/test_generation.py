@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.model.errors import Invalid
-from rainbow.model.generation import Cause, Generation, Mark, is_lost, seal, unseal
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.generation import Cause, Generation, Mark, is_lost, seal, unseal
 
 KEY = b"k" * 32
 MARKS = st.builds(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.model.errors import Invalid, TooLarge
-from rainbow.model.graph import MAX_GRAPH_DEPTH, Graph, Subsystem, Vertex
+from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.model.graph import MAX_GRAPH_DEPTH, Graph, Subsystem, Vertex
 
 
 def v(id: str, type: str = "node", size: int = 1) -> Vertex:

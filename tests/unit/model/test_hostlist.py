@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.model.errors import Invalid, TooLarge
-from rainbow.model.hostlist import collapse, expand, idset
+from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.model.hostlist import collapse, expand, idset
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.model.attempt import ENDS, LIVE, AttemptState, allowed
-from rainbow.model.errors import Conflict
-from rainbow.model.job import TERMINAL, TRANSITIONS, JobEvent, JobState, after
+from rainbow_sched.model.attempt import ENDS, LIVE, AttemptState, allowed
+from rainbow_sched.model.errors import Conflict
+from rainbow_sched.model.job import TERMINAL, TRANSITIONS, JobEvent, JobState, after
 
 
 def test_nothing_follows_an_end() -> None:

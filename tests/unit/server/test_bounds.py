@@ -8,14 +8,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.request import Requirement, Within
-from rainbow.pb.v2 import jobs_pb2
-from rainbow.service import jobs
-from rainbow.service.submitting import Submission
-from tests.support.fleets import a_level, a_request, slots
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.request import Requirement, Within
+from rainbow_sched.pb.v2 import jobs_pb2
+from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.service.views import jobs
+from tests.support.graph_builders import a_level, a_request, slots
 from tests.support.service import ADMIN, a_service, submit, with_cluster
-from tests.unit.access.asking import ask
+from tests.unit.access.calls import ask
 from tests.unit.access.world import a_world
 
 WORD = a_request(slots(1, a_level("core", 1), requires=(Requirement("compiler", (Within("value", min="gcc"),)),)))

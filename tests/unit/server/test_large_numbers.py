@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.graphs.reading import read
-from rainbow.jobspecs.canonical import to_json
-from rainbow.model.candidate import MOST, Demand
-from rainbow.model.errors import TooLarge
-from rainbow.model.request import MAX_COUNT, Count, Group, Level, Request
-from rainbow.pb.v2 import jobs_pb2
+from rainbow_sched.graphs.formats.reader import read
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.candidate import MOST, Demand
+from rainbow_sched.model.errors import TooLarge
+from rainbow_sched.model.request import MAX_COUNT, Count, Group, Level, Request
+from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.service import a_request
-from tests.unit.access.asking import ask
+from tests.unit.access.calls import ask
 from tests.unit.access.test_tokens import fields_of
 from tests.unit.access.world import a_submit, a_world
 

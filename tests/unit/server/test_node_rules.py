@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from rainbow.model.binding import NodeRules
-from rainbow.pb.v2 import agents_pb2 as pb
-from rainbow.server.handlers_agents import MAX_RULE, MAX_SUBSYSTEMS, sync_in
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.pb.v2 import agents_pb2
+from rainbow_sched.server.handlers.agents import MAX_RULE, MAX_SUBSYSTEMS, sync_in
 
 
 def announced(*subsystems: str) -> NodeRules | None:
-    rules = pb.NodeRules(hosts=True, subsystems=subsystems, groups=True)
-    return sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
+    rules = agents_pb2.NodeRules(hosts=True, subsystems=subsystems, groups=True)
+    return sync_in(agents_pb2.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
 
 
 def test_an_agent_that_announces_nothing_is_told_from_one_that_announces_no_words() -> None:
-    assert sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1)).node_rules is None
+    assert sync_in(agents_pb2.SyncRequest(cluster="east", epoch="e.1", seq=1)).node_rules is None
     assert announced() == NodeRules(hosts=True, groups=True)
     assert announced("gpu", "partition") == NodeRules(True, frozenset({"gpu", "partition"}), True)
 
@@ -25,8 +25,8 @@ def test_too_many_words_cost_no_sync() -> None:
 
 
 def test_why_a_manager_takes_one_group_is_read_as_one_short_line() -> None:
-    rules = pb.NodeRules(hosts=True, merges=True, one_group="because\n  of " + "x" * 10_000)
-    found = sync_in(pb.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
+    rules = agents_pb2.NodeRules(hosts=True, merges=True, one_group="because\n  of " + "x" * 10_000)
+    found = sync_in(agents_pb2.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
     assert found is not None
     assert found.one_group.startswith("because of x")
     assert len(found.one_group) <= MAX_RULE

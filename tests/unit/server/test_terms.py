@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.agent.values import Offer, Ref
-from rainbow.client.submission import Submission
-from rainbow.client.wire import terms_message
-from rainbow.model.attempt import Attempt, AttemptState
-from rainbow.model.credential import Kind, Principal
-from rainbow.model.job import Delivery, Job, JobState, Terms
-from rainbow.pb.v2 import jobs_pb2 as pb
-from rainbow.server.handlers_agents import offer_out
-from rainbow.server.wire import terms_in, terms_out
+from rainbow_sched.agent.core.values import Offer, Ref
+from rainbow_sched.client.codec import terms_message
+from rainbow_sched.client.submission import Submission
+from rainbow_sched.model.attempt import Attempt, AttemptState
+from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.job import Delivery, Job, JobState, Terms
+from rainbow_sched.pb.v2 import jobs_pb2
+from rainbow_sched.server.codec import terms_in, terms_out
+from rainbow_sched.server.handlers.agents import offer_out
 
 ANA = Principal(name="ana", kind=Kind.USER, scopes=frozenset({"submit:*"}))
 GUARD = 1_500.0
@@ -21,16 +21,16 @@ GUARD = 1_500.0
 @pytest.mark.parametrize(
     ("sent", "meant"),
     [
-        (pb.Terms(), Terms()),
-        (pb.Terms(retries=2), Terms(retries=2)),
-        (pb.Terms(delivery="at-most-once", retries=2), Terms(retries=2)),
-        (pb.Terms(delivery="at-least-once"), Terms(reruns=3)),
-        (pb.Terms(delivery="at-least-once", retries=2), Terms(retries=2, reruns=3)),
-        (pb.Terms(delivery="at-least-once", reruns=5), Terms(reruns=5)),
-        (pb.Terms(reruns=5), Terms(reruns=5, delivery=Delivery.AT_LEAST_ONCE)),
+        (jobs_pb2.Terms(), Terms()),
+        (jobs_pb2.Terms(retries=2), Terms(retries=2)),
+        (jobs_pb2.Terms(delivery="at-most-once", retries=2), Terms(retries=2)),
+        (jobs_pb2.Terms(delivery="at-least-once"), Terms(reruns=3)),
+        (jobs_pb2.Terms(delivery="at-least-once", retries=2), Terms(retries=2, reruns=3)),
+        (jobs_pb2.Terms(delivery="at-least-once", reruns=5), Terms(reruns=5)),
+        (jobs_pb2.Terms(reruns=5), Terms(reruns=5, delivery=Delivery.AT_LEAST_ONCE)),
     ],
 )
-def test_terms_of_an_older_client_are_understood(sent: pb.Terms, meant: Terms) -> None:
+def test_terms_of_an_older_client_are_understood(sent: jobs_pb2.Terms, meant: Terms) -> None:
     assert terms_in(sent, ANA) == meant
     assert terms_in(terms_out(meant), ANA) == meant
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.access.asking import follow
+from tests.unit.access.calls import follow
 from tests.unit.access.world import a_world
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.generation import Cause, Generation, Mark
-from rainbow.store.mark_file import NAME, MarkFile, read_mark
+from rainbow_sched.model.generation import Cause, Generation, Mark
+from rainbow_sched.store.mark_file import NAME, MarkFile, read_mark
 
 GENERATION = Generation(number=3, id="abc", at=1.0, cause=Cause.START, after_event=7)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.errors import Corrupt, Invalid, Unavailable
-from rainbow.store import open_store, sqlite
-from rainbow.store.base import JobFilter
+from rainbow_sched.model.errors import Corrupt, Invalid, Unavailable
+from rainbow_sched.store import open_store, sqlite
+from rainbow_sched.store.base import JobFilter
 
 
 @pytest.mark.parametrize(

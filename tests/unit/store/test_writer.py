@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.model.errors import Conflict, Unavailable
-from rainbow.store.base import Tx
-from rainbow.store.sqlite import BUSY_SECONDS, open_sqlite
-from rainbow.store.writer import Asked, Writer
+from rainbow_sched.model.errors import Conflict, Unavailable
+from rainbow_sched.store.base import Tx
+from rainbow_sched.store.sqlite import BUSY_SECONDS, open_sqlite
+from rainbow_sched.store.writer import Asked, Writer
 
 
 async def test_a_transaction_that_could_not_be_undone_stops_one_write_and_not_all_after_it(tmp_path: Path) -> None:

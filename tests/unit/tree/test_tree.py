@@ -46,7 +46,7 @@ def test_every_module_opens_with_a_sentence() -> None:
 
 def test_the_architecture_page_names_every_room_with_its_sentence() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
-    for room in sorted((ROOT / "src/rainbow").iterdir()):
+    for room in sorted((ROOT / "src/rainbow_sched").iterdir()):
         if not (room / "__init__.py").is_file() or room.name == "pb":
             continue
         sentence = (ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or "").splitlines()[0]
@@ -77,8 +77,8 @@ def test_generated_code_is_what_the_generator_makes(tmp_path: Path) -> None:
     generate_protos.generate(tmp_path / "pb")
     made = {p.relative_to(tmp_path / "pb"): p.read_text() for p in (tmp_path / "pb").rglob("*.py*")}
     kept = {
-        p.relative_to(ROOT / "src/rainbow/pb"): p.read_text()
-        for p in (ROOT / "src/rainbow/pb").rglob("*.py*")
+        p.relative_to(ROOT / "src/rainbow_sched/pb"): p.read_text()
+        for p in (ROOT / "src/rainbow_sched/pb").rglob("*.py*")
         if p.suffix in (".py", ".pyi")
     }
     assert made == kept, "run `make proto`"

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from rainbow.model.candidate import Candidate, Demand
-from rainbow.scheduler.options import take
-from rainbow.scheduler.policies import Ranked, Ranking
+from rainbow_sched.model.candidate import Candidate, Demand
+from rainbow_sched.selection.options import take
+from rainbow_sched.selection.policies import Ranked, Ranking
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""What is this machine or cluster? Answers with graphs and subsystems."""

@@ -1,1 +1,0 @@
-"""Plugin point: where cluster graphs live and how requests are matched against them."""

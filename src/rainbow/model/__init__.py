@@ -1,1 +1,0 @@
-"""Nouns: frozen values without I/O that every other room speaks in."""

@@ -1,1 +1,0 @@
-"""Verbs: a snapshot goes in, a decision comes out; no I/O, no clock."""

@@ -1,1 +1,0 @@
-"""The edge inward: gRPC services, authentication, errors to statuses; thin."""

@@ -1,1 +1,0 @@
-"""Use cases: the only room that joins scheduler, store, graphs and clock."""

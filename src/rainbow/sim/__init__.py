@@ -1,1 +1,0 @@
-"""The real service and the real agent in virtual time."""

@@ -1,0 +1,44 @@
+"""Drivers for what runs jobs: one table of built-in ones, and others by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from rainbow_sched.agent.backends.base import BackendSettings, MakeBackend
+from rainbow_sched.model.errors import Invalid, NotFound
+from rainbow_sched.model.hints import did_you_mean
+
+GROUP = "rainbow.backends"
+BACKENDS: Mapping[str, str] = {  # name -> module:function, loaded when chosen
+    "local": "rainbow_sched.agent.backends.local.backend:make",
+    "slurm": "rainbow_sched.agent.backends.slurm.backend:make",
+    "flux": "rainbow_sched.agent.backends.flux.backend:make",
+}
+
+
+def backend_names() -> list[str]:
+    """Every backend that can be chosen."""
+    return sorted({*BACKENDS, *(point.name for point in entry_points(group=GROUP))})
+
+
+def load_backend(name: str) -> MakeBackend:
+    """The function that builds backend `name`; raise NotFound with the nearest names."""
+    if name in BACKENDS:
+        module, _, attribute = BACKENDS[name].partition(":")
+        made: MakeBackend = getattr(import_module(module), attribute)
+        return made
+    for point in entry_points(group=GROUP, name=name):
+        return _callable(point)
+    raise NotFound(f"there is no backend {name!r}{did_you_mean(name, backend_names())}")
+
+
+def _callable(point: EntryPoint) -> MakeBackend:
+    loaded: MakeBackend = point.load()
+    if not callable(loaded):
+        raise Invalid(f"backend {point.name!r} of {point.value} is not a function that builds a backend")
+    return loaded
+
+
+__all__ = ["BACKENDS", "BackendSettings", "MakeBackend", "backend_names", "load_backend"]

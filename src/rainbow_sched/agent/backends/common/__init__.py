@@ -1,0 +1,1 @@
+"""What the manager backends share: tags, files of jobs, exit results, polling and caches."""

@@ -1,0 +1,51 @@
+"""What every backend makes of a launch: its tag, how often each task runs, and the environment that it sees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rainbow_sched.agent.backends.base import Launch
+from rainbow_sched.model.request import Group, Level, Request, Task
+
+TAG = re.compile(r"rb-[0-9]{1,19}-[0-9]{1,10}")
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def slots(group: Group) -> int:
+    """How many slots a group asks for: the counts down to its slot, multiplied; 1 if it marks none."""
+
+    def down(level: Level) -> int | None:
+        if level.shared or level.label:
+            return level.count.min
+        found = next((n for inner in level.inside if (n := down(inner)) is not None), None)
+        return None if found is None else found * level.count.min
+
+    return next((n for level in group.levels if (n := down(level)) is not None), 1)
+
+
+def copies(request: Request, task: Task) -> int:
+    """How many times a task runs."""
+    if task.total is not None:
+        return task.total
+    if task.script:
+        return task.per_slot
+    groups = [group for group in request.groups if group.name == task.group] or list(request.groups)
+    return task.per_slot * sum(map(slots, groups))
+
+
+def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str]:
+    """What a job sees: a few plain variables of the agent's, the job's own, and Rainbow's. Nothing else leaks in."""
+    kept = {name: agent[name] for name in KEPT if name in agent}
+    own = {name: value for name, value in launch.request.environment.items() if not name.startswith("RAINBOW_")}
+    rainbow = {
+        "RAINBOW_JOB_ID": str(launch.job),
+        "RAINBOW_ATTEMPT": str(launch.attempt),
+        "RAINBOW_CLUSTER": launch.cluster,
+        "RAINBOW_JOB_NAME": launch.name or launch.request.name,
+        "RAINBOW_TASKS": str(sum(copies(launch.request, task) for task in launch.request.tasks)),
+    }
+    if launch.array_index is not None:
+        rainbow["RAINBOW_ARRAY_INDEX"] = str(launch.array_index)
+    return {"PATH": DEFAULT_PATH, **kept, **own, **rainbow}

@@ -1,0 +1,49 @@
+"""Runs a manager's client program to its end: within a time limit, with the environment it is given and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.model.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a program said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The last thing it complained of, without its name."""
+        lines = [line.strip() for line in self.err.splitlines() if line.strip()]
+        return re.sub(r"^[\w-]+: (?:error: |ERROR: )?", "", lines[-1]) if lines else f"exit code {self.code}"
+
+
+async def run(words: tuple[str, ...], environment: Mapping[str, str], timeout: float, feed: str | None = None) -> Done:
+    """Run one program, `feed` on its input; raise Unavailable if it cannot be run or takes too long."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL if feed is None else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(environment),
+        )
+    except OSError as problem:
+        raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}") from None
+    try:
+        async with asyncio.timeout(timeout):
+            out, err = await process.communicate(None if feed is None else feed.encode())
+    except TimeoutError:
+        raise Unavailable(f"{words[0]} did not answer within {timeout:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Done(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))

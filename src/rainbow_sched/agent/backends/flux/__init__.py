@@ -1,0 +1,1 @@
+"""Run jobs through a Flux instance."""

@@ -1,0 +1,291 @@
+"""Backend `flux`: runs jobs in the Flux instance that the agent belongs to, or that `uri` names, by the `flux` program.
+
+A job carries its tag as its name and in its user attributes, and lies in a directory that
+its nodes can see (`flux_files.py`). The journal tells of all jobs (`flux_follower.py`); where
+it cannot be read, one `flux jobs` does. Flux never gives an id out twice, but lists a new job
+a moment late, and forgets purged ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from rainbow_sched.agent.backends.base import BackendSettings, Launch
+from rainbow_sched.agent.backends.common.cached_facts import KeptFacts
+from rainbow_sched.agent.backends.common.finished_tags import Tombstones
+from rainbow_sched.agent.backends.common.launches import TAG, clean_environment, copies
+from rainbow_sched.agent.backends.common.poll_interval import Pace
+from rainbow_sched.agent.backends.flux.commands import FluxCommands
+from rainbow_sched.agent.backends.flux.files import FluxFiles, Record, gpus_by_id
+from rainbow_sched.agent.backends.flux.follower import FluxFollower
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
+from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, cores_and_gpus, jobspec, with_tag
+from rainbow_sched.agent.backends.flux.queries import FluxQuestions
+from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
+from rainbow_sched.agent.core.values import (
+    ANY_HOST,
+    Absent,
+    AllowedHosts,
+    BidAnswer,
+    Facts,
+    Found,
+    Phase,
+    Unknown,
+    Update,
+)
+from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
+from rainbow_sched.model.graph import Graph
+from rainbow_sched.model.hostlist import collapse
+from rainbow_sched.model.request import Request
+
+OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
+JOBS = ("jobs", "--json", "--count=0", "--user=all")
+SETTLE = 10.0  # seconds in which Flux may not yet list a job that it took
+CLOCKS_APART = 60.0  # seconds that the clocks of the agent and the instance may differ
+
+
+class FluxBackend:
+    """One Flux instance."""
+
+    guards_runs = False  # its jobs do not see whether the agent lives
+    node_rules = RULES
+
+    def __init__(self, settings: BackendSettings) -> None:
+        settings.know(*OPTIONS, maps=SITE)
+        self.settings = settings
+        options = settings.options
+        self.root = Path(options.get("spool") or settings.directory / "jobs")
+        self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
+        self._pace = Pace(cap=settings.seconds("interval", 5.0))
+        self._settle = settings.seconds("settle", SETTLE)
+        self._submitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tag
+        self.follower = FluxFollower(self.commands, self._moved)
+        self._follows = options.get("journal", "yes") != "no"
+        self.questions = FluxQuestions(settings, self.commands, self.follower)
+        self._jobs: tuple[FluxJob, ...] = ()
+        self._ended: dict[str, Update] = {}
+        self._seen: dict[str, tuple[object, ...]] = {}
+        self._facts = KeptFacts("flux", settings.seconds("facts_interval", 60.0), time.monotonic)
+        self._gone = Tombstones(settings.directory / "forgotten")
+
+    async def start(self) -> None:
+        """Find out what the instance is; if it does not answer now, it is asked again when it is needed."""
+        self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._gone.read()
+        with contextlib.suppress(Unavailable):
+            await self.questions.site()
+        if self._follows:
+            self.follower.start()
+
+    # --- jobs ---
+
+    async def submit(self, launch: Launch) -> str:
+        """Hand a job to Flux, unless it has it already."""
+        async with self._submitting.setdefault(launch.tag, asyncio.Lock()):
+            if not TAG.fullmatch(launch.tag):
+                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+            files = FluxFiles(self.root, launch.tag)
+            before = files.record()
+            if before is not None:
+                known = before.native or await self._submitted_before(files, before)
+                if known:
+                    return known
+            made = await self.questions.require(launch.request, launch.allowed)
+            record = Record(
+                key=secrets.token_hex(8),
+                asked=time.time(),
+                tasks=copies(launch.request, launch.request.tasks[0]),
+                duration=launch.request.duration,
+                only=collapse(made.only) or ",".join(made.only),
+            )
+            document = await self._document(launch, files, record, made.request)
+            native = await self._hand_over(document, files)
+            files.put(replace(record, native=native, gpus=cores_and_gpus(document)[2]))
+            self._pace.hurry()
+            return native
+
+    async def _document(self, launch: Launch, files: FluxFiles, record: Record, bare: Request) -> dict[str, object]:
+        command = await asyncio.to_thread(files.create, launch, record, self.commands.in_jobs)
+        request = replace(
+            bare,
+            name=launch.tag,
+            tasks=(replace(bare.tasks[0], command=command),),
+            environment=clean_environment(launch, dict(os.environ)),
+            cwd=launch.request.cwd or files.work,
+        )
+        user = {"cluster": self.settings.cluster, "tag": launch.tag, "key": record.key}
+        output = {stream: files.pattern(stream) for stream in ("stdout", "stderr")}
+        return with_tag(jobspec(request), user, output)
+
+    async def _hand_over(self, document: Mapping[str, object], files: FluxFiles) -> str:
+        try:
+            said = await self.commands.ask("job", "submit", feed=json.dumps(document))
+        except Invalid:
+            await asyncio.to_thread(files.remove)
+            raise
+        number = job_number(said)
+        if number is None:
+            raise Unavailable(f"flux job submit did not answer with an id: {said[:60]!r}")
+        return job_name(number)
+
+    async def _submitted_before(self, files: FluxFiles, record: Record) -> str:
+        """The id of a job that was submitted without our knowing whether Flux took it; empty if it did not."""
+        job = await by_tag(self.commands, files, self.settings.cluster)
+        if job is None:
+            if time.time() < record.asked + self._settle:
+                raise Unavailable("Flux may not list the job yet; it is looked for again")
+            begun = files.begun()
+            return job_name(begun) if begun is not None else ""
+        files.put(replace(record, native=job_name(job.id)))
+        return job_name(job.id)
+
+    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """What Flux and the job's own files know of a tag."""
+        if tag in self._gone:
+            return Absent()
+        files = FluxFiles(self.root, tag)
+        record = files.record()
+        try:
+            job = await by_tag(self.commands, files, self.settings.cluster)
+            update = update_of(files, job, self.questions.nodes)
+        except Unavailable as problem:
+            return Unknown(str(problem))
+        if update is not None:
+            return Found(update)
+        if record is not None and time.time() < record.asked + self._settle:
+            return Unknown("Flux may not list it yet")
+        # Without a start marker it never ran, and cannot run twice if it is submitted again: the marker is made once.
+        return Absent(never=files.begun() is None)
+
+    async def poll(self) -> tuple[Update, ...]:
+        """Every job of ours that Flux knows, or that left its exit codes behind."""
+        now = time.time()
+        open_files = {}
+        for path in self.root.iterdir():
+            if TAG.fullmatch(path.name) and path.name not in self._gone and path.name not in self._ended:
+                files = FluxFiles(self.root, path.name)
+                record = files.record()
+                if record is not None:
+                    open_files[path.name] = (files, record)
+        since = min((record.asked for _, record in open_files.values()), default=now) - CLOCKS_APART
+        self._jobs = await self._all_jobs(since)
+        by_id = {job.id: job for job in self._jobs}
+        found = []
+        for tag, (files, record) in open_files.items():
+            update = self._update(files, record, by_id, now)
+            if update is not None and update.phase is Phase.ENDED:
+                self._ended[tag] = update
+            elif update is not None:
+                found.append(update)
+        running = [update.tag for update in found if update.phase is Phase.RUNNING]
+        self._seen = {tag: FluxFiles(self.root, tag).signs() for tag in running}
+        return (*found, *self._ended.values())
+
+    async def _all_jobs(self, since: float) -> tuple[FluxJob, ...]:
+        """Everybody's jobs that are active, and those that ended since then: by the journal, else by one question."""
+        table = self.follower.table
+        if table is not None and table.whole:
+            return table.jobs
+        words = ("--filter=pending,running,inactive", f"--since={since:.3f}")
+        jobs = parse_jobs(await self.commands.ask(*JOBS, *words))
+        if table is None:
+            return jobs
+        for job in jobs:
+            if job.phase is Phase.ENDED:
+                table.put(job)  # the journal began with what was active
+        table.whole = True
+        return table.jobs
+
+    def _moved(self, job: FluxJob) -> None:
+        """The journal told of a job: if it has a name of ours, the agent is told soon."""
+        if TAG.fullmatch(job.name):
+            self._pace.hurry()
+
+    def _update(self, files: FluxFiles, record: Record, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
+        """By the id that Flux gave us; a job that it took a moment ago and does not list yet waits."""
+        number = files.begun() or job_number(record.native)
+        job = jobs.get(number) if number is not None else None
+        if job is None and number is not None and now < record.asked + self._settle:
+            return Update(tag=files.tag, phase=Phase.SUBMITTED, native=record.native)
+        return update_of(files, job, self.questions.nodes)
+
+    async def changed(self) -> None:
+        """Soon after something was done or a running job wrote something, then ever more seldom up to the interval."""
+        await self._pace.wait(
+            lambda: any(FluxFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
+        )
+
+    async def cancel(self, tag: str) -> None:
+        """End a job, found by its tag."""
+        files = FluxFiles(self.root, tag)
+        record = files.record()
+        number = files.begun() or (job_number(record.native) if record is not None else None)
+        if number is None:
+            job = await by_tag(self.commands, files, self.settings.cluster)
+            number = job.id if job is not None else None
+        if number is None or tag in self._ended:
+            return
+        done = await self.commands.run("cancel", job_name(number))
+        self._pace.hurry()
+        inactive = "inactive" in done.err or "unknown job" in done.err
+        if done.code and not inactive and isinstance(problem := self.commands.problem(done), Unavailable):
+            raise problem
+
+    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of a job's output, from its file."""
+        return await asyncio.to_thread(FluxFiles(self.root, tag).read, stream, offset, limit)
+
+    # --- questions ---
+
+    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
+        """What a jobspec cannot say, and what this instance could never run."""
+        return await self.questions.check(request, allowed)
+
+    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
+        """By the scheduler's word where it is honest, else by the queue; and by the prices of this site."""
+        return await self.questions.bid(request, allowed, self._active_jobs)
+
+    async def _active_jobs(self) -> tuple[FluxJob, ...]:
+        """What waits and runs now, everybody's."""
+        if (table := self.follower.table) is not None:
+            return table.jobs
+        return parse_jobs(await self.commands.ask(*JOBS, "--filter=pending,running"))
+
+    async def facts(self) -> Facts:
+        """What is free and what others use, asked for at most once per interval."""
+        return await self._facts.get(self._look)
+
+    async def _look(self) -> Facts:
+        own = await asyncio.to_thread(gpus_by_id, self.root)
+        return await self.questions.facts(self._jobs, own)
+
+    def reshape(self, graph: Graph) -> None:
+        """Take over another graph; the instance is asked anew what it has."""
+        self.settings = replace(self.settings, graph=graph)
+        self.questions.reshape(self.settings)
+        self._facts.expire()
+
+    async def forget(self, tag: str) -> None:
+        """Remove the job's directory; Flux lists the job on, and that is no longer news."""
+        self._gone.add(tag)
+        self._ended.pop(tag, None)
+        await asyncio.to_thread(FluxFiles(self.root, tag).remove)
+
+    async def close(self) -> None:
+        """Stop following; jobs are Flux's."""
+        await self.follower.close()
+
+
+def make(settings: BackendSettings) -> FluxBackend:
+    """Build the backend."""
+    return FluxBackend(settings)

@@ -1,0 +1,97 @@
+"""Runs the `flux` program against one instance, and tells errors apart by what they mean."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow_sched.agent.backends.common.programs import Done, run
+from rainbow_sched.model.errors import Invalid, Unavailable
+
+TIMEOUT = 60.0
+AT_ONCE = 4  # programs
+BRIDGE = Path(__file__).with_name("bridge.py")
+LONGEST = 1 << 26  # bytes of one line of the bridge: a jobspec may be long
+# The instance could not be reached or did not answer: whether it took the request is not known.
+_NO_ANSWER = re.compile(
+    r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset|aborted)|broken pipe|"
+    r"lost connection|host is unreachable|timed? ?out|function not implemented|no service matching|unreachable|"
+    r"operation cancell?ed|interrupted|protocol error|input/output error|no data available|try again",
+    re.IGNORECASE,
+)
+_KEPT = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class FluxInJobs:
+    """How a job's own script runs `flux`: as the agent does, whatever the job's environment says."""
+
+    program: str = "flux"
+    environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": os.defpath})
+
+
+class FluxCommands:
+    """The `flux` program as the agent's user."""
+
+    def __init__(self, environment: Mapping[str, str], *, uri: str = "", program: str = "flux") -> None:
+        """`uri`: the instance, if it is not the one that the agent runs in."""
+        kept = {name: environment[name] for name in _KEPT if name in environment}
+        self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}
+        if uri:
+            self._environment["FLUX_URI"] = uri
+        self._program = program
+        path = shutil.which(program, path=self._environment["PATH"]) or program
+        kept = {name: self._environment[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in self._environment}
+        self.in_jobs = FluxInJobs(path, kept)
+        self._few = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(self, *words: str, feed: str | None = None) -> str:
+        """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused."""
+        done = await self.run(*words, feed=feed)
+        if done.code:
+            raise self.problem(done)
+        return done.out
+
+    async def document(self, *words: str, feed: str | None = None) -> dict[str, object]:
+        """The same for an answer in JSON."""
+        text = await self.ask(*words, feed=feed)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise Unavailable(f"flux {' '.join(words[:2])} did not answer in JSON: {text[:60]!r}") from None
+        if not isinstance(found, dict):
+            raise Unavailable(f"flux {' '.join(words[:2])} did not answer with an object: {text[:60]!r}")
+        return found
+
+    def problem(self, done: Done) -> Unavailable | Invalid:
+        """The error that a failed program stands for."""
+        if _NO_ANSWER.search(done.err) or not done.err.strip():
+            return Unavailable(f"Flux does not answer: {done.complaint}")
+        return Invalid(f"Flux refuses: {done.complaint}")
+
+    async def run(self, *words: str, feed: str | None = None) -> Done:
+        """Run `flux` with these words; a login node is not flooded with programs, however much there is to ask."""
+        async with self._few:
+            return await run((self._program, *words), self._environment, TIMEOUT, feed)
+
+    async def bridge(self) -> asyncio.subprocess.Process:
+        """Start the bridge (`bridge.py`) in Flux's own Python; raise Unavailable if there is none."""
+        try:
+            return await asyncio.create_subprocess_exec(
+                self._program,
+                "python",
+                str(BRIDGE),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=self._environment,
+                limit=LONGEST,
+            )
+        except OSError as problem:
+            raise Unavailable(f"{self._program} cannot be run: {problem.strerror}") from None

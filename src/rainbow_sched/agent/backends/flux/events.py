@@ -1,0 +1,158 @@
+"""Keeps the jobs of a Flux instance by its journal: what each event (RFC 21) makes of a job. Pure.
+
+The result is the same as `flux jobs --json` gives: a job runs from `alloc` on and has ended
+with `clean`; its times, result and code follow the same rules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, when
+from rainbow_sched.agent.core.values import Phase
+from rainbow_sched.discovery.flux import FluxNode, parse_r
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.hostlist import collapse
+
+KEPT = 10_000  # ended jobs; an older one that is still wanted is looked up by its name
+_NEXT = {"validate": "DEPEND", "depend": "PRIORITY", "priority": "SCHED"}
+
+
+class JobTable:
+    """All jobs that are active, and those that ended last."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._active: dict[int, FluxJob] = {}
+        self._ended: dict[int, FluxJob] = {}
+        self._kept = kept
+        self.whole = False  # True once it also has what ended before the journal was opened
+
+    @property
+    def jobs(self) -> tuple[FluxJob, ...]:
+        """Every job there is."""
+        return (*self._active.values(), *self._ended.values())
+
+    def take(self, entry: Mapping[str, object]) -> FluxJob | None:
+        """One entry of the journal: some events of one job, with its jobspec or R. The job if it moved on by them."""
+        id, events = entry.get("id"), entry.get("events")
+        if not isinstance(id, int) or not isinstance(events, list):
+            return None
+        before = job = self._active.get(id)
+        for event in events:
+            if event["name"] == "submit":
+                job = submitted(id, event, _mapping(entry.get("jobspec")))
+            elif job is not None:
+                job = after(job, event, _mapping(entry.get("R")))
+        if job is None:
+            return None
+        self.put(job)
+        return job if before is None or before.phase is not job.phase else None
+
+    def put(self, job: FluxJob) -> None:
+        """A job as it is now."""
+        if job.phase is not Phase.ENDED:
+            self._active[job.id] = job
+            return
+        self._active.pop(job.id, None)
+        self._ended[job.id] = job
+        while len(self._ended) > self._kept:
+            del self._ended[next(iter(self._ended))]
+
+
+def submitted(id: int, event: Mapping[str, object], jobspec: Mapping[str, object]) -> FluxJob:
+    """A job that Flux took."""
+    system = _mapping(_mapping(jobspec.get("attributes")).get("system"))
+    nodes, cores = asked(jobspec.get("resources"))
+    context = _mapping(event.get("context"))
+    return FluxJob(
+        id=id,
+        name=str(_mapping(system.get("job")).get("name", "")),
+        user=_integer(context.get("userid"), -1),
+        state="NEW",
+        submitted=_number(event.get("timestamp")) or 0.0,
+        duration=_number(system.get("duration")),
+        cores=cores,
+        nodes=nodes,
+    )
+
+
+def after(job: FluxJob, event: Mapping[str, object], r: Mapping[str, object]) -> FluxJob:
+    """The job after one more event; events that change nothing we keep are passed over."""
+    name, at, context = event["name"], _number(event.get("timestamp")), _mapping(event.get("context"))
+    match name:
+        case "validate" | "depend" | "priority" if job.phase is Phase.SUBMITTED:
+            return replace(job, state=_NEXT[str(name)])
+        case "alloc":
+            return _holding(replace(job, state="RUN", started=at), r)
+        case "exception" if context.get("severity") == 0:
+            kept = job.exception or str(context.get("type", "")), job.note or str(context.get("note", ""))
+            return replace(job, state="CLEANUP", ended=job.ended or at, exception=kept[0], note=kept[1])
+        case "finish":
+            status = _integer(context.get("status"), 0)
+            done = "COMPLETED" if status == 0 and not job.exception else ""
+            return replace(job, state="CLEANUP", ended=job.ended or at, code=_code(status), result=done)
+        case "clean":
+            return _inactive(job, at)
+        case "jobspec-update" if "attributes.system.duration" in context:
+            return replace(job, duration=_number(context["attributes.system.duration"]))
+        case "resource-update" if "expiration" in context:
+            return replace(job, expires=when(context["expiration"]))
+    return job
+
+
+def _inactive(job: FluxJob, at: float | None) -> FluxJob:
+    result = job.result or {"cancel": "CANCELED", "timeout": "TIMEOUT"}.get(job.exception, "FAILED")
+    code = job.code if job.code is not None else {"CANCELED": -128, "FAILED": 1}.get(result)
+    return replace(job, state="INACTIVE", result=result, code=code, ended=job.ended or at)
+
+
+def _code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _holding(job: FluxJob, r: Mapping[str, object]) -> FluxJob:
+    try:
+        nodes = parse_r(r)
+    except Invalid:
+        return job  # an instance may keep R to itself; the job runs all the same
+    return replace(
+        job,
+        nodes=len(nodes),
+        cores=sum(node.counts.get("core", 0) for node in nodes),
+        ranks=",".join(str(node.rank) for node in nodes),
+        node_list=_names(r, nodes),
+        expires=when(_mapping(r["execution"]).get("expiration")),
+    )
+
+
+def _names(r: Mapping[str, object], nodes: Sequence[FluxNode]) -> str:
+    """The nodes as a hostlist, if R names them."""
+    return collapse([node.name for node in nodes]) or "" if _mapping(r["execution"]).get("nodelist") else ""
+
+
+def asked(resources: object, times: int = 1) -> tuple[int, int]:
+    """Nodes (0: not said) and cores in a jobspec's resources; cores of whole nodes are not said (0)."""
+    nodes = cores = 0
+    for part in resources if isinstance(resources, list) else ():
+        count = _integer(part.get("count"), 1) * times
+        if part.get("type") == "node" and part.get("exclusive"):
+            nodes += count
+            continue
+        inner = asked(part.get("with"), count)
+        nodes += inner[0] + (count if part.get("type") == "node" else 0)
+        cores += inner[1] + (count if part.get("type") == "core" else 0)
+    return nodes, cores
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _integer(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and value else None

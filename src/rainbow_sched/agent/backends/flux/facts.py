@@ -1,0 +1,69 @@
+"""What a Flux instance reports of itself now and then: free nodes, cores and gpus, queue, marks, what others use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rainbow_sched.agent.backends.base import Prices
+from rainbow_sched.agent.backends.flux.capacity import Queues
+from rainbow_sched.agent.backends.flux.jobs import FluxJob
+from rainbow_sched.agent.backends.slurm.facts import MarkedNodes
+from rainbow_sched.agent.core.values import Facts, Phase
+from rainbow_sched.discovery.flux import FluxNode, node_of_rank
+from rainbow_sched.discovery.flux_state import STATUS_FORMAT, FluxHolding, parse_status, totals, used_by_others
+from rainbow_sched.model.graph import Graph, Mark
+
+
+class FluxSite:
+    """The instance's resources, its scheduler and queues, and the nodes that were once reported as not up."""
+
+    status_format = STATUS_FORMAT
+
+    def __init__(self, graph: Graph, nodes: Sequence[FluxNode], marked: Path) -> None:
+        self.scheduler = ""
+        self.queues = Queues()
+        self.not_up: frozenset[int] = frozenset()  # ranks, by the last facts
+        self.graph = graph
+        self.nodes = tuple(nodes)
+        self.vertex = {rank: graph.ids[i] for rank, i in node_of_rank(graph).items()}
+        self.marked = MarkedNodes(marked)
+
+    def sized(self, job: FluxJob, ranks: frozenset[int]) -> FluxJob:
+        """A job with the cores that it holds on these ranks; one that waits for whole nodes with those of that many.
+
+        Flux tells only the nodes of the latter, and not where what waits may run.
+        """
+        if job.on:
+            return replace(job, cores=job.cores * len(ranks.intersection(job.on)) // len(job.on))
+        largest = sorted((node.counts.get("core", 0) for node in self.nodes if node.rank in ranks), reverse=True)
+        wanted = job.cores or sum(largest[: job.nodes])
+        return replace(job, cores=min(wanted, sum(largest)))
+
+
+def make_facts(
+    site: FluxSite,
+    status: str,
+    free: Sequence[FluxNode],
+    jobs: Sequence[FluxJob],
+    own: Mapping[int, int],
+    prices: Prices,
+) -> Facts:
+    """The facts; `own` are our jobs: id to its gpus in all."""
+    not_up = parse_status(status)
+    site.not_up = frozenset(not_up)
+    marks = {site.vertex[rank]: str(mark) for rank, mark in not_up.items() if rank in site.vertex}
+    site.marked.add(marks)
+    marks = {**{id: str(Mark.UP) for id in site.marked.names if id in site.vertex.values()}, **marks}
+    holdings = [
+        FluxHolding(tuple(job.on), -(-job.cores // max(1, len(job.on))), -(-own[job.id] // max(1, len(job.on))))
+        for job in jobs
+        if job.id in own and job.phase is Phase.RUNNING
+    ]
+    waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
+    state = {**totals(site.nodes, free), "queue_depth": waiting, **prices.state()}
+    if site.scheduler:
+        state["scheduler"] = site.scheduler
+    used = used_by_others(site.graph, site.nodes, free, not_up, holdings)
+    return Facts(manager="flux", state=state, marks=marks, used=used)

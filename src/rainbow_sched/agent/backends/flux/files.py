@@ -1,0 +1,220 @@
+"""One directory per Flux job: its script, what was submitted, whether it began, how its tasks ended, its output.
+
+Flux starts the script once per task, in /tmp if it cannot enter the working directory, so
+the script enters it again. The first task links a start marker with the job's id into place;
+tasks of another job with the same tag see that id and leave, so that a doubled submission
+runs once. Output goes to files named by the job's id for the same reason. The script itself
+works with the agent's PATH, whatever the job's environment says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rainbow_sched.agent.backends.base import Launch
+from rainbow_sched.agent.backends.common.exit_results import not_found
+from rainbow_sched.agent.backends.common.job_files import piece, script, size, write
+from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
+from rainbow_sched.agent.backends.flux.commands import FluxInJobs
+from rainbow_sched.agent.backends.flux.jobs import ALREADY_RAN, job_number
+from rainbow_sched.agent.backends.local.wrapper import write_whole
+from rainbow_sched.model.hostlist import expand
+
+STARTED, RECORD, MISSING, NO_FOLDER, VERDICT = "started", "record.json", "missing", "no-folder", "verdict"
+NOT_ALLOWED = 114  # what the tasks of a job on wrong nodes end with
+R_SECONDS = 30  # to read the job's R
+FLUX = FluxInJobs()
+_PREFIX = {"stdout": "out", "stderr": "err"}
+_SCRIPT = """\
+#!/bin/sh
+own_path=$PATH
+export PATH={path}
+dir={dir}
+rank=${{FLUX_TASK_RANK:-0}}
+mkdir -p "$dir"
+claim="$dir/.claim.$FLUX_JOB_ID.$rank"
+echo "$FLUX_JOB_ID" > "$claim" && ln "$claim" "$dir/started" 2> /dev/null
+rm -f "$claim"
+[ "$(cat "$dir/started")" = "$FLUX_JOB_ID" ] || exit {already}
+[ "$rank" -lt {tasks} ] || exit 0
+{check}PATH=$own_path
+trap : TERM
+RAINBOW_TASK_RANK=$rank
+export RAINBOW_TASK_RANK
+if ! cd {cwd} 2> /dev/null; then
+    echo "rainbow: cannot enter the working directory" >&2
+    : > "$dir/no-folder"
+    exit 126
+fi
+if ! command -v "$1" > /dev/null; then
+    echo "rainbow: cannot start $1: not found" >&2
+    echo "$1" > "$dir/missing"
+    exit 127
+fi
+"$@"
+code=$?
+PATH={path}
+echo "$code" > "$dir/.exit.$rank" && mv "$dir/.exit.$rank" "$dir/exit.$rank"
+exit $code
+"""
+# What the first task finds is the verdict for all, so that either all tasks start the command or none does. Where the
+# job's R cannot be read, a job on one node goes by that node's own name.
+_CHECK = """\
+rb_r=$(env -i {environment} "FLUX_URI=$FLUX_URI" timeout {seconds} {flux} job info "$FLUX_JOB_ID" R 2> /dev/null)
+rb_r=$(printf '%s' "$rb_r" | tr -d ' \\t\\n')
+case $rb_r in
+*'"nodelist":['*) rb_got=${{rb_r#*'"nodelist":['}}; rb_got=$(printf '%s' "${{rb_got%%'"]'*}}" | tr -d '"') ;;
+*) rb_got= ;;
+esac
+if [ -z "$rb_got" ] && [ "$FLUX_JOB_NNODES" = 1 ]; then
+    rb_got=$(uname -n)
+    [ -z "$(rb_outside "$rb_got" {allowed})" ] || rb_got=${{rb_got%%.*}}
+fi
+if [ -z "$(rb_outside "$rb_got" {allowed})" ]; then rb_verdict=allowed; else rb_verdict="not:$rb_got"; fi
+echo "$rb_verdict" > "$claim" && ln "$claim" "$dir/verdict" 2> /dev/null
+rm -f "$claim"
+rb_verdict=
+read -r rb_verdict < "$dir/verdict"
+[ "$rb_verdict" = allowed ] || {{ echo "rainbow: on nodes that are not allowed; not started" >&2; exit {code}; }}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was submitted; written before Flux is asked, and again with the id after."""
+
+    key: str
+    asked: float  # seconds since the epoch
+    native: str = ""
+    tasks: int = 1
+    duration: float | None = None
+    gpus: int = 0  # in all
+    only: str = ""  # hostlist: where it may run; empty: on any node
+
+
+class FluxFiles:
+    """The files of one job."""
+
+    def __init__(self, root: Path, tag: str) -> None:
+        self.tag = tag
+        self.path = root / tag
+
+    def create(self, launch: Launch, record: Record, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
+        """Write down what is to run; returns the command that Flux is given: our script with the user's words."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.path / "work").mkdir(mode=0o700, exist_ok=True)
+        write(
+            self.path / "run.sh",
+            _SCRIPT.format(
+                dir=shlex.quote(str(self.path)),
+                cwd=shlex.quote(launch.request.cwd or self.work),
+                already=ALREADY_RAN,
+                tasks=record.tasks,
+                check=_check(record, flux),
+                path=shlex.quote(f"{flux.environment.get('PATH', '')}:{os.defpath}".lstrip(":")),
+            ),
+        )
+        task = launch.request.tasks[0]
+        command = task.command or script(self.path / "script", task.script)
+        self.put(record)
+        return ("/bin/sh", str(self.path / "run.sh"), *command)
+
+    @property
+    def work(self) -> str:
+        """The folder a job begins in if it names none."""
+        return str(self.path / "work")
+
+    def pattern(self, stream: str) -> str:
+        """Where Flux is to write a stream, with its own word for the job's id."""
+        return f"{self.path}/{_PREFIX[stream]}.{{{{id.dec}}}}"
+
+    def put(self, record: Record) -> None:
+        """Write the record, whole and safe on disk."""
+        write_whole(self.path / RECORD, asdict(record))
+
+    def record(self) -> Record | None:
+        """What was submitted, or None."""
+        try:
+            return Record(**json.loads((self.path / RECORD).read_text()))
+        except FileNotFoundError:
+            return None
+
+    def begun(self) -> int | None:
+        """The id of the job that began, or None."""
+        with contextlib.suppress(FileNotFoundError):
+            return job_number((self.path / STARTED).read_text())
+        return None
+
+    def wrong_nodes(self) -> str | None:
+        """The nodes on which it may not run and that it was given, so that it was not started; None: nothing wrong."""
+        with contextlib.suppress(FileNotFoundError):
+            said, _, got = (self.path / VERDICT).read_text().strip().partition(":")
+            return got if said == "not" else None
+        return None
+
+    def trouble(self) -> str:
+        """Why a task could not start its command, or nothing."""
+        if (self.path / NO_FOLDER).exists():
+            return "its working directory cannot be used"
+        with contextlib.suppress(FileNotFoundError):
+            return not_found((self.path / MISSING).read_text().strip())
+        return ""
+
+    def exit_code(self) -> int | None:
+        """The highest code of all tasks; None if not all of them left one."""
+        record = self.record()
+        codes = []
+        for rank in range(record.tasks if record is not None else 1):
+            try:
+                codes.append(int((self.path / f"exit.{rank}").read_text()))
+            except (FileNotFoundError, ValueError):
+                return None
+        return max(codes)
+
+    def signs(self) -> tuple[object, ...]:
+        """What changes when a running job writes output or ends, without asking Flux."""
+        return (*self.sizes(self.begun() or 0), self.exit_code())
+
+    def sizes(self, id: int) -> tuple[int, int]:
+        """Bytes of stdout and stderr of job `id`."""
+        return size(self.path / f"{_PREFIX['stdout']}.{id}"), size(self.path / f"{_PREFIX['stderr']}.{id}")
+
+    def read(self, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of output of the job that began."""
+        record = self.record()
+        id = self.begun() or (job_number(record.native) if record is not None else None)
+        return piece(self.path / f"{_PREFIX[stream]}.{id}", offset, limit)
+
+    def remove(self) -> None:
+        """All of it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _check(record: Record, flux: FluxInJobs) -> str:
+    """The lines that end the tasks of a job which is bound to nodes and was given others, before its command starts."""
+    if not record.only:
+        return ""
+    return FUNCTIONS + _CHECK.format(
+        environment=shlex.join(f"{name}={value}" for name, value in flux.environment.items()),
+        flux=shlex.quote(flux.program),
+        seconds=R_SECONDS,
+        allowed=allowed_words(expand(record.only)),
+        code=NOT_ALLOWED,
+    )
+
+
+def gpus_by_id(root: Path) -> dict[int, int]:
+    """Our jobs that began, by Flux's id, with the gpus that each has in all: Flux does not tell those."""
+    found = {}
+    for path in root.iterdir():
+        files = FluxFiles(root, path.name)
+        begun, record = files.begun(), files.record()
+        if begun is not None and record is not None:
+            found[begun] = record.gpus
+    return found

@@ -1,0 +1,155 @@
+"""Follows a Flux instance by its journal and asks its scheduler, through a child in Flux's own Python.
+
+The child (`bridge.py`) is started again whenever it ends. While it is not there, or may
+not read the journal, there is no table, and the backend asks `flux jobs` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+from collections.abc import Callable, Mapping
+
+from rainbow_sched.agent.backends.flux.commands import TIMEOUT, FluxCommands
+from rainbow_sched.agent.backends.flux.events import JobTable
+from rainbow_sched.agent.backends.flux.jobs import FluxJob
+from rainbow_sched.model.errors import Invalid, Unavailable
+
+log = logging.getLogger("rainbow.agent")
+GRACE = 5.0  # seconds that a child has to end by itself
+_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError)  # another Flux may tell things in another way
+PAUSES = (1.0, 5.0, 15.0, 60.0)  # seconds before the child is started again; the last one for good
+
+
+class FluxFollower:
+    """The child, kept running from `start` to `close`."""
+
+    def __init__(self, commands: FluxCommands, moved: Callable[[FluxJob], None]) -> None:
+        """`moved` is told of each job that began to wait, to run, or ended."""
+        self._commands = commands
+        self._moved = moved
+        self._task: asyncio.Task[None] | None = None
+        self._child: asyncio.subprocess.Process | None = None
+        self._history: JobTable | None = None
+        self._numbers = itertools.count()
+        self._asked: dict[int, asyncio.Future[dict[str, object]]] = {}
+        self._trouble = ""
+        self.table: JobTable | None = None  # the jobs, once the journal's history has been read
+
+    def start(self) -> None:
+        """Begin to follow; returns at once."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        """End the child."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def ask(self, question: str, of: object) -> dict[str, object]:
+        """An answer of Flux; raise Unavailable if there is no child to ask, Invalid if Flux refuses."""
+        child = self._child
+        if child is None or child.stdin is None:
+            raise Unavailable(f"Flux's Python cannot be asked: {self._trouble or 'it is not up yet'}")
+        number = next(self._numbers)
+        answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                child.stdin.write(json.dumps({"n": number, "ask": question, "of": of}).encode() + b"\n")
+                await child.stdin.drain()
+                return await answer
+        except (TimeoutError, ConnectionError):
+            raise Unavailable("Flux's Python did not answer") from None
+        finally:
+            self._asked.pop(number, None)
+
+    async def _keep(self) -> None:
+        pauses = 0
+        while True:
+            try:
+                caught_up = await self._once()
+            except (Unavailable, *_NOT_UNDERSTOOD) as problem:
+                caught_up = False
+                self._complain(str(problem) or type(problem).__name__)
+            pauses = 0 if caught_up else pauses + 1
+            await asyncio.sleep(PAUSES[min(pauses, len(PAUSES) - 1)])
+
+    async def _once(self) -> bool:
+        """One life of the child; True if it read the journal."""
+        self._child = child = await self._commands.bridge()
+        self._history = JobTable()
+        assert child.stdout is not None
+        try:
+            async for line in child.stdout:
+                self._heard(json.loads(line))
+            if self.table is None:
+                self._complain(self._trouble or "its Python module cannot be used")
+            return self.table is not None
+        finally:
+            self._child = self._history = self.table = None
+            for answer in self._asked.values():
+                if not answer.done():
+                    answer.set_exception(Unavailable("Flux's Python ended before it answered"))
+            await _end(child)
+
+    def _heard(self, said: Mapping[str, object]) -> None:
+        journal = said.get("journal")
+        if isinstance(journal, Mapping) and self._history is not None:
+            job = self._history.take(journal)
+            if job is not None and self.table is not None:
+                self._moved(job)
+        elif "caught_up" in said:
+            self.table = self._history
+            self._trouble = ""
+        elif "lost" in said:
+            self.table = self._history = None
+            self._complain(str(said["lost"]))
+        else:
+            self._answered(said)
+
+    def _answered(self, said: Mapping[str, object]) -> None:
+        answer = self._asked.get(int(str(said.get("n", -1))))
+        if answer is None or answer.done():
+            return
+        found = said.get("answer")
+        if isinstance(found, dict):
+            answer.set_result(found)
+        else:
+            answer.set_exception(Invalid(f"Flux refuses: {said.get('problem')}"))
+
+    def _complain(self, trouble: str) -> None:
+        """Say once what keeps us from the journal."""
+        if trouble != self._trouble:
+            log.warning("the journal of Flux cannot be followed (%s); flux jobs is asked instead", trouble)
+        self._trouble = trouble
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """End the child, and see it through even if we are to end ourselves."""
+    ending = asyncio.create_task(_ended(child))
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await ending
+        raise
+
+
+async def _ended(child: asyncio.subprocess.Process) -> None:
+    """The child ends when its input does; one that does not is killed."""
+    if child.stdin is not None:
+        child.stdin.close()
+    for last in (False, True):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await child.wait()
+                return
+        if not last:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()

@@ -1,0 +1,172 @@
+"""Reads `flux jobs --json`, and says what Flux's states and results mean for an attempt. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.agent.backends.common.exit_results import exited, over_limit, shell_code
+from rainbow_sched.agent.core.values import Phase, Result
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.errors import Unavailable
+from rainbow_sched.model.hostlist import idset
+
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_WAITING = frozenset({"NEW", "DEPEND", "PRIORITY", "SCHED"})
+NEVER = 4e9  # seconds since the epoch; Fluxion says 9223372036 of what has no limit
+ALREADY_RAN = 113  # what the tasks of a doubled submission end with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluxJob:
+    """One job of `flux jobs --json`."""
+
+    id: int
+    name: str
+    user: int
+    state: str
+    result: str = ""
+    code: int | None = None
+    submitted: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    expires: float | None = None
+    duration: float | None = None  # None: no limit
+    cores: int = 0
+    nodes: int = 0
+    ranks: str = ""
+    node_list: str = ""
+    exception: str = ""  # its type
+    note: str = ""
+
+    @property
+    def phase(self) -> Phase:
+        """Waits, runs or ended."""
+        if self.state in _WAITING or (self.state == "CLEANUP" and self.started is None):
+            return Phase.SUBMITTED  # what is cancelled while it waits is tidied up, too
+        return Phase.ENDED if self.state == "INACTIVE" else Phase.RUNNING
+
+    @property
+    def on(self) -> list[int]:
+        """The ranks it runs on."""
+        return idset(self.ranks) if self.ranks else []
+
+
+def parse_jobs(text: str) -> tuple[FluxJob, ...]:
+    """Every job of the answer; raise Unavailable if it is no answer."""
+    try:
+        jobs = json.loads(text)["jobs"] if text.strip() else []
+        return tuple(_job(job) for job in jobs)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Unavailable(f"the answer of flux jobs cannot be read: {problem}") from None
+
+
+def _job(raw: Mapping[str, object]) -> FluxJob:
+    exception = raw.get("exception")
+    about = exception if isinstance(exception, Mapping) and exception.get("severity") == 0 else {}  # others end no job
+    code = raw.get("returncode")
+    return FluxJob(
+        id=int(str(raw["id"])),
+        name=str(raw.get("name", "")),
+        user=int(str(raw.get("userid", -1))),
+        state=str(raw.get("state", "")),
+        result=str(raw.get("result", "")),
+        code=code if isinstance(code, int) else None,
+        submitted=_number(raw.get("t_submit")) or 0.0,
+        started=_number(raw.get("t_run")),
+        ended=_number(raw.get("t_cleanup")) or _number(raw.get("t_inactive")),
+        expires=when(raw.get("expiration")),
+        duration=_number(raw.get("duration")),
+        cores=int(_number(raw.get("ncores")) or 0),
+        nodes=int(_number(raw.get("nnodes")) or 0),
+        ranks=str(raw.get("ranks", "")),
+        node_list=str(raw.get("nodelist") or ""),
+        exception=str(about.get("type", "")),
+        note=str(about.get("note", "")),
+    )
+
+
+def when(value: object) -> float | None:
+    """A time in seconds since the epoch; None if there is none, or if it lies in no time anybody waits for."""
+    found = _number(value)
+    return found if found is not None and found < NEVER else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value else None
+
+
+def job_number(text: str) -> int | None:
+    """A job's id as a number, from `ƒ2eD4`, `f2eD4` or decimal; None if it is none."""
+    word = text.strip()
+    if word.isdecimal():
+        return int(word)
+    if word[:1] not in ("ƒ", "f") or len(word) < 2:
+        return None
+    number = 0
+    for letter in word[1:]:
+        if letter not in _BASE58:
+            return None
+        number = number * 58 + _BASE58.index(letter)
+    return number
+
+
+def job_name(number: int) -> str:
+    """A job's id as people write it, in ASCII: `f2eD4`."""
+    letters = ""
+    while number:
+        number, rest = divmod(number, 58)
+        letters = _BASE58[rest] + letters
+    return "f" + (letters or _BASE58[0])
+
+
+def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began: bool = True) -> Result:
+    """How a job ended; `trouble` is why its script could not start the command, `limit` what it was given.
+
+    `began`: its script ran at all, on at least one node.
+    """
+    code = _shell_code(job.code)
+    if job.result == "COMPLETED":
+        return exited(0, started=job.started, ended=job.ended)
+    if job.result == "CANCELED":
+        reason = "cancelled" if job.started else "cancelled before it began"
+        code = code if job.started else None
+        return Result(
+            state=AttemptState.CANCELLED, exit_code=code, reason=reason, started_at=job.started, ended_at=job.ended
+        )
+    if job.result == "TIMEOUT" or job.exception == "timeout":
+        failure, reason = Failure.TIME_LIMIT, over_limit(limit)
+    elif trouble:
+        failure, reason = Failure.LAUNCH, trouble
+    elif job.exception:
+        failure, reason = _failure(job, began), f"Flux says {job.exception}: {job.note}"
+        code = code if job.started else None
+    elif code:
+        return exited(code, started=job.started, ended=job.ended)
+    else:
+        failure, reason = Failure.EXIT, "Flux says that it failed, and not how"
+    return Result(
+        state=AttemptState.FAILED,
+        exit_code=code,
+        failure=failure,
+        reason=reason,
+        started_at=job.started,
+        ended_at=job.ended,
+    )
+
+
+def _shell_code(code: int | None) -> int | None:
+    """Flux gives a negative number when the shell itself was killed."""
+    return None if code is None or code <= -128 else shell_code(code)
+
+
+def _failure(job: FluxJob, began: bool) -> Failure:
+    note = job.note.lower()
+    if job.exception in ("alloc", "depend", "validate"):
+        return Failure.REFUSED
+    if "node failure" in note or "lost contact" in note or "node" in job.exception:
+        return Failure.NODE
+    if "memory" in note or "oom" in note:
+        return Failure.MEMORY
+    return Failure.EXIT if began and job.started and job.code not in (None, 126, 127) else Failure.LAUNCH

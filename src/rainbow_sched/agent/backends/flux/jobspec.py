@@ -1,0 +1,201 @@
+"""A Request as the jobspec that Flux is given, with tag, environment and output; and what Flux cannot be told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rainbow_sched.agent.backends.base import CannotBind
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, carried_in_graph, stands_for_nodes, unkept
+from rainbow_sched.agent.backends.common.launches import copies
+from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
+from rainbow_sched.discovery.flux import PROPERTIES, QUEUES, FluxNode
+from rainbow_sched.jobspecs.writer import as_flux
+from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, passed_on
+from rainbow_sched.model.errors import Unsupported
+from rainbow_sched.model.graph import Graph
+from rainbow_sched.model.group_merge import merged
+from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
+
+ONE_GROUP = "a Flux jobspec V1 describes slots of one kind only"
+RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}), one_group=ONE_GROUP, merges=True)
+SITE = ("queue", "bank", "project")
+SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
+OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, or they are not for Flux
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A request with only what a jobspec can carry."""
+
+    request: Request
+    only: tuple[str, ...] = ()  # the nodes on which it may run, checked again at its start; empty: not bound
+    unknown: str = ""  # allowed hosts that Flux does not know, as a reason
+
+
+def plain(
+    request: Request,
+    graph: Graph,
+    site: Mapping[str, str],
+    nodes: Sequence[FluxNode],
+    allowed: AllowedHosts = ANY_HOST,
+) -> Plain:
+    """The request with only what a jobspec can carry; raise `Unsupported` for what must not be left out.
+
+    Requirements on properties and queues become Flux's own words; any other is kept by the allowed hosts. Parameters
+    were for choosing the cluster. Levels that this graph does not have, and that may stand for the cluster itself, are
+    left out.
+    """
+    if len(request.tasks) != 1:
+        raise Unsupported(f"Flux runs one task per job, in as many copies as needed; this has {len(request.tasks)}")
+    if request.image:
+        raise Unsupported(f"this backend starts no container images ({request.image})")
+    wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
+    queues = _named(wanted, QUEUES)
+    if (reason := unkept(request, allowed, RULES, graph, "Flux")) is not None:
+        raise CannotBind(reason)
+    if len(request.groups) > 1:
+        request, allowed = _one_group(request, allowed)
+        wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
+    groups = tuple(
+        Group(levels=tuple(_bare(level) for level in group.levels), name=group.name) for group in request.groups
+    )
+    if len(groups) == 1 and len(groups[0].levels) == 1:
+        groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
+    if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
+        raise Unsupported(f"a job runs in one queue; this asks for {', '.join(queues)} and another")
+    asked = replace(
+        request,
+        groups=groups,
+        requires=(),
+        parameters={},
+        properties=tuple(
+            dict.fromkeys((*_known_properties(request, graph, nodes, allowed), *_named(wanted, PROPERTIES)))
+        ),
+        options=_options({**request.options, **({"queue": queues[0]} if queues else {})}, site),
+        tasks=(_task(request.tasks[0], copies(request, request.tasks[0]), groups[0].levels[0]),),
+        ignored=(),
+    )
+    return _with_hosts(asked, graph, [node.name for node in nodes], allowed)
+
+
+def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, AllowedHosts]:
+    """A request of several groups as one of one group on all their hosts; raise `Unsupported` if that is another."""
+    hosts = {entry.group: entry.hosts for entry in allowed.groups}
+    made = merged(request, hosts, checked=allowed.checked)
+    if made.refusal:
+        raise Unsupported(f"the job has {len(request.groups)} groups of resources; {ONE_GROUP}, and {made.refusal}")
+    bound = (GroupHosts(0, made.hosts),) if made.hosts else ()
+    [task] = made.request.tasks
+    if not (task.script or made.request.groups[0].levels[0].shared):  # on distinct nodes V1 counts tasks in all
+        task = replace(task, total=copies(request, request.tasks[0]))
+    return replace(made.request, tasks=(task,)), AllowedHosts(bound, allowed.checked)
+
+
+def _known_properties(
+    request: Request, graph: Graph, nodes: Sequence[FluxNode], allowed: AllowedHosts
+) -> Iterator[str]:
+    """The properties that Flux knows; any other is kept by the allowed hosts."""
+    known = {name for node in nodes for name in node.properties}
+    for name in request.properties:
+        bare = name.removeprefix("^")
+        if bare in known or (name == bare and not allowed.checked):
+            yield name
+        elif not allowed.checked and carried_in_graph(graph, bare):
+            raise CannotBind(
+                f"Flux does not know the property {bare!r}, and the server does not say which nodes have it; "
+                "upgrade the server"
+            )
+
+
+def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> Plain:
+    """The request with the hosts that it and the server allow, by the names that Flux knows."""
+    nodes = set(names)
+    if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, graph, allowed):
+        raise CannotBind(reason)
+    own = not allowed.checked or nodes.issuperset(request.hosts)  # names of racks are allowed hosts as their nodes
+    hosts, unknown = request.hosts if own else (), ""
+    not_hosts = tuple(name for name in request.not_hosts if name in nodes)
+    if bound := allowed.of(0):
+        known = bound_hosts(bound, names, "Flux")
+        unknown = f"; {known.unknown}" if known.unknown else ""
+        hosts = tuple(name for name in known.names if not hosts or name in hosts)
+        if not set(hosts).difference(not_hosts):
+            raise CannotBind(f"no node of this instance is among the hosts that the request allows{unknown}")
+    only = tuple(name for name in hosts if name not in not_hosts)
+    return Plain(replace(request, hosts=hosts, not_hosts=not_hosts), only, unknown)
+
+
+def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
+    """The names that the requirements on properties or queues ask for; nothing else of them can be said."""
+    found = []
+    for one in wanted:
+        if one.subsystem == subsystem and passed_on(one, RULES):
+            found += [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field in NAMING_FIELDS]
+    return found
+
+
+def _task(task: Task, many: int, level: Level) -> Task:
+    """A command in its place. Flux starts one per node at least; those too many end at once (`flux_files.py`)."""
+    nodes = level.count.min if level.type == "node" and not level.shared else 0
+    total = nodes if many < nodes else task.total
+    return Task(command=task.command or ("true",), group=task.group, per_slot=task.per_slot, total=total)
+
+
+def _bare(level: Level) -> Level:
+    return replace(level, requires=(), inside=tuple(_bare(inner) for inner in level.inside))
+
+
+def _inner(levels: tuple[Level, ...], types: frozenset[str]) -> tuple[Level, ...]:
+    while len(levels) == 1 and levels[0].inside and levels[0].type != "node":
+        level = levels[0]
+        stands_for_all = level.type == "cluster" or (level.abstract and level.type not in types)
+        if not stands_for_all or level.count.min != 1:
+            break
+        levels = level.inside
+    return levels
+
+
+def _options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
+    found = {name: site[name] for name in SITE if site.get(name)}
+    for key, value in wanted.items():
+        name = SYNONYMS.get(key, key)
+        if name in OWN:
+            continue
+        if name not in SITE:
+            raise Unsupported(f"Flux has no option {key!r} here; there are {', '.join(SITE)}")
+        found[name] = site.get(f"{name}.{value}", value)
+    return found
+
+
+def jobspec(request: Request) -> dict[str, object]:
+    """A plain request as Jobspec V1; raise `Unsupported` with what V1 cannot say."""
+    written = as_flux(request)
+    if written.left_out:
+        raise Unsupported(f"Flux jobspec V1 cannot say: {'; '.join(written.left_out)}")
+    return written.document
+
+
+def with_tag(
+    document: Mapping[str, object], user: Mapping[str, object], output: Mapping[str, str]
+) -> dict[str, object]:
+    """The jobspec with Rainbow's mark on it and its output in files.
+
+    Flux by itself ends a job 30 s after its first task has ended, well or not; here it ends with its last one.
+    """
+    attributes = document["attributes"]
+    assert isinstance(attributes, Mapping)
+    streams = {stream: {"type": "file", "path": path} for stream, path in output.items()}
+    system = {**attributes["system"], "shell": {"options": {"output": streams, "exit-timeout": "none"}}}
+    return {**document, "attributes": {**attributes, "system": system, "user": {"rainbow": dict(user)}}}
+
+
+def cores_and_gpus(document: Mapping[str, object]) -> tuple[int, int, int]:
+    """Nodes (0: not said), cores and gpus that a jobspec asks for in all."""
+    resources = document["resources"]
+    assert isinstance(resources, list)
+    top = resources[0]
+    slot = top["with"][0] if top["type"] == "node" else top
+    many = top["count"] * (slot["count"] if top["type"] == "node" else 1)
+    per = {part["type"]: part["count"] for part in slot["with"]}
+    return (top["count"] if top["type"] == "node" else 0), many * per.get("core", 0), many * per.get("gpu", 0)

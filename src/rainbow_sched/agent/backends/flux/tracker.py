@@ -1,0 +1,94 @@
+"""Which Flux job is the attempt, and where it is: Flux's word and the job's own files put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rainbow_sched.agent.backends.common.exit_results import exited
+from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
+from rainbow_sched.agent.backends.flux.commands import FluxCommands
+from rainbow_sched.agent.backends.flux.files import FluxFiles
+from rainbow_sched.agent.backends.flux.jobs import ALREADY_RAN, FluxJob, job_name, parse_jobs, result
+from rainbow_sched.agent.core.values import Phase, Update
+from rainbow_sched.discovery.flux import FluxNode
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.hostlist import collapse
+
+
+def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
+    """Of the jobs with one tag the one that counts: that which began, else the first that has not ended."""
+    begun = files.begun()
+    if begun is not None:
+        jobs = [job for job in jobs if job.id == begun]
+    alive = [job for job in jobs if job.phase is not Phase.ENDED]
+    return min(alive or jobs, key=lambda job: job.id, default=None)
+
+
+async def by_tag(commands: FluxCommands, files: FluxFiles, cluster: str) -> FluxJob | None:
+    """The job with this tag that Flux knows, checked by the key or the cluster that it carries."""
+    text = await commands.ask("jobs", "-a", "--json", "--count=0", f"--name={files.tag}")
+    record = files.record()
+    same = []
+    for job in parse_jobs(text):
+        mark = await _mark(commands, job)
+        if mark.get("cluster") == cluster and (record is None or mark.get("key") == record.key):
+            same.append(job)
+    return choose(same, files)
+
+
+async def _mark(commands: FluxCommands, job: FluxJob) -> Mapping[str, object]:
+    """What Rainbow wrote into a job's attributes; nothing if it is another's."""
+    try:
+        document = await commands.document("job", "info", job_name(job.id), "jobspec")
+        attributes = document["attributes"]
+        found = attributes["user"]["rainbow"] if isinstance(attributes, dict) else {}
+    except (Invalid, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] = ()) -> Update | None:
+    """Where an attempt is; None if neither Flux nor its files tell. `nodes`: of the instance, for their names."""
+    if job is None:
+        return _from_files(files)
+    native, sizes, ended = job_name(job.id), files.sizes(job.id), None
+    if job.phase is Phase.ENDED:
+        if job.code == ALREADY_RAN and files.begun() not in (None, job.id):
+            return None  # a doubled submission that did not run: it says nothing of the one that did
+        record = files.record()
+        limit = record.duration if record is not None else None
+        got = files.wrong_nodes()
+        if got is not None and job.result != "CANCELED":
+            ended = wrong_nodes(
+                got or _node_list(job, nodes), record.only if record is not None else "", "Flux", job.ended
+            )
+        else:
+            ended = result(job, limit=limit, trouble=files.trouble(), began=files.begun() is not None)
+    return Update(
+        tag=files.tag,
+        phase=job.phase,
+        native=native,
+        result=ended,
+        started_at=job.started,
+        sizes=sizes,
+        nodes=_node_list(job, nodes) if job.phase is not Phase.SUBMITTED else "",
+    )
+
+
+def _node_list(job: FluxJob, nodes: Sequence[FluxNode]) -> str:
+    """The nodes of a job as a hostlist: as Flux lists them, else by its ranks."""
+    ranks = frozenset(job.on)
+    return job.node_list or collapse([node.name for node in nodes if node.rank in ranks]) or ""
+
+
+def _from_files(files: FluxFiles) -> Update | None:
+    """A job that Flux no longer lists (it was purged), by the codes that its tasks left."""
+    begun, code, got, record = files.begun(), files.exit_code(), files.wrong_nodes(), files.record()
+    if begun is None or (code is None and got is None):
+        return None
+    native, sizes = job_name(begun), files.sizes(begun)
+    if code is None:
+        ended = wrong_nodes(got or "", record.only if record is not None else "", "Flux")
+    else:
+        ended = exited(code)
+    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=sizes)

@@ -1,0 +1,315 @@
+"""Backend `local`: runs jobs on this machine, within the cores, memory and gpus of its graph.
+
+Each job has a directory under the agent's state (`local_files.py`) and a detached runner
+(`agent/backends/local/wrapper.py`), so jobs survive the agent, and a new agent finds them by tag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import replace
+
+from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
+from rainbow_sched.agent.backends.common.launches import TAG
+from rainbow_sched.agent.backends.common.submit_locks import Turns
+from rainbow_sched.agent.backends.local.bids import Running, Wanted, bid_on, impossible
+from rainbow_sched.agent.backends.local.files import GONE, JobFiles
+from rainbow_sched.agent.backends.local.history import History
+from rainbow_sched.agent.backends.local.jobs import Job
+from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place
+from rainbow_sched.agent.backends.local.runner import Runners, ask_to_end, grounds_for
+from rainbow_sched.agent.backends.local.wrapper import start_time
+from rainbow_sched.agent.core.values import (
+    ANY_HOST,
+    Absent,
+    AllowedHosts,
+    BidAnswer,
+    Facts,
+    Found,
+    Phase,
+    Result,
+    Unknown,
+    Update,
+)
+from rainbow_sched.discovery.host import discover_graph
+from rainbow_sched.model.errors import Unsupported
+from rainbow_sched.model.graph import Graph
+from rainbow_sched.model.request import Request
+
+log = logging.getLogger("rainbow.agent")
+WATCH_INTERVAL = 0.5  # seconds between looks at the growing output of running jobs
+AT_ONCE = 16  # submissions being written to disk
+BLIND_INTERVAL = 0.1  # where the end of a process cannot be awaited, it is looked for
+
+
+class LocalBackend:
+    """Jobs in a queue, first fit, on one machine."""
+
+    guards_runs = True
+    node_rules = RULES
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self.settings = settings
+        self.root = settings.directory / "jobs"
+        self.machine = _machine(settings.graph or discover_graph(settings.cluster))
+        settings.know("cgroup")
+        self.grounds = grounds_for(settings.options.get("cgroup", "auto"))
+        self._jobs: dict[str, Job] = {}
+        self._history = History(settings.directory / "history")
+        self._news = asyncio.Event()
+        self._turns = Turns(AT_ONCE)
+        self._runners = Runners(self.root, self._began, self._not_started)
+        self._blind = False
+
+    async def start(self) -> None:
+        """Find the jobs of an earlier agent: those that run go on, those that wait wait on."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._history.read()
+        for path in sorted(self.root.iterdir()):
+            files = JobFiles(self.root, path.name.removeprefix(GONE))
+            if not TAG.fullmatch(files.tag):
+                continue
+            if path != files.path or not files.exists:
+                files.remove()  # it was being removed, or its submission did not come to its end and never was
+                continue
+            ticket = files.ticket()
+            job = self._jobs[path.name] = Job(files, ticket.request, ticket.order, ticket.allowed)
+            if files.begun() is not None or files.result() is not None:
+                self._adopt(job)
+        self._start_what_fits()
+
+    def _adopt(self, job: Job) -> None:
+        job.result = job.files.result()
+        place = job.files.place(self.machine)
+        job.nodes = place.nodes
+        if job.result is not None:
+            job.end_strays(job.result)
+            job.phase = Phase.ENDED
+            return
+        marker = job.files.begun()
+        job.phase, job.place = Phase.RUNNING, place
+        job.started_at = float(str(marker["at"])) if marker else None
+        self.machine.occupy(job.place)
+        pid = job.files.runner()
+        if pid is None:
+            self._look(job)  # it ended between two looks
+        else:
+            self._watch(job, pid)
+
+    async def submit(self, launch: Launch) -> str:
+        """Queue a job; when this returns it is safe on disk. The same tag again changes nothing."""
+        async with self._turns.of(launch.tag):
+            await self._submit(launch)
+        self._start_what_fits()
+        return launch.tag
+
+    async def _submit(self, launch: Launch) -> None:
+        if launch.tag in self._jobs:
+            return
+        if not TAG.fullmatch(launch.tag):
+            raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+        reason = await self.check(launch.request, launch.allowed)
+        if reason is not None:
+            raise CannotBind(reason) if launch.allowed.groups else Unsupported(reason)
+        files = JobFiles(self.root, launch.tag)
+        ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
+        self._jobs[launch.tag] = Job(files, ticket.request, ticket.order, ticket.allowed)
+
+    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """This machine forgets nothing before it is told to, so absent means never."""
+        job = self._jobs.get(tag)
+        return Found(job.update()) if job is not None else Absent(never=True)
+
+    async def poll(self) -> tuple[Update, ...]:
+        """Every job there is."""
+        self._news.clear()
+        for job in self._jobs.values():
+            if job.phase is Phase.RUNNING and job.watch < 0:
+                self._look(job)
+        self._start_what_fits()
+        return tuple(job.update() for job in self._jobs.values())
+
+    async def changed(self) -> None:
+        """At once when a job began or ended; now and then while output grows."""
+        running = any(job.phase is Phase.RUNNING for job in self._jobs.values())
+        interval = (BLIND_INTERVAL if self._blind else WATCH_INTERVAL) if running else 10 * WATCH_INTERVAL
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), interval)
+
+    async def cancel(self, tag: str) -> None:
+        """End a job: one that waits never begins, one that runs gets SIGTERM and later SIGKILL."""
+        job = self._jobs.get(tag)
+        if job is None or job.phase is Phase.ENDED:
+            return
+        job.files.cancel()
+        if job.phase is Phase.SUBMITTED:
+            job.files.end_before_start("cancelled")
+            self._ended(job, job.files.result())
+            return
+        pid = job.files.runner()
+        if pid is not None:
+            ask_to_end(pid)
+        else:
+            self._look(job)
+
+    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of a job's output."""
+        job = self._jobs.get(tag)
+        return b"" if job is None else await asyncio.to_thread(job.files.read, stream, offset, limit)
+
+    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
+        """What this machine cannot do."""
+        return impossible(Wanted(request, allowed), self.machine)
+
+    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
+        """By playing the queue forward, and by the prices of this site."""
+        now = time.time()
+        running = [
+            Running(job.place, job.request.duration, now - (job.started_at or now))
+            for job in self._jobs.values()
+            if job.phase is Phase.RUNNING
+        ]
+        queued = [Wanted(job.request, job.allowed) for job in self._queue()]
+        wanted = Wanted(request, allowed)
+        return bid_on(wanted, self.machine, running, queued, self._history.ran, self.settings.prices)
+
+    async def facts(self) -> Facts:
+        """What is free, and what it costs."""
+        state: dict[str, object] = {
+            "nodes_free": self.machine.count("node", free=True),
+            "cores_free": self.machine.count("core", free=True),
+            "gpus_free": self.machine.count("gpu", free=True),
+            "queue_depth": len(self._queue()),
+            "isolation": str(self.grounds),
+            **self.settings.prices.state(),
+        }
+        return Facts(manager="local", state=state)
+
+    def reshape(self, graph: Graph) -> None:
+        """The machine changed. What runs keeps what it has; what waits and could never run now goes elsewhere."""
+        machine = _machine(graph)
+        for job in self._jobs.values():
+            if job.phase is Phase.RUNNING:
+                job.place = replace(job.place, units=machine.held(self.machine.holdings(job.place)))
+                machine.occupy(job.place)
+        self.machine = machine
+        for job in self._queue():
+            reason = machine.lacks(job.request, job.allowed)
+            if reason is not None:
+                job.files.cancel()  # a runner that was asked for and not heard of must not begin it now
+                job.files.end_before_start("no-room", f"the machine changed: {reason}")
+                self._ended(job, job.files.result())
+        self._start_what_fits()
+        self._news.set()
+
+    async def forget(self, tag: str) -> None:
+        """Remove the job's directory."""
+        job = self._jobs.get(tag)
+        if job is not None and job.phase is Phase.ENDED:
+            del self._jobs[tag]
+            await asyncio.to_thread(job.files.remove)
+
+    async def close(self) -> None:
+        """Stop watching; the runners are on their own and go on."""
+        self._runners.close()
+        for job in self._jobs.values():
+            self._unwatch(job)
+
+    # --- the queue ---
+
+    def _queue(self) -> list[Job]:
+        waiting = [job for job in self._jobs.values() if job.phase is Phase.SUBMITTED]
+        return sorted(waiting, key=lambda job: job.order)
+
+    def _start_what_fits(self) -> None:
+        for job in self._queue():
+            place = self.machine.take(job.request, job.allowed)
+            if place is None:
+                continue
+            try:
+                self._run(job, place)
+            except OSError as problem:  # no disk or no process to be had: the job waits on
+                log.warning("%s cannot be started now: %s", job.files.tag, problem)
+                self.machine.release(place)
+                return
+
+    def _run(self, job: Job, place: Place) -> None:
+        job.files.put_place(place, self.machine, self.grounds)
+        self._runners.start(job.files.tag)
+        job.place, job.phase, job.started_at, job.nodes = place, Phase.RUNNING, time.time(), place.nodes
+        self._news.set()
+
+    def _began(self, tag: str, pid: int) -> None:
+        """A runner was started."""
+        job = self._jobs.get(tag)
+        if job is not None and job.phase is Phase.RUNNING:
+            job.pid = pid
+            self._watch(job, pid)
+
+    def _not_started(self, tag: str) -> None:
+        """There was no process to be had, or nobody knows: it is started again, and runs once all the same."""
+        job = self._jobs.get(tag)
+        if job is not None and job.phase is Phase.RUNNING and job.watch < 0:
+            self.machine.release(job.place)
+            job.phase, job.place, job.pid, job.nodes = Phase.SUBMITTED, NOWHERE, 0, ""
+            asyncio.get_running_loop().call_later(BLIND_INTERVAL, self._start_what_fits)
+
+    def _watch(self, job: Job, pid: int) -> None:
+        try:
+            job.watch = os.pidfd_open(pid)
+        except ProcessLookupError:  # it ended already
+            asyncio.get_running_loop().call_soon(self._look, job)
+        except OSError:  # the kernel has no such thing
+            self._blind = True
+        else:
+            asyncio.get_running_loop().add_reader(job.watch, self._look, job)
+
+    def _unwatch(self, job: Job) -> None:
+        if job.watch >= 0:
+            asyncio.get_running_loop().remove_reader(job.watch)
+            os.close(job.watch)
+            job.watch = -1
+
+    def _look(self, job: Job) -> None:
+        """The runner may have ended: read what it left."""
+        if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
+            return
+        left = job.files.left()
+        if left is not None:
+            self._unwatch(job)
+            self._ended(job, left)
+            return
+        if job.pid and start_time(job.pid) is not None and job.files.begun() is None:
+            return  # it is about to begin
+        self._unwatch(job)
+        pid = job.files.runner()
+        result = job.files.result()
+        if result is not None:
+            job.end_strays(result)
+            self._ended(job, result)
+        elif pid is not None:
+            job.pid = pid  # a runner of an earlier agent was first; it is the one that counts
+            self._watch(job, pid)
+        elif job.files.begun() is None:
+            self._ended(job, job.never_began())
+
+    def _ended(self, job: Job, result: Result | None) -> None:
+        if job.phase is Phase.RUNNING:
+            self.machine.release(job.place)
+            self._history.add(job.request.duration, result)
+        job.phase, job.result, job.sizes = Phase.ENDED, result, job.files.sizes()
+        self._news.set()
+        self._start_what_fits()
+
+
+def _machine(graph: Graph) -> Machine:
+    return Machine(graph, sorted(os.sched_getaffinity(0)))
+
+
+def make(settings: BackendSettings) -> LocalBackend:
+    """Build the backend."""
+    return LocalBackend(settings)

@@ -1,0 +1,203 @@
+"""One directory per job of the local backend: what to run, where, whether it began, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rainbow_sched.agent.backends.base import Launch
+from rainbow_sched.agent.backends.common.exit_results import exited
+from rainbow_sched.agent.backends.common.job_files import piece, script, size
+from rainbow_sched.agent.backends.common.launches import clean_environment, copies
+from rainbow_sched.agent.backends.local.cgroups import NOWHERE, Grounds, JobGroup
+from rainbow_sched.agent.backends.local.machine import Machine, Place
+from rainbow_sched.agent.backends.local.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
+from rainbow_sched.agent.core.values import ANY_HOST, STREAMS, WRONG_NODES, AllowedHosts, Result
+from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.request import Request
+
+GONE = ".gone-"  # before the tag of a job whose files are being removed
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """A job in the queue, as it was submitted."""
+
+    tag: str
+    request: Request
+    order: int  # the queue's order
+    allowed: AllowedHosts = ANY_HOST
+
+
+class JobFiles:
+    """The files of one job."""
+
+    def __init__(self, root: Path, tag: str) -> None:
+        self.tag = tag
+        self.path = root / tag
+
+    @property
+    def exists(self) -> bool:
+        """True once it was submitted."""
+        return (self.path / "launch.json").exists()
+
+    def create(self, launch: Launch, environment: Mapping[str, str]) -> Ticket:
+        """Write down what is to run; when this returns, it is submitted and safe on disk."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work = self.path / "work"
+        work.mkdir(mode=0o700, exist_ok=True)
+        tasks: list[list[str]] = []
+        for number, task in enumerate(launch.request.tasks):
+            argv = list(task.command) or script(self.path / f"script{number}", task.script)
+            tasks += [argv] * copies(launch.request, task)
+        ticket = Ticket(tag=self.tag, request=launch.request, order=time.time_ns(), allowed=launch.allowed)
+        write_whole(
+            self.path / "launch.json",
+            {
+                "tasks": tasks,
+                "environment": clean_environment(launch, environment),
+                "cwd": launch.request.cwd or str(work),
+                "limit": launch.request.duration,
+                "grace": GRACE,
+                "order": ticket.order,
+                "guard": launch.guard,
+                "request": to_json(launch.request),
+                "only": [launch.allowed.of(group) for group in range(len(launch.request.groups))],
+                "checked": launch.allowed.checked,
+            },
+        )
+        return ticket
+
+    def ticket(self) -> Ticket:
+        """What was submitted, read back."""
+        launch = json.loads((self.path / "launch.json").read_text())
+        only = tuple(GroupHosts(group, tuple(hosts)) for group, hosts in enumerate(launch.get("only", [])) if hosts)
+        allowed = AllowedHosts(only, launch.get("checked", False))  # an older agent wrote neither
+        return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]), allowed=allowed)
+
+    def put_place(self, place: Place, machine: Machine, grounds: Grounds = NOWHERE) -> None:
+        """Write down where it is to run. An earlier place of a job that may have begun stays."""
+        group = str(Path(grounds.path) / self.tag) if grounds.path else ""
+        environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
+        about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
+        about["hosts"] = place.hosts
+        write_whole(self.path / "place.json", {**about, "environment": environment, "cgroup": group}, safe=False)
+
+    def group(self) -> JobGroup | None:
+        """The control group that was made for it, if any."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            path = json.loads((self.path / "place.json").read_text()).get("cgroup")
+            return JobGroup(Path(path)) if path else None
+        return None
+
+    def place(self, machine: Machine) -> Place:
+        """Where it runs."""
+        with contextlib.suppress(FileNotFoundError):
+            data = json.loads((self.path / "place.json").read_text())
+            hosts = tuple(map(tuple, data.get("hosts", [])))
+            return Place(machine.held(data["holds"]), tuple(data["cpus"]), tuple(data["gpus"]), data["memory"], hosts)
+        return Place()
+
+    def begun(self) -> dict[str, object] | None:
+        """The start marker, or None."""
+        return self._json(MARKER)
+
+    def cancel(self) -> None:
+        """Leave word that it is not to begin."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / CANCEL).touch(mode=0o600)
+
+    def runner(self) -> int | None:
+        """The process that runs it, if it still does."""
+        marker = self.begun()
+        if marker is None or marker["boot"] != boot_id():
+            return None
+        pid = int(str(marker["pid"]))
+        return pid if start_time(pid) == marker["start"] else None
+
+    def result(self) -> Result | None:
+        """How it ended; None if it has not. Only for a job whose runner is gone or that left its exit file."""
+        left = self.left()
+        if left is not None:
+            return left
+        alive = self.runner() is not None
+        left = self.left()  # a runner that has ended meanwhile left it before
+        if left is not None:
+            return left
+        marker = self.begun()
+        if marker is None or alive:
+            return None
+        restarted = marker["boot"] != boot_id()
+        return Result(
+            state=AttemptState.FAILED,
+            failure=Failure.NODE if restarted else Failure.UNKNOWN,
+            reason="the machine restarted under it" if restarted else "its runner was killed, so its end is unknown",
+            started_at=float(str(marker["at"])),
+        )
+
+    def left(self) -> Result | None:
+        """What was written down of its end, or None."""
+        ended = self._json(EXIT)
+        return None if ended is None else _result(ended)
+
+    def end_before_start(self, cause: str, reason: str = "") -> None:
+        """Write down the end of a job that never began."""
+        ended = {"code": None, "cause": cause, "reason": reason or cause, "started": None, "ended": time.time()}
+        write_whole(self.path / EXIT, ended)
+
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of stdout and stderr."""
+        return size(self.path / STREAMS[0]), size(self.path / STREAMS[1])
+
+    def read(self, stream: str, offset: int, limit: int) -> bytes:
+        """A piece of output."""
+        return piece(self.path / stream, offset, limit)
+
+    def remove(self) -> None:
+        """All of it. The name goes first: what is left of a removal that was cut short must not look like a job."""
+        gone = self.path.with_name(f"{GONE}{self.tag}")
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(gone, ignore_errors=True)
+            self.path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def _json(self, name: str) -> dict[str, object] | None:
+        try:
+            value: dict[str, object] = json.loads((self.path / name).read_text())
+        except FileNotFoundError:
+            return None
+        return value
+
+
+_FAILURES = {"time-limit": Failure.TIME_LIMIT, "memory": Failure.MEMORY, "launch": Failure.LAUNCH}
+_STATES = {
+    "cancelled": AttemptState.CANCELLED,
+    "out-of-touch": AttemptState.PREEMPTED,
+    "no-room": AttemptState.RETURNED,  # it never ran
+    WRONG_NODES: AttemptState.RETURNED,
+}
+
+
+def _result(ended: Mapping[str, object]) -> Result:
+    """What the runner wrote down, or who ended it before it began."""
+    started, stopped = (None if ended[name] is None else float(str(ended[name])) for name in ("started", "ended"))
+    code, cause = None if ended["code"] is None else int(str(ended["code"])), str(ended["cause"])
+    if cause == "exit" and code is not None:
+        return exited(code, started=started, ended=stopped)
+    return Result(
+        state=_STATES.get(cause, AttemptState.FAILED),
+        exit_code=code,
+        failure=_FAILURES.get(cause),
+        reason=str(ended["reason"]),
+        started_at=started,
+        ended_at=stopped,
+        code=WRONG_NODES if cause == WRONG_NODES else "",
+    )

@@ -1,0 +1,65 @@
+"""One job of the local backend as its agent sees it: where it is, what it takes, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+
+from rainbow_sched.agent.backends.local.files import JobFiles
+from rainbow_sched.agent.backends.local.machine import NOWHERE, Place
+from rainbow_sched.agent.backends.local.runner import end_strays
+from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, Phase, Result, Update
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.request import Request
+
+log = logging.getLogger("rainbow.agent")
+
+
+@dataclass(slots=True)
+class Job:
+    """What is known of one job. The only mutable thing of the backend; the files are the truth."""
+
+    files: JobFiles
+    request: Request
+    order: int
+    allowed: AllowedHosts = ANY_HOST
+    phase: Phase = Phase.SUBMITTED
+    place: Place = NOWHERE
+    started_at: float | None = None
+    result: Result | None = None
+    nodes: str = ""  # hostlist: where it was placed
+    sizes: tuple[int, int] | None = None  # of its output, once that grows no more
+    pid: int = 0  # the runner that this agent started
+    watch: int = -1  # a descriptor that becomes readable when the runner ends
+
+    def update(self) -> Update:
+        """Where it is."""
+        return Update(
+            tag=self.files.tag,
+            phase=self.phase,
+            native=self.files.tag,
+            result=self.result,
+            started_at=self.started_at,
+            sizes=self.sizes or self.files.sizes(),
+            nodes=self.nodes,
+        )
+
+    def never_began(self) -> Result:
+        """Its runner ended, and had not begun it."""
+        said = ""
+        with contextlib.suppress(OSError, IndexError):
+            said = f": {(self.files.path / 'runner.log').read_text().splitlines()[-1]}"
+        reason = f"its runner ended before the job began{said}"
+        return Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason=reason)
+
+    def end_strays(self, result: Result) -> None:
+        """A runner ends all of its job; one that was killed could not."""
+        if result.failure is not Failure.UNKNOWN:
+            return
+        group = self.files.group()
+        if group is not None:
+            group.end()
+            group.remove()
+        if count := end_strays(self.files.path):
+            log.warning("%s: its runner was killed; ended %d processes that it left", self.files.tag, count)

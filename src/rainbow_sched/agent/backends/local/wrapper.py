@@ -1,0 +1,310 @@
+"""Runs one job of the local backend and outlives the agent; `agent/backends/local/starter.py` starts it.
+
+DIR holds `launch.json` (what to run) and `place.json` (where). The wrapper links its start
+marker into place, which only one process can do, so that even a doubled submission runs
+once; it runs the tasks in a process group of their own, ends them at the time limit or on
+SIGTERM, and leaves how it ended in `exit`. It imports nothing but the standard library,
+so that it starts quickly and nothing in the job's environment can change it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rainbow_sched.agent.backends.local import memory_watch
+from rainbow_sched.agent.backends.local.cgroups import JobGroup
+from rainbow_sched.agent.backends.local.memory_watch import human
+
+MARKER, EXIT, CANCEL = "started", "exit", "cancel"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_WATCHED = (signal.SIGCHLD, signal.SIGTERM)
+LOOK = 20.0  # seconds between looks at the agent's last contact
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Changes when the machine restarts."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When process `pid` began, in clock ticks since boot; None if there is none. Tells a reused number apart."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def write_whole(path: Path, value: object, *, safe: bool = True) -> None:
+    """Write JSON so that the file is there whole, and safe on disk, or not at all.
+
+    Not `safe`: it may be gone after a power cut, and is worthless then anyway.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    _write(beside, value, safe=safe)
+    beside.replace(path)
+    if safe:
+        _sync_directory(path.parent)
+
+
+def _write(path: Path, value: object, *, safe: bool) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(value, file)
+        file.flush()
+        if safe:
+            os.fdatasync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def mark_started(directory: Path) -> bool:
+    """Put the start marker in place, safe on disk: a power cut must not let it run again. False: somebody was first."""
+    beside = directory / f".{MARKER}.{os.getpid()}"
+    me = {"pid": os.getpid(), "start": start_time(os.getpid()), "boot": boot_id(), "at": time.time()}
+    _write(beside, me, safe=True)
+    try:
+        os.link(beside, directory / MARKER)
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink()
+    _sync_directory(directory)
+    return True
+
+
+class Run:
+    """One job under way."""
+
+    def __init__(self, directory: Path, launch: dict[str, Any], place: dict[str, Any]) -> None:
+        self.directory, self.launch, self.place = directory, launch, place
+        self.group = 0  # process group of all tasks
+        self.alive: set[int] = set()
+        self.codes: list[int] = []
+        self.cause = "exit"
+        self.reason = ""
+        self.contact = boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)  # no older than the order to run
+        self.kernel = self._own_group()  # where the machine lets us
+        self.counted = bool(place["memory"]) and not (self.kernel is not None and self.kernel.holds_memory)
+
+    def _own_group(self) -> JobGroup | None:
+        path = self.place["cgroup"]
+        return JobGroup.make(Path(path), memory=self.place["memory"], cpus=self.place["cpus"]) if path else None
+
+    def start(self) -> None:
+        """Start every task; the first makes the process group, the others join it."""
+        prepare = _preparation(self.place, self.kernel, limited=self.counted)
+        for rank, task in enumerate(self.launch["tasks"]):
+            environment = {**self.launch["environment"], **self.place["environment"], "RAINBOW_TASK_RANK": str(rank)}
+            with (
+                (self.directory / "stdout").open("ab") as out,
+                (self.directory / "stderr").open("ab") as err,
+            ):
+                child = subprocess.Popen(
+                    task,
+                    cwd=self.launch["cwd"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    process_group=self.group,
+                    preexec_fn=prepare,  # noqa: PLW1509 - there are no threads here
+                )
+            child.returncode = 0  # reaped below, not by subprocess
+            self.group = self.group or child.pid
+            self.alive.add(child.pid)
+
+    def wait(self) -> None:
+        """Until every task has ended: by itself, by its time limit, or by SIGTERM and, if it must be, SIGKILL."""
+        limit = self.launch["limit"]
+        deadline = None if limit is None else time.monotonic() + limit
+        kill_at: float | None = None
+        while self.alive:
+            next_at = kill_at if kill_at is not None else deadline
+            left = LOOK if next_at is None else max(0.0, next_at - time.monotonic())
+            got = signal.sigtimedwait(_WATCHED, min(left, memory_watch.EVERY if self.counted else LOOK))
+            self.reap()
+            now = time.monotonic()
+            if kill_at is None:
+                asked = got is not None and got.si_signo == signal.SIGTERM
+                if self.alive and self.is_to_end(asked, deadline is not None and now >= deadline):
+                    self.signal(signal.SIGTERM)
+                    self.signal(signal.SIGCONT)  # for those that are stopped
+                    kill_at = now + (0.0 if self.cause == "memory" else self.launch["grace"])
+            elif now >= kill_at:
+                self.signal(signal.SIGKILL)
+                kill_at = now + 1.0
+
+    def is_to_end(self, asked: bool, late: bool) -> bool:
+        """True, with the cause noted, if it must end now."""
+        if asked:
+            self.cause, self.reason = "cancelled", "cancelled"
+        elif late:
+            self.cause, self.reason = "time-limit", f"ran longer than its limit of {self.launch['limit']:g} s"
+        elif self.counted and (used := memory_watch.in_use(os.getpid())) > self.place["memory"]:
+            self.cause = "memory"
+            self.reason = f"used {human(used)} of memory, and had asked for {human(self.place['memory'])}"
+        elif self.out_of_touch():
+            self.cause, self.reason = "out-of-touch", "the server could not be reached for too long"
+        return self.cause != "exit"
+
+    def out_of_touch(self) -> bool:
+        """True if the server may have started this job elsewhere: the agent notes when it was last heard of."""
+        guard = self.launch["guard"]
+        if guard is None:
+            return False
+        try:
+            boot, at = json.loads((self.directory.parent.parent / "contact").read_text())
+        except (OSError, ValueError):  # the agent's files are gone: nobody was heard of since
+            boot, at = self.contact
+        if boot == boot_id():
+            self.contact = boot, at
+        return bool(time.clock_gettime(time.CLOCK_BOOTTIME) - self.contact[1] > guard)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all tasks and what they started."""
+        if not self.group:
+            return  # nothing began, and group 0 would be our own
+        try:
+            os.killpg(self.group, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def reap(self) -> None:
+        """Note what has ended. Strays that lost their parent come here too, and only leave."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.alive.clear()
+                return
+            if pid == 0:
+                return
+            if pid in self.alive:
+                self.alive.discard(pid)
+                code = os.waitstatus_to_exitcode(status)
+                self.codes.append(128 - code if code < 0 else code)
+
+    def sweep(self) -> None:
+        """End whatever the tasks left behind, also what left their process group."""
+        self.signal(signal.SIGKILL)
+        if self.kernel is not None:
+            self.kernel.end()
+        while True:
+            children = Path(f"/proc/self/task/{os.getpid()}/children")
+            pids = children.read_text().split() if children.exists() else []
+            if not pids:
+                break
+            for pid in pids:
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
+
+    def blame_memory(self) -> None:
+        """Find out whether a job that failed by itself did so for want of memory, and tidy its group away."""
+        asked = human(self.place["memory"])
+        if self.kernel is not None:
+            if self.kernel.ran_out_of_memory and self.cause == "exit":
+                self.cause, self.reason = "memory", f"used more than the {asked} of memory it had asked for"
+            self.kernel.remove()
+        failed = any(self.codes) and self.cause == "exit"
+        if failed and self.counted and memory_watch.speaks_of_memory(self.directory / "stderr"):
+            self.cause = "memory"
+            self.reason = f"exit code {max(self.codes)}; by its errors, the {asked} of memory it asked for were too few"
+
+
+def _preparation(place: dict[str, Any], group: JobGroup | None, *, limited: bool) -> Callable[[], None]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    cpus, memory = place["cpus"], place["memory"] if limited else 0
+
+    def prepare() -> None:
+        if group is not None:
+            group.enter()
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        if memory:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+    return prepare
+
+
+def not_started(launch: dict[str, Any], problem: Exception) -> str:
+    """What could not be done at the start: the folder is as likely the reason as the command."""
+    command, said = launch["tasks"][0][0], str(problem)
+    if isinstance(problem, OSError) and problem.filename in (command, launch["cwd"]):
+        said = problem.strerror or said
+        if problem.filename == launch["cwd"]:
+            return f"cannot begin in the folder {launch['cwd']!r}: {said}"
+    return f"cannot start {command!r}: {said}"
+
+
+def outside(launch: dict[str, Any], place: dict[str, Any]) -> str:
+    """Why the job must not start where it was placed: on hosts that are not among its allowed ones; or nothing."""
+    got = place.get("hosts", [])
+    for group, only in enumerate(launch.get("only", [])):  # launch files of older agents say nothing of hosts
+        hosts = got[group] if group < len(got) else ["an unknown host"]
+        if only and not set(hosts) <= set(only):
+            said = f"it was placed on {', '.join(hosts)}, and it may run on {', '.join(only)} only"
+            return f"{said[:500]}; it was not started"
+    return ""
+
+
+def main(directory: Path) -> int:
+    """Run the job of `directory` unless somebody did; 0 if it ran here."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # first: a cancel right after the marker must not end us
+    if not mark_started(directory):
+        return 3
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    started = time.time()
+    launch = json.loads((directory / "launch.json").read_text())
+    run = Run(directory, launch, json.loads((directory / "place.json").read_text()))
+    misplaced = outside(launch, run.place)
+    if (directory / CANCEL).exists():
+        run.cause, run.reason = "cancelled", "cancelled before it started"
+    elif run.out_of_touch():
+        run.cause, run.reason = "out-of-touch", "the server could not be reached for too long; it was not started"
+    elif misplaced:
+        run.cause, run.reason = "wrong-nodes", misplaced
+    else:
+        try:
+            run.start()
+        except (OSError, subprocess.SubprocessError) as problem:
+            run.cause, run.reason = "launch", not_started(launch, problem)
+            run.codes.append(127 if isinstance(problem, FileNotFoundError) else 126)
+            with (directory / "stderr").open("a") as err:
+                err.write(f"rainbow: {run.reason}\n")
+            run.signal(signal.SIGKILL)
+        run.wait()
+        run.sweep()
+        run.blame_memory()
+    code = max(run.codes) if run.codes else None
+    write_whole(
+        directory / EXIT,
+        {"code": code, "cause": run.cause, "reason": run.reason, "started": started, "ended": time.time()},
+    )
+    return 0

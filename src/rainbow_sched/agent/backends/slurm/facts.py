@@ -1,0 +1,70 @@
+"""What a Slurm cluster reports of itself now and then: free nodes, cores and gpus, queue, marks, what others use."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rainbow_sched.agent.backends.local.wrapper import write_whole
+from rainbow_sched.agent.backends.slurm.files import Record
+from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
+from rainbow_sched.agent.core.values import Facts, Phase
+from rainbow_sched.discovery.slurm import SlurmNode
+from rainbow_sched.discovery.slurm_state import Holding, merge_marks, totals, used_by_others
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.graph import Graph
+
+
+class MarkedNodes:
+    """Nodes that were once reported as not up, kept on disk: only of those is `up` ever said, so that a mark that an
+    operator set in Rainbow on another node stays."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.names: set[str] = set()
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            self.names = set(json.loads(path.read_text()))
+
+    def add(self, marks: Mapping[str, str]) -> None:
+        """Remember those."""
+        if not self.names.issuperset(marks):
+            self.names.update(marks)
+            write_whole(self._path, sorted(self.names))
+
+
+def make_facts(
+    graph: Graph,
+    nodes: Sequence[SlurmNode],
+    own: Iterable[tuple[SlurmJob, Record]],
+    marked: MarkedNodes,
+    state: Mapping[str, object],
+    unreachable: Container[str] = (),
+) -> Facts:
+    """The facts; `own` are our running jobs, each with what was asked for it, `state` what else is to be said."""
+    known = {name: None for name, type in zip(graph.names, graph.types, strict=True) if type == "node"}
+    marks = merge_marks(marked.names, nodes, known, unreachable)
+    marked.add(marks)
+    threads = {node.name: node.cpus_per_core for node in nodes}
+    running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
+    used = used_by_others(graph, nodes, running)
+    return Facts(manager="slurm", state={**totals(nodes, unreachable), **state}, marks=marks, used=used)
+
+
+def _holding(job: SlurmJob, record: Record, threads: Mapping[str, int]) -> Holding:
+    """What the server counts for a job, which may be less than Slurm gave it: whole nodes, or memory nobody asked for.
+
+    That rest is in use like what others use.
+    """
+    try:
+        hosts = tuple(job.hosts())
+    except Invalid:
+        hosts = ()  # a list of nodes too long for its field: what it holds counts as taken by others
+    many = max(1, len(hosts) or job.nodes)
+    cpus, memory = -(-job.cpus // many), -(-job.memory // many)
+    if record.cores:
+        per_core = max((threads.get(host, 1) for host in hosts), default=1)
+        cpus = min(cpus, -(-record.cores // many) * per_core)
+        memory = min(memory, -(-record.memory // many))
+    return Holding(nodes=hosts, cpus=cpus, memory=memory, gpus=record.gpus)

@@ -1,0 +1,68 @@
+"""Jobs that Slurm took and has no record of any more: a killed controller forgets, and ends what it does not know.
+
+What is certain is said at once: what accounting (`sacct`) knows, and that a job without a start
+marker will never run, for we make the marker ourselves. A job that began is watched: its script
+gives a sign of life every few seconds, and when that stays out, it was ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rainbow_sched.agent.backends.slurm.accounting import Accounts
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles
+from rainbow_sched.agent.backends.slurm.tracker import overdue, update_of, withdrawn
+from rainbow_sched.agent.core.values import Absent, Found, Phase, Result, Unknown, Update
+from rainbow_sched.model.attempt import AttemptState, Failure
+
+_ENDED = Result(
+    state=AttemptState.FAILED,
+    failure=Failure.UNKNOWN,
+    reason="Slurm lost track of it while it ran, and it ended without an exit code; it was not started again",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    signs: tuple[object, ...]
+    at: float
+
+
+class Forgotten:
+    """Watches them. The clocks are passed in: `clock` only ever goes forward, `now` is the time of day."""
+
+    def __init__(self, accounts: Accounts, settle: float, clock: Callable[[], float], now: Callable[[], float]) -> None:
+        self._accounts, self._settle, self._clock, self._now = accounts, settle, clock, now
+        self._seen: dict[str, _Seen] = {}
+
+    async def look(self, files: SlurmFiles) -> Found | Absent | Unknown:
+        """What became of a job that Slurm does not list."""
+        record = files.record()
+        if record is None or (not record.native and files.begun() is None):
+            return Absent(never=True)  # whether sbatch took it is not known, but of two submissions only one runs
+        told = await self._accounts.job(files.tag, record)
+        update = update_of(files, told, self._now()) if told is not None else None
+        if update is not None and update.phase is Phase.ENDED:
+            return Found(update)
+        if files.begun() is None and files.withdraw():
+            return Found(withdrawn(files))
+        if self._silent(files):
+            native = files.begun() or record.native
+            return Found(Update(tag=files.tag, phase=Phase.ENDED, native=native, result=_ENDED, sizes=files.sizes()))
+        return Unknown("Slurm has no record of it, but it began and has not left an exit code yet")
+
+    def _silent(self, files: SlurmFiles) -> bool:
+        """True if it began and gave no sign of life for as long as we have watched it, which was long enough."""
+        signs, now = files.signs_of_life(), self._clock()
+        if signs is None:
+            return overdue(files, self._now())  # a script that gives none: by the time of day and its limit
+        before = self._seen.get(files.tag)
+        if before is None or before.signs != signs:
+            self._seen[files.tag] = _Seen(signs, now)
+            return False
+        return now - before.at >= self._settle
+
+    def forget(self, tag: str) -> None:
+        """It is over and told."""
+        self._seen.pop(tag, None)

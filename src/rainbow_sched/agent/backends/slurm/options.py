@@ -1,0 +1,131 @@
+"""Names of one site (partition, account, qos ...) and extra words, into words of sbatch by allow-list. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.agent.backends.slurm.shape import Arguments
+from rainbow_sched.model.errors import Invalid, Unsupported
+from rainbow_sched.model.hostlist import expand
+
+SITE = ("partition", "account", "qos", "constraint", "reservation", "licenses")
+SYNONYMS: Mapping[str, str] = {"queue": "partition", "bank": "account"}  # Flux's words for the same
+OWN = frozenset({"output", "error", "clusters", "project"})  # Rainbow does these itself, or they are not for Slurm
+EXTRA = "extra"
+ALLOWED_EXTRA = (
+    "nice",
+    "hint",
+    "contiguous",
+    "distribution",
+    "switches",
+    "core-spec",
+    "thread-spec",
+    "spread-job",
+    "tmp",
+)
+EXCLUDE, NODE_LISTS = "exclude", frozenset({"nodelist", "nodefile"})  # extra words that speak of nodes
+_VALUE = re.compile(r"[\w.,:;@%/+&|*()\[\]=^-]{1,200}", re.ASCII)
+_EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
+_SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)
+
+
+def chosen_options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
+    """The site's names for what a job is to have: the user's options over the site's defaults."""
+    chosen = {key: site[key] for key in SITE if site.get(key)}
+    for key, value in wanted.items():
+        name = SYNONYMS.get(key, key)
+        if name in OWN or name in (EXTRA, "input"):
+            continue
+        if name not in SITE:
+            raise Unsupported(f"Slurm has no option {key!r} here; there are {', '.join((*SITE, EXTRA))}")
+        chosen[name] = site.get(f"{name}.{value}", value)
+    return chosen
+
+
+def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str, str]) -> str:
+    """The partition that is required, else those of `chosen`; raise `Unsupported` if the user's own do not hold it."""
+    named = chosen.get("partition", "")
+    own = any(SYNONYMS.get(key, key) == "partition" for key in wanted)
+    if required and own and required not in named.split(","):
+        raise Unsupported(f"a job runs in one partition, not in {named} and {required}")
+    return required or named
+
+
+def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments) -> list[str]:
+    """Words for the user's options over the site's defaults; raise `Unsupported` for what is not allowed.
+
+    `site` is the agent's own configuration: a default such as `partition = batch`, and a map
+    of other people's names such as `partition.gpu = gpu-a100`.
+    """
+    chosen = _joined(chosen_options(wanted, site), made)
+    words = []
+    for name, value in chosen.items():
+        if not _VALUE.fullmatch(value):
+            raise Unsupported(f"{name}={value[:40]!r} has letters that no name in Slurm has")
+        words.append(f"--{name}={value}")
+    if wanted.get("input"):
+        words.append(f"--input={wanted['input']}")
+    return [*words, *_extra_words(wanted.get(EXTRA, ""), site)]
+
+
+def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
+    """The options with what the request itself asks of partition and features."""
+    found = dict(chosen)
+    if made.partition:
+        found["partition"] = made.partition
+    if made.features:
+        features = "&".join(sorted(made.features))
+        given = found.get("constraint", "")
+        if given and not _SIMPLE.fullmatch(given):
+            raise Unsupported(f"the constraint {given!r} cannot be joined with the features {features}")
+        found["constraint"] = f"{given}&{features}" if given else features
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class NodesInExtra:
+    """What the user's extra words say of nodes. Slurm honours the last `--exclude` only, so ours must hold theirs."""
+
+    exclude: tuple[str, ...] = ()
+    named: bool = False  # they name nodes that the job must get
+
+
+def nodes_in_extra(wanted: Mapping[str, str]) -> NodesInExtra:
+    """Read `--exclude` and `--nodelist` among the extra words; raise `Unsupported`."""
+    exclude: list[str] = []
+    named = False
+    for word in _split(wanted.get(EXTRA, "")):
+        name, _, value = word.removeprefix("--").partition("=")
+        named = named or name in NODE_LISTS
+        if name == EXCLUDE:
+            try:
+                exclude += expand(value)
+            except Invalid as problem:
+                raise Unsupported(f"--exclude: {problem}") from None
+    return NodesInExtra(tuple(exclude), named)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise Unsupported(f"the extra words {text[:60]!r} cannot be read: {error}") from None
+
+
+def _extra_words(text: str, site: Mapping[str, str]) -> list[str]:
+    allowed = {*ALLOWED_EXTRA, *(name.strip() for name in site.get("allow_extra", "").split(",") if name.strip())}
+    words = []
+    for word in _split(text):
+        found = _EXTRA.fullmatch(word)
+        if found is None:
+            raise Unsupported(f"an extra word is --name or --name=value, not {word[:40]!r}")
+        if found[1] not in allowed:
+            raise Unsupported(f"this site does not allow --{found[1]}; it allows {', '.join(sorted(allowed))}")
+        if found[2] is not None and not _VALUE.fullmatch(found[2]):
+            raise Unsupported(f"the value of --{found[1]} has letters that are not allowed")
+        if found[1] != EXCLUDE:  # that is in our own word
+            words.append(word)
+    return words

@@ -1,0 +1,171 @@
+"""What the agent asks Slurm beside its jobs: what the cluster is, could run, when, and at what price."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rainbow_sched.agent.backends.base import BackendSettings, CannotBind
+from rainbow_sched.agent.backends.slurm.bids import Estimate, Estimates, parse_test
+from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
+from rainbow_sched.agent.backends.slurm.components import Asking, Component, components, of_group, steps
+from rainbow_sched.agent.backends.slurm.files import bad_environment
+from rainbow_sched.agent.backends.slurm.options import chosen_options, nodes_in_extra, one_partition, option_words
+from rainbow_sched.agent.backends.slurm.partitions import Asked, pick
+from rainbow_sched.agent.backends.slurm.racks import within_racks
+from rainbow_sched.agent.backends.slurm.shape import Shape, arguments, cost, shape
+from rainbow_sched.agent.backends.slurm.site import Site, make_site, shape_of
+from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer
+from rainbow_sched.discovery.slurm import (
+    SHOW_CONFIG,
+    SHOW_NODES,
+    SHOW_PARTITIONS,
+    SHOW_TOPOLOGY,
+    SlurmNode,
+    parse_config,
+    parse_nodes,
+    parse_partitions,
+    parse_topology,
+)
+from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
+from rainbow_sched.model.request import Request
+
+OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
+
+
+class SlurmQuestions:
+    """Questions to one cluster."""
+
+    def __init__(self, settings: BackendSettings, commands: SlurmCommands) -> None:
+        self._settings, self._commands = settings, commands
+        self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
+        self._site: Site | None = None
+        self._no_groups = ""  # as it was last seen
+        self.nodes: tuple[SlurmNode, ...] = ()  # as they were last seen
+
+    @property
+    def no_groups(self) -> str:
+        """Why no job of several groups can run here; empty: it can, or Slurm was not asked yet."""
+        return self._no_groups
+
+    def reshape(self, settings: BackendSettings) -> None:
+        """The cluster is another now, or its graph: it is looked at anew."""
+        self._settings, self._site = settings, None
+
+    async def site(self) -> Site:
+        """The cluster in its own words; raise Unavailable if Slurm cannot be asked."""
+        if self._site is None:
+            nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
+            partitions = parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))
+            graph = self._settings.graph or slurm_graph(self._settings.cluster, nodes, await self._racks())
+            config = parse_config(await self._commands.ask(*SHOW_CONFIG))
+            self.nodes, self._site = nodes, make_site(graph, nodes, partitions, own_groups(), config)
+            self._no_groups = self._site.no_groups
+        return self._site
+
+    async def look_again(self) -> Site:
+        """The same with the nodes as they are now; a cluster that was reconfigured is read anew."""
+        site = await self.site()
+        self.nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
+        rules = {part.name: part for part in parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))}
+        if site.shape != shape_of(self.nodes) or site.rules != rules:
+            self._site = None  # what can be asked for is other now
+        return await self.site()
+
+    async def _racks(self) -> dict[str, str]:
+        """Nodes by leaf switch; none where Slurm has no topology to show."""
+        try:
+            return parse_topology(await self._commands.ask(*SHOW_TOPOLOGY))
+        except Invalid:
+            return {}
+
+    async def check(self, request: Request, allowed: AllowedHosts) -> str | None:
+        """What Slurm cannot be told, and what it could never run."""
+        try:
+            await self.require(request, allowed)
+        except Unsupported as problem:
+            return str(problem)
+        return None
+
+    async def require(self, request: Request, allowed: AllowedHosts) -> Asking:
+        """How Slurm is asked for a request that can be run; raise `Unsupported` with the reason otherwise."""
+        reason = _cannot_start(request)
+        if reason is not None:
+            raise Unsupported(reason)
+        site = await self.site()
+        many = len(request.groups)
+        if many > 1 and site.no_groups:
+            raise Unsupported(site.no_groups)
+        made = [self._component(*of_group(request, allowed, n), site, n if many > 1 else None) for n in range(many)]
+        found = components(made, site)
+        return Asking(found, steps(request, found, site))
+
+    def _component(self, request: Request, allowed: AllowedHosts, site: Site, group: int | None) -> Component:
+        """One group; `group`: which of several."""
+        extra = nodes_in_extra(request.options)
+        if group is not None and extra.named:
+            raise Unsupported("nodes that are named in the extra words cannot be told from group to group")
+        found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
+        options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
+        said = chosen_options(request.options, options)
+        named = one_partition(found.partition, request.options, said)
+        asked = Asked(named, said.get("account", ""), request.duration)
+        found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
+        made = arguments(found, site, request.duration, named=extra.named, component=group is not None)
+        made = replace(made, partition=partition)
+        return Component(group or 0, found, (*made.words, *option_words(request.options, options, made)))
+
+    def _picked(self, shapes: Sequence[Shape], site: Site, asked: Asked) -> tuple[Shape, str]:
+        """The first of some shapes that could run, and its partitions; raise `Unsupported` if none could."""
+        problem = Unsupported("no node of a rack is among the hosts that the request allows")
+        for found in shapes:
+            try:
+                return found, pick(found, site, self.nodes, asked)
+            except Unsupported as reason:
+                problem = CannotBind(f"{reason}; {found.unknown}") if found.unknown else reason
+        if len(shapes) > 1:
+            problem = type(problem)(f"no rack here has all of it: {problem}")
+        raise problem
+
+    async def bid(self, request: Request, allowed: AllowedHosts) -> BidAnswer:
+        """By `sbatch --test-only`, and by the prices of this site."""
+        try:
+            asking = await self.require(request, allowed)
+        except Unsupported as problem:
+            return BidAnswer(yes=False, reason=str(problem))
+        estimate = self._estimates.get(asking.words) or await self._estimate(asking.words)
+        if estimate.start is None and estimate.reason:
+            return BidAnswer(yes=False, reason=estimate.reason)
+        wait = estimate.wait(time.time())
+        price = self._price(asking, request.duration)
+        return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
+
+    def _price(self, asking: Asking, duration: float | None) -> float | None:
+        prices = [cost(one.shape, self._settings.prices, duration) for one in asking.components]
+        return None if None in prices else sum(price for price in prices if price is not None)
+
+    async def _estimate(self, words: tuple[str, ...]) -> Estimate:
+        if not self._estimates.may_ask():
+            return self._estimates.stale(words) or Estimate(None)
+        await self._commands.awake()
+        extra = {"SLURM_TIME_FORMAT": "%s"}
+        done = await self._commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
+        found = parse_test(done.err)
+        problem = self._commands.problem(done) if done.code else None
+        if found is None or isinstance(problem, Unavailable):
+            raise problem or Unavailable("sbatch --test-only said nothing")
+        self._estimates.put(words, found)
+        return found
+
+
+def _cannot_start(request: Request) -> str | None:
+    """Why no job of Slurm can run its command, or None."""
+    if len(request.tasks) != 1 and (len(request.groups) == 1 or not request.tasks):
+        return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
+    if request.image:
+        return f"this backend starts no container images ({request.image})"
+    if any("\0" in word for task in request.tasks for word in task.command):
+        return "a word of the command holds a zero byte"
+    return bad_environment(request.environment)

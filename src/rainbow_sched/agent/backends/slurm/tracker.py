@@ -1,0 +1,120 @@
+"""Which Slurm job is the attempt, and where it is: Slurm's word and the job's own files put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rainbow_sched.agent.backends.common.exit_results import not_found, over_limit
+from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
+from rainbow_sched.agent.backends.slurm.files import ALREADY_RAN, WITHDRAWN, Record, SlurmFiles
+from rainbow_sched.agent.backends.slurm.jobs import Exit, SlurmJob, from_exit, read_comment, result
+from rainbow_sched.agent.core.values import WRONG_NODES, Phase, Result, Update
+from rainbow_sched.model.attempt import AttemptState, Failure
+
+CLOCK_SKEW = 120.0  # seconds that the clocks of agent and controller may differ
+SETTLE = 60.0  # seconds in which a run that Slurm lost sight of may still write its exit code
+FORGOTTEN_GRACE = 3600.0  # a job that Slurm forgot and that began is waited for so long, or for its own limit
+
+
+def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
+    """Of the jobs with one tag the one that counts: that which began, else the first that we asked for."""
+    record, begun = files.record(), files.begun()
+    if begun is not None:
+        jobs = [job for job in jobs if job.id == begun]
+    if record is not None:
+        jobs = [job for job in jobs if _same(job, record)]
+    alive = [job for job in jobs if job.phase is not Phase.ENDED]
+    return min(alive or jobs, key=lambda job: int(job.id), default=None)
+
+
+def _same(job: SlurmJob, record: Record) -> bool:
+    """Is this the job that we submitted? By its key; where a site rewrites comments, by when it was submitted."""
+    said = read_comment(job.comment)
+    if said is not None:
+        return said.key == record.key
+    return job.submitted is None or job.submitted >= record.asked - CLOCK_SKEW
+
+
+def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | None:
+    """Where an attempt is; None if neither Slurm nor its files tell."""
+    left = files.left()
+    if left is not None and left.cause == WRONG_NODES:
+        return _never_started(files, job, left)
+    if job is None:
+        if files.begun() == WITHDRAWN:
+            return withdrawn(files)
+        if left is None:
+            return None
+        ended = _explained(from_exit(left), files)
+        return Update(
+            tag=files.tag,
+            phase=Phase.ENDED,
+            native=files.begun() or "",
+            result=ended,
+            sizes=files.sizes(),
+            nodes=files.nodes(),
+        )
+    found = Update(tag=files.tag, phase=job.phase, native=job.id, sizes=files.sizes())
+    if job.phase is not Phase.SUBMITTED:
+        found = replace(found, nodes=job.whole_node_list or files.nodes())
+    if job.phase is Phase.RUNNING:
+        return replace(found, started_at=job.started)
+    if job.phase is Phase.ENDED:
+        if left is None and job.code == ALREADY_RAN:
+            return _ran_before(found, job, now)
+        if left is not None and left.code == 0 and not files.asked_to_end():
+            ended = from_exit(left)  # it came to its end, whatever a controller that lost its memory says of it
+        else:
+            ended = _explained(result(job, left, over_memory=files.over_memory()), files)
+        return replace(found, started_at=job.started, result=ended)
+    return found
+
+
+def _never_started(files: SlurmFiles, job: SlurmJob | None, left: Exit) -> Update:
+    """Its script found that Slurm gave it nodes on which it may not run, and did not start its command."""
+    record = files.record()
+    ended = wrong_nodes(files.nodes(), record.allowed if record is not None else "", "Slurm", left.ended)
+    if files.asked_to_end():
+        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began", ended_at=left.ended)
+    native = job.id if job is not None else files.begun() or ""
+    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, nodes=files.nodes())
+
+
+def withdrawn(files: SlurmFiles) -> Update:
+    """A job that Slurm took and lost before it began, and that cannot begin any more: it goes elsewhere."""
+    ended = Result(state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
+    if files.asked_to_end():
+        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began")
+    record = files.record()
+    return Update(tag=files.tag, phase=Phase.ENDED, native=record.native if record else "", result=ended)
+
+
+def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
+    """A job that Slurm started a second time, after its controller lost its memory, and that did not run again.
+
+    The first run may still leave its exit code, so nothing is said for a while.
+    """
+    if now < (job.ended or now) + SETTLE:
+        return None
+    reason = "Slurm started it twice; it ran once, and its first run left no exit code"
+    return replace(found, result=Result(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=reason))
+
+
+def _explained(ended: Result, files: SlurmFiles) -> Result:
+    """The result with what only the job's files tell: which command, which limit."""
+    left, record = files.left(), files.record()
+    if left is not None and left.cause == "launch":
+        return replace(ended, reason=not_found(files.command()))
+    if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
+        return replace(ended, reason=over_limit(record.duration))
+    if ended.state is AttemptState.CANCELLED and not files.asked_to_end():
+        return replace(ended, reason="ended in Slurm, not by Rainbow: by scancel, or by its controller")
+    return ended
+
+
+def overdue(files: SlurmFiles, now: float) -> bool:
+    """True if a job that Slurm forgot should have ended by now, had it gone on."""
+    record, began = files.record(), files.begun_at()
+    limit = record.duration if record is not None and record.duration is not None else FORGOTTEN_GRACE
+    return began is None or now > began + limit + CLOCK_SKEW

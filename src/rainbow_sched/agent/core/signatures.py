@@ -1,0 +1,183 @@
+"""A site that runs only what its users have signed: whatever the server says, nothing else is started here.
+
+Which signatures were used, and by which attempt, is written down before a job is started: the
+same one again is refused for as long as it could be good.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow_sched.agent.core.values import Offer
+from rainbow_sched.agent.runtime.journal import line, parse
+from rainbow_sched.client.private_files import write_whole
+from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
+from rainbow_sched.model.errors import Denied, Invalid, RainbowError
+from rainbow_sched.model.signature import CONTEXT, Statement, digest_of, mismatch, parted, read_signers
+
+SPENT_FILE = "signatures"
+KEPT = 86_400.0  # seconds beyond its end for which a used signature is remembered: clocks may be set back
+MAX_SIGNERS = 1 << 20
+Use = tuple[str, int | None]  # nonce and member of an array
+
+
+class Spent:
+    """Used signatures, in a file of checked lines."""
+
+    def __init__(self, path: Path, now: float) -> None:
+        """Read what is there and drop what is over; a last line that a crash cut short was never acted upon."""
+        records = parse(path.read_bytes(), str(path))[0] if path.exists() else []
+        kept = [one for one in records if float(str(one["until"])) + KEPT > now]
+        write_whole(path, b"".join(map(line, kept)))
+        self._path = path
+        self._attempts: dict[Use, set[str]] = {}
+        for one in kept:
+            index = one["index"]
+            use = (str(one["nonce"]), index if isinstance(index, int) else None)
+            self._attempts.setdefault(use, set()).add(str(one["attempt"]))
+
+    def by(self, use: Use) -> frozenset[str]:
+        """The attempts that were started under a signature."""
+        return frozenset(self._attempts.get(use, ()))
+
+    def note(self, use: Use, attempt: str, until: float) -> None:
+        """Write down one more, safely on disk when this returns."""
+        record = {"nonce": use[0], "index": use[1], "attempt": attempt, "until": until}
+        with self._path.open("ab", buffering=0) as file:
+            before = os.fstat(file.fileno()).st_size
+            try:
+                if file.write(text := line(record)) != len(text):
+                    raise OSError(errno.ENOSPC, "the disk took half a line")
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), before)  # half a line before good ones would count as damage
+                raise
+        self._attempts.setdefault(use, set()).add(attempt)
+
+
+@dataclass(slots=True)
+class Signatures:
+    """The site's demand, and what was used so far."""
+
+    cluster: str
+    signers: Path  # the site's file of public keys; read again when it changes
+    spent: Spent
+    required: bool = True  # False: what is signed is checked, what is not is taken
+    clock: Callable[[], float] = time.time
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)  # jobs are started from several threads
+    _read: tuple[tuple[int, int], Mapping[str, tuple[bytes, ...]]] = field(default=((0, 0), {}))
+
+    def refuses(self, offer: Offer) -> str | None:
+        """Why an offer is handed back, or None. A signature that is used up is refused whoever used it."""
+        try:
+            statement = self._checked(offer)
+        except RainbowError as problem:
+            return str(problem)
+        if statement is not None and len(self.spent.by((statement.nonce, offer.array_index))) >= statement.runs:
+            return _used_up(statement)
+        return None
+
+    def take(self, offer: Offer) -> None:
+        """Use the signature for this attempt, right before it is started; Denied if that may not be.
+
+        An attempt that was noted and then cut off by a crash may go on: it is in the journal as this agent's own.
+        """
+        statement = self._checked(offer)
+        if statement is None:
+            return
+        use, attempt = (statement.nonce, offer.array_index), f"{offer.ref.tag}-{offer.ref.token}"
+        with self._one_at_a_time:
+            before = self.spent.by(use)
+            if attempt in before:
+                return
+            if len(before) >= statement.runs:
+                raise Denied(_used_up(statement))
+            self.spent.note(use, attempt, statement.not_after)
+
+    def _checked(self, offer: Offer) -> Statement | None:
+        """The owner's statement about this very job; None if there is none and none is asked for."""
+        terms = _terms(offer)
+        text = str(terms.get("signature") or "")
+        if not text and not self.required:
+            return None
+        statement, body, signature = parted(text)
+        if not any(_good(key, body, signature) for key in self._keys().get(offer.owner, ())):
+            raise Denied(f"the job is not signed with a key that this site knows of {offer.owner}")
+        labels = terms.get("labels")
+        said = {key: value for key, value in labels.items() if key != ARRAY_LABEL} if isinstance(labels, dict) else {}
+        job = digest_of(offer.spec, name=offer.name, priority=offer.priority, labels=said)
+        reason = mismatch(statement, owner=offer.owner, job=job, cluster=self.cluster, now=self.clock())
+        members: list[int | None] = [*array_indices(statement.array)] if statement.array else [None]
+        if reason is None and offer.array_index not in members:
+            reason = "the signature is not for this member of an array"
+        if reason is not None:
+            raise Denied(reason)
+        return statement
+
+    def _keys(self) -> Mapping[str, tuple[bytes, ...]]:
+        try:
+            found = self.signers.stat()
+        except OSError as problem:
+            raise Denied(f"this site cannot read its signers: {problem.strerror}") from None
+        stamp = (found.st_mtime_ns, found.st_size)
+        if stamp != self._read[0]:
+            self._read = (stamp, read_signers(_own_text(self.signers)))
+        return self._read[1]
+
+
+def demanded(cluster: str, state_dir: Path, signers: str, required: bool, now: float) -> Signatures | None:
+    """What the site asks for; None if it asks for nothing. A file that cannot be used is said at once."""
+    if not signers:
+        if required:
+            raise Invalid("require_signature needs the file of your users' keys: --allowed-signers FILE")
+        return None
+    path = Path(signers).expanduser().resolve()
+    asked = Signatures(cluster, path, Spent(state_dir / SPENT_FILE, now), required)
+    read_signers(_own_text(path))
+    return asked
+
+
+def _own_text(path: Path) -> str:
+    """The file's text, if nobody else could have written it."""
+    try:
+        with path.open("rb") as file:
+            found, data = os.fstat(file.fileno()), file.read(MAX_SIGNERS + 1)
+    except OSError as problem:
+        raise Invalid(f"cannot read the signers in {path}: {problem.strerror}") from None
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
+        raise Invalid(f"{path} says whose jobs run here, and others can change it; run: chmod go-w {path}")
+    if len(data) > MAX_SIGNERS:
+        raise Invalid(f"{path} has more than {MAX_SIGNERS} bytes")
+    return data.decode("utf-8", "replace")
+
+
+def _terms(offer: Offer) -> Mapping[str, object]:
+    try:
+        terms = json.loads(offer.terms)
+    except ValueError:
+        return {}
+    return terms if isinstance(terms, dict) else {}
+
+
+def _good(key: bytes, body: bytes, signature: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, CONTEXT + body)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _used_up(statement: Statement) -> str:
+    times = "once" if statement.runs == 1 else f"{statement.runs} times"
+    return f"the signature is good for starting the job {times}, and that was done; submit it again"

@@ -1,0 +1,59 @@
+"""What the site lets its agent take: whose jobs, and which, by an expression over what they ask for. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.agent.core.values import Offer
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.hints import did_you_mean
+from rainbow_sched.model.request import Request
+from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compiled
+from rainbow_sched.selection.job_filter import holds, variables
+
+KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
+
+
+def speaking_of_jobs(option: str, text: str) -> Expression:
+    """The expression of `--accept` or `--order`; raise Invalid if it speaks of what no job has."""
+    found = compiled(text)
+    for name in sorted(found.names):
+        if name not in KNOWN and not name.startswith("labels."):
+            hint = did_you_mean(name, (*KNOWN, "labels.KEY"))
+            raise Invalid(f"{option} speaks of {name!r}, and jobs have no such thing{hint}")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The cluster keeps its say: whatever the server offers, only what these allow is taken."""
+
+    accept: Expression | None = None
+    allow: frozenset[str] | None = None  # None: everybody
+
+    def refuses(self, offer: Offer, request: Request) -> str | None:
+        """Why the offer is handed back, or None."""
+        if self.allow is not None and self.allow.isdisjoint((offer.owner, offer.owner.removeprefix("user:"))):
+            return f"this site runs no jobs of {offer.owner or 'nobody'}"
+        if self.accept is None:
+            return None
+        try:
+            job = variables(
+                request, owner=offer.owner, name=offer.name, priority=offer.priority, labels=_labels(offer.terms)
+            )
+            taken = holds(self.accept, job)
+        except MissingVariable as missing:
+            return f"this site takes only jobs with {self.accept.text}; the job says nothing of that ({missing})"
+        except EvaluationError as problem:
+            return f"this site takes only jobs with {self.accept.text}, which cannot be told of this one: {problem}"
+        return None if taken else f"this site takes only jobs with {self.accept.text}"
+
+
+def _labels(terms: str) -> Mapping[str, object]:
+    try:
+        labels = json.loads(terms).get("labels", {})
+    except (ValueError, AttributeError):
+        return {}
+    return labels if isinstance(labels, dict) else {}

@@ -1,0 +1,228 @@
+"""`rainbow agent`: the command that runs beside a cluster, and `rainbow agent install`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, opened, refuse_root
+from rainbow_sched.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from rainbow_sched.agent.backends.base import Backend, BackendSettings
+    from rainbow_sched.agent.runtime.journal import Journal
+    from rainbow_sched.agent.runtime.link import Link
+    from rainbow_sched.agent.runtime.loop import Parts
+    from rainbow_sched.client.settings import Settings
+
+EPILOG = """\b
+The agent dials out; it needs no open port and no rights but its user's own. Jobs go on
+when it stops, and the next start finds them. Its credential comes from --secret-file,
+RAINBOW_AGENT_SECRET, its state directory, or the config file.
+
+\b
+Examples:
+  RAINBOW_REGISTRATION_SECRET=... rainbow agent --cluster here --register auto
+  rainbow agent --cluster here --accept 'nodes <= 4 && labels.team == "bio"'
+  rainbow agent install --cluster here
+"""
+
+
+@click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--cluster", metavar="NAME", help="The cluster it speaks for (default: the config file's).")
+@click.option("--server", "--host", metavar="HOST:PORT[,...]", help="Server, or several to try in turn.")
+@click.option("--config-path", "--config", metavar="FILE", help="Config file.")
+@click.option("--backend", default="local", show_default=True, metavar="NAME", help="What runs the jobs here.")
+@click.option("-O", "--backend-option", "backend_options", multiple=True, metavar="KEY=VALUE", help="For the backend.")
+@click.option("--state-dir", metavar="DIR", help="Its journal and its jobs (default: the user's state folder).")
+@click.option("--secret-file", default="", metavar="FILE", help="File that holds the cluster's secret (mode 0600).")
+@click.option(
+    "--renew-secret", default="30d", show_default=True, metavar="TIME|never", help="Replace its secret so often."
+)
+@click.option("--graph", default="", metavar="FILE", help="Run jobs within this graph.")
+@click.option(
+    "--register",
+    is_flag=False,
+    flag_value="auto",
+    default="",
+    metavar="[FILE|auto]",
+    help="Register the cluster first if it has no credential; without a value: auto.",
+)
+@click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Take at most so many jobs at a time.")
+@click.option("--accept", default="", metavar="EXPR", help="Take only jobs for which this holds.")
+@click.option("--order", default="", metavar="EXPR", help="Take those first for which this is highest: -nodes.")
+@click.option("--allow", multiple=True, metavar="USER[,...]", help="Run jobs of these users only.")
+@click.option("--allowed-signers", default="", metavar="FILE", help="Run only jobs signed with a key in this file.")
+@click.option("--price-core-hour", default=0.0, metavar="X", help="What an hour of a core costs.")
+@click.option("--price-node-hour", default=0.0, metavar="X", help="What an hour of a node costs.")
+@click.option("--price-gpu-hour", default=0.0, metavar="X", help="What an hour of a gpu costs.")
+@click.option(
+    "--rediscover", default=600.0, metavar="SECONDS", help="Look again so often at what the cluster is; 0: never."
+)
+@click.option("--once", is_flag=True, help="Leave when there is nothing left to do.")
+@click.option("--run-as-root", is_flag=True, help="Run as root, and every job too.")
+@click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
+@click.pass_context
+def agent(ctx: click.Context, /, server: str | None, config_path: str | None, quiet: bool, **given: Any) -> int:
+    """Run the agent beside a cluster: take its jobs, run them, report."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from rainbow_sched.client.settings import Overrides, resolve
+    from rainbow_sched.installation import require_extra
+
+    require_extra("agent", "the agent")
+    settings = resolve(Overrides(server=server, config_path=config_path))
+    options = _options(given, settings)
+    refuse_root(options, os.geteuid())
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.WARNING if quiet else logging.INFO,
+        format=f"%(asctime)s agent {options.cluster}: %(message)s",
+    )
+    asyncio.run(_run(options, settings))
+    return 0
+
+
+def _options(given: dict[str, Any], settings: Settings) -> AgentOptions:
+    from rainbow_sched.agent.backends.base import Prices
+    from rainbow_sched.jobspecs.reading.durations import parse_duration
+
+    cluster = given.pop("cluster") or settings.cluster
+    if not cluster:
+        raise Invalid("say which cluster this agent speaks for: --cluster NAME")
+    prices = Prices(**{f"{kind}_hour": given.pop(f"price_{kind}_hour") for kind in ("core", "node", "gpu")})
+    pairs = [text.partition("=") for text in given.pop("backend_options")]
+    if wrong := next((key for key, equals, _ in pairs if not equals), None):
+        raise Invalid(f"-O takes KEY=VALUE, not {wrong!r}")
+    allow = tuple(name.strip() for names in given.pop("allow") for name in names.split(",") if name.strip())
+    signers = given.pop("allowed_signers") or settings.config.text("agent", "allowed_signers")
+    renew = given.pop("renew_secret")
+    required = settings.config.get("agent", "require_signature")
+    state_dir = given.pop("state_dir") or str(default_state_dir() / cluster)
+    return AgentOptions(
+        cluster=cluster,
+        state_dir=Path(state_dir).expanduser().resolve(),
+        backend_options={key: value for key, _, value in pairs},
+        prices=prices,
+        allow=allow,
+        allowed_signers=signers,
+        renew_every=0.0 if renew == "never" else parse_duration(renew) or 0.0,
+        require_signature=bool(signers) if required is None else bool(required),
+        **given,
+    )
+
+
+def default_state_dir() -> Path:
+    """Where agents keep their state."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("rainbow")) / "agents"
+
+
+async def _run(options: AgentOptions, settings: Settings) -> None:
+    from rainbow_sched.agent.backends import load_backend
+    from rainbow_sched.agent.core.site_rules import speaking_of_jobs
+    from rainbow_sched.agent.runtime.journal import Journal
+    from rainbow_sched.agent.runtime.link import Identity, Link
+    from rainbow_sched.agent.runtime.loop import Agent
+    from rainbow_sched.agent.runtime.rotation import rotation_of
+    from rainbow_sched.agent.setup.registration import rediscovery, register
+
+    with opened(Journal, options.state_dir) as journal:
+        secret = credential(options, settings, os.environ)
+        make = load_backend(options.backend)  # before a cluster is registered that it could never run
+        if secret is None and options.register:
+            secret = await register(options, settings)
+        backend = make(_backend_settings(options))
+        identity = Identity(
+            cluster=options.cluster,
+            epoch=f"{journal.id}.{secrets.token_hex(8)}",
+            secret=need_credential(secret, options),
+            manager=options.backend,
+            accept_only=options.accept,
+            order_by=options.order and speaking_of_jobs("--order", options.order).text,
+            guards=backend.guards_runs,
+            node_rules=backend.node_rules,
+        )
+        link = Link(settings, identity)
+        link.node_rules = lambda: backend.node_rules
+        looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
+        running = Agent(replace(_parts(options, journal, link, backend), rediscovery=looking), once=options.once)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.stop)
+        rotation = rotation_of(options, os.environ, link)
+        renewing = None if rotation is None else asyncio.create_task(rotation.run())
+        try:
+            await running.run()
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+            await link.close()
+
+
+def _backend_settings(options: AgentOptions) -> BackendSettings:
+    from rainbow_sched.agent.backends import BackendSettings
+    from rainbow_sched.agent.setup.registration import graph_of
+
+    return BackendSettings(
+        cluster=options.cluster,
+        directory=options.state_dir,
+        graph=graph_of(options),
+        prices=options.prices,
+        options=options.backend_options,
+    )
+
+
+def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend) -> Parts:
+    from rainbow_sched.agent.core.signatures import demanded
+    from rainbow_sched.agent.core.site_rules import Rules, speaking_of_jobs
+    from rainbow_sched.agent.core.state import Limits
+    from rainbow_sched.agent.runtime.loop import Parts
+
+    rules = Rules(
+        accept=speaking_of_jobs("--accept", options.accept) if options.accept else None,
+        allow=frozenset(options.allow) if options.allow else None,
+    )
+    limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)
+    return Parts(
+        cluster=options.cluster,
+        link=link,
+        backend=backend,
+        journal=journal,
+        rules=rules,
+        limits=limits,
+        signatures=demanded(
+            options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
+        ),
+    )
+
+
+@agent.command(context_settings={"ignore_unknown_options": True})
+@click.option("--write", is_flag=True, help="Write it to ~/.config/systemd/user instead of printing it.")
+@click.option("--cluster", required=True, metavar="NAME", help="The cluster it speaks for.")
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT OPTIONS]...")
+def install(write: bool, cluster: str, rest: tuple[str, ...]) -> int:
+    """Print a systemd --user unit that runs the agent with these options."""
+    from rainbow_sched.agent.setup.systemd_unit import unit_name, unit_text
+
+    text = unit_text(cluster, rest)
+    if not write:
+        click.echo(text, nl=False)
+        return 0
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / unit_name(cluster)
+    path.write_text(text)
+    click.echo(f"wrote {path}; now: systemctl --user daemon-reload && systemctl --user enable --now {path.name}")
+    click.echo("to keep it running after you log out: loginctl enable-linger")
+    return 0

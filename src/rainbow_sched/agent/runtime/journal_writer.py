@@ -1,0 +1,100 @@
+"""Writes the journal beside the loop: what gathers is flushed together, and a long journal is compacted in its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from rainbow_sched.agent.core.events import Stored, WriteJournal
+from rainbow_sched.agent.runtime.journal import Journal
+
+log = logging.getLogger("rainbow.agent")
+TRY_AGAIN = 5.0  # seconds, when the disk is full
+_SAID = {
+    "offer": "taken",
+    "native": "with the manager",
+    "adopt": "found in the manager",
+    "cancel": "to be ended",
+    "absent": "was never here",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compaction:
+    records: list[dict[str, object]]
+
+
+class JournalWriter:
+    """A queue of records before the disk. What is queued first is on disk first."""
+
+    def __init__(self, journal: Journal, stored: Callable[[Stored], None]) -> None:
+        """`stored` is called for each record that is safe on disk."""
+        self._journal, self._stored = journal, stored
+        self._queue: asyncio.Queue[WriteJournal | _Compaction] = asyncio.Queue()
+        self._open = 0  # records that the state does not know to be on disk yet
+        self._compacting = False
+
+    def write(self, command: WriteJournal) -> None:
+        """Queue a record."""
+        self._open += 1
+        self._queue.put_nowait(command)
+
+    def known(self) -> None:
+        """The state has taken notice of one stored record."""
+        self._open -= 1
+
+    def compact_if_long(self, records: Callable[[], list[dict[str, object]]]) -> None:
+        """Replace the journal by `records` if it is long, at a moment when the state holds just what is on disk."""
+        if self._open == 0 and not self._compacting and self._journal.is_long:
+            self._compacting = True
+            self._queue.put_nowait(_Compaction(records()))
+
+    async def run(self) -> None:
+        """Write for ever. A disk that refuses is tried again: nothing that waits for the record happens meanwhile."""
+        while True:
+            batch = [await self._queue.get()]
+            while not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            await self._all(batch)
+            for _ in batch:
+                self._queue.task_done()
+
+    async def _all(self, batch: list[WriteJournal | _Compaction]) -> None:
+        for item in batch:
+            if isinstance(item, _Compaction):  # it was queued before the writes that are in the batch with it
+                await self._surely(partial(self._journal.compact, item.records))
+                self._compacting = False
+        writes = [item for item in batch if isinstance(item, WriteJournal)]
+        if writes:
+            await self._surely(partial(self._journal.append, [write.record for write in writes]))
+        for write in writes:
+            _say(write)
+            self._stored(Stored(write.ref, write.kind))
+
+    async def _surely(self, work: Callable[[], None]) -> None:
+        while True:
+            try:
+                return await asyncio.to_thread(work)
+            except OSError as problem:
+                log.error("the journal cannot be written (%s); nothing is started meanwhile", problem)
+                await asyncio.sleep(TRY_AGAIN)
+
+    async def drained(self, seconds: float) -> None:
+        """Wait until all is on disk, or not longer than `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._queue.join()
+        except TimeoutError:
+            log.error("the last lines of the journal could not be written")
+
+
+def _say(write: WriteJournal) -> None:
+    result = write.record.get("result")
+    if write.kind == "end" and isinstance(result, dict):
+        state, reason = result["state"], result["reason"]
+        log.info("%s: %s%s", write.ref.tag, state, f" ({reason})" if reason not in ("", state) else "")
+    elif write.kind in _SAID:
+        log.info("%s: %s", write.ref.tag, _SAID[write.kind])

@@ -1,0 +1,77 @@
+"""The agent's only way out: the Sync call, over a list of servers, with its deadline and its identity."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rainbow_sched import __version__
+from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
+from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
+from rainbow_sched.client import rpcs
+from rainbow_sched.client.connection import Connection, Patience
+from rainbow_sched.client.settings import Settings
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.errors import Unauthenticated
+from rainbow_sched.pb.v2 import agents_pb2
+
+MARGIN = 10.0  # seconds beyond the wait that was asked for
+PATIENCE = Patience(connect=5.0, unreachable=0.0)  # every server once; the agent itself decides when to try again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who speaks."""
+
+    cluster: str
+    epoch: str  # random, made at the process's start
+    secret: str = field(repr=False)
+    manager: str = ""
+    accept_only: str = ""
+    order_by: str = ""
+    guards: bool = False  # see `Backend.guards_runs`
+    node_rules: NodeRules = field(default_factory=NodeRules)  # see `Backend.node_rules`
+
+
+class Link:
+    """Sends messages; every failure is one of `model/errors.py`."""
+
+    def __init__(self, settings: Settings, identity: Identity) -> None:
+        self.identity = identity
+        self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync: it may change
+        self.secret, self.spare = identity.secret, ""  # the second during a change: see rotation.py
+        self.asked = asyncio.Event()  # the server wants the secret renewed
+        self._connection = Connection(settings, patience=PATIENCE)
+
+    async def sync(self, message: SyncMessage) -> SyncAnswer:
+        """Send one message and wait for its answer."""
+        request = sync_request(message)
+        request.cluster, request.epoch = self.identity.cluster, self.identity.epoch
+        request.manager, request.version = self.identity.manager, __version__
+        request.accept_only, request.order_by = self.identity.accept_only, self.identity.order_by
+        request.guards = self.identity.guards
+        request.node_rules.CopyFrom(node_rules(self.node_rules()))
+        try:
+            return await self._sync(request, message.wait + MARGIN)
+        except Unauthenticated:
+            if not self.spare:
+                raise
+            self.secret, self.spare = self.spare, self.secret
+            return await self._sync(request, message.wait + MARGIN)
+
+    async def _sync(self, request: agents_pb2.SyncRequest, timeout: float) -> SyncAnswer:
+        secret = self.secret
+        answer = await self._connection.call(rpcs.SYNC, request, bearer=secret, timeout=timeout)
+        if answer.renew and secret == self.secret:
+            self.asked.set()
+        return sync_answer(answer)
+
+    async def renew(self, bearer: str, id: str, digest: bytes) -> None:
+        """Tell the server of a secret, speaking with `bearer`."""
+        request = agents_pb2.RenewRequest(cluster=self.identity.cluster, id=id, digest=digest)
+        await self._connection.call(rpcs.RENEW, request, bearer=bearer)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._connection.close()

@@ -1,0 +1,256 @@
+"""The thin loop around the reactor: takes events one by one, and does what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from rainbow_sched.agent.backends.base import Backend
+from rainbow_sched.agent.core import events as e
+from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
+from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
+from rainbow_sched.agent.core.reactor import due, idle, react
+from rainbow_sched.agent.core.signatures import Signatures
+from rainbow_sched.agent.core.site_rules import Rules
+from rainbow_sched.agent.core.state import Limits, State
+from rainbow_sched.agent.runtime.backend_calls import Errand, Errands
+from rainbow_sched.agent.runtime.journal import Journal
+from rainbow_sched.agent.runtime.journal_writer import JournalWriter
+from rainbow_sched.agent.runtime.last_contact import ContactFile
+from rainbow_sched.agent.runtime.rediscovery import Rediscovery
+from rainbow_sched.agent.runtime.refusals import Refusals
+from rainbow_sched.client.connection import Backoff
+from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.model.graph import Graph
+
+log = logging.getLogger("rainbow.agent")
+LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
+REMIND = 300.0  # seconds until the same complaint is repeated
+BACKOFF = Backoff(first=0.2, cap=10.0)
+
+
+def boot_clock() -> float:
+    """Seconds since boot, the time asleep included: a closed laptop does not stop it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Syncing(Protocol):
+    """What the loop needs of the link."""
+
+    async def sync(self, message: SyncMessage) -> SyncAnswer:
+        """Send one message and wait for its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent is made of."""
+
+    cluster: str
+    link: Syncing
+    backend: Backend
+    journal: Journal
+    rules: Rules = field(default_factory=Rules)
+    limits: Limits = field(default_factory=Limits)
+    rediscovery: Rediscovery | None = None
+    signatures: Signatures | None = None
+
+
+class Agent:
+    """One running agent."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        once: bool = False,
+        clock: Callable[[], float] = boot_clock,
+        rng: Random | None = None,
+    ) -> None:
+        self.parts = parts
+        self.backend = parts.backend
+        self._once, self._clock, self._rng = once, clock, rng or Random()
+        held, past = restored(parts.journal.records)
+        mark = last_mark(parts.journal.records)
+        self.state = State(limits=parts.limits, fresh=parts.journal.fresh, held=held, past=past, mark=mark)
+        self._contact = ContactFile(parts.journal.path.parent / "contact")
+        self._events: asyncio.Queue[e.Event] = asyncio.Queue()
+        self._writer = JournalWriter(parts.journal, self._events.put_nowait)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._syncs: dict[int, asyncio.Task[None]] = {}
+        self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures)
+        self._failures = 0
+        self._complaint = ("", 0.0)
+        self._refusals = Refusals()
+        self._broken: asyncio.Future[None] | None = None
+
+    def stop(self) -> None:
+        """Take no more work, say so to the server, and leave; what runs goes on."""
+        self._events.put_nowait(e.StopAsked())
+
+    async def run(self) -> None:
+        """Until stopped (or, with `once`, until there is nothing left to do); raise what cannot be mended."""
+        self._broken = asyncio.get_running_loop().create_future()
+        if self.parts.journal.truncated:
+            log.warning("cut %d bytes of an unfinished line off the journal", self.parts.journal.truncated)
+        await self.backend.start()
+        self._spawn(self._follow_backend())
+        self._spawn(self._writer.run())
+        if self.parts.rediscovery is not None:
+            self._spawn(self.parts.rediscovery.run(self._reshape))
+        for held in self.state.held.values():
+            log.info("%s: %s, from the journal", held.ref.tag, held.phase.value)
+        self._apply(e.Started(self._contact.read()))
+        try:
+            await self._turn()
+        finally:
+            await self._writer.drained(LAST_WORD)
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.backend.close()
+
+    async def _turn(self) -> None:
+        leave_at: float | None = None
+        while True:
+            event = await self._next(leave_at)
+            if self._broken is not None and self._broken.done():
+                self._broken.result()
+            seq = self.state.seq
+            self._apply(event)
+            now = self._clock()
+            if isinstance(event, e.StopAsked):
+                leave_at = now + LAST_WORD
+            if leave_at is not None and (now >= leave_at or self._said_goodbye(event, seq)):
+                return
+            if self._once and self._nothing_left(event):
+                return
+
+    async def _next(self, leave_at: float | None) -> e.Event:
+        if not self._events.empty():
+            return self._events.get_nowait()
+        now = self._clock()
+        times = [at for at in (due(self.state, now), leave_at) if at is not None]
+        timeout = max(0.0, min(times) - now) if times else None
+        try:
+            return await asyncio.wait_for(self._events.get(), timeout)
+        except TimeoutError:
+            return e.Tick()
+
+    def _said_goodbye(self, event: e.Event, seq: int) -> bool:
+        """True once a message that asks for no more work was answered."""
+        said = self.state.answered
+        return isinstance(event, e.SyncAnswered) and said is not None and said.want == 0 and event.answer.ack == seq
+
+    def _nothing_left(self, event: e.Event) -> bool:
+        waited = self.state.answered is not None and self.state.answered.wait > 0
+        return isinstance(event, e.SyncAnswered) and event.answer.empty and waited and idle(self.state)
+
+    def _apply(self, event: e.Event) -> None:
+        self.state, commands = react(self.state, event, self._clock())
+        if isinstance(event, e.Stored):
+            self._writer.known()
+        for command in commands:
+            self._do(command)
+        self._writer.compact_if_long(lambda: compacted(self.state.held.values(), self.state.past, self.state.mark))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None and self._broken is not None:
+            if not self._broken.done():
+                self._broken.set_exception(problem)
+            self._events.put_nowait(e.Tick())
+
+    def _sync_ended(self, seq: int, task: asyncio.Task[None]) -> None:
+        if self._syncs.get(seq) is task:
+            del self._syncs[seq]
+
+    def _do(self, command: e.Command) -> None:
+        match command:
+            case e.SendSync(message):
+                earlier = self._syncs.pop(message.seq, None)
+                if earlier is not None:
+                    earlier.cancel()
+                task = self._syncs[message.seq] = self._spawn(self._send(message))
+                task.add_done_callback(lambda done: self._sync_ended(message.seq, done))
+            case e.WriteJournal():
+                self._writer.write(command)
+            case e.Judge() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
+                self._spawn(self._fetch(command))
+            case e.Cancel(ref):
+                log.info("%s: ending it", ref.tag)
+                self._spawn(self._quietly(self.backend.cancel(ref.tag), f"{ref.tag}: cannot end it"))
+            case e.Forget(ref):
+                self._spawn(self._quietly(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
+
+    # --- the server ---
+
+    async def _send(self, message: SyncMessage) -> None:
+        try:
+            answer = await self.parts.link.sync(message)
+        except RainbowError as problem:
+            self._failures += 1
+            pause = self._refusals.pause(problem, self._clock())  # raises when it is time to give up
+            retry_in = pause or BACKOFF.delay(self._failures - 1, self._rng)
+            self._complain(problem, retry_in)
+            self._events.put_nowait(e.SyncFailed(message.seq, retry_in))
+            return
+        if self._failures or self.state.contact_at is None:
+            log.info("in touch with the server")
+            self._complaint = ("", 0.0)
+        self._failures = 0
+        self._refusals.answered()
+        if self.state.contact_at is not None:
+            self._contact.write(self.state.contact_at)
+        self._events.put_nowait(e.SyncAnswered(answer))
+
+    def _complain(self, problem: RainbowError, retry_in: float) -> None:
+        """Say what is wrong once, and after that now and then: a server may be away for days."""
+        now = self._clock()
+        if str(problem) != self._complaint[0] or now - self._complaint[1] >= REMIND:
+            self._complaint = (str(problem), now)
+            log.warning("%s; it is tried again, first in %.1f s", problem, retry_in)
+
+    # --- the backend ---
+
+    async def _follow_backend(self) -> None:
+        while True:
+            try:
+                updates = await self.backend.poll()
+                facts = await self.backend.facts()
+                if self.parts.rediscovery is not None:
+                    self.parts.rediscovery.hint(facts.shape)
+                self._events.put_nowait(e.BackendUpdated(updates, facts))
+            except Exception as problem:  # a driver may fail in any way; what runs here is still looked after
+                log.warning("the manager cannot be asked: %s", problem, exc_info=_unforeseen(problem))
+            await self.backend.changed()
+
+    def _reshape(self, graph: Graph) -> None:
+        self.backend.reshape(graph)
+        self._events.put_nowait(e.GraphReplaced())
+
+    async def _fetch(self, errand: Errand) -> None:
+        """Ask the backend, and take its answer as an event."""
+        self._events.put_nowait(await self._errands.run(errand))
+
+    async def _quietly(self, work: Awaitable[None], trouble: str) -> None:
+        """For what is asked again anyway, or does not matter."""
+        try:
+            await work
+        except Exception as problem:  # a driver may fail in any way
+            log.warning("%s: %s", trouble, problem, exc_info=_unforeseen(problem))
+
+
+def _unforeseen(problem: Exception) -> bool:
+    """True for a mistake in a driver, which its author wants to see whole."""
+    return not isinstance(problem, RainbowError | OSError)

@@ -1,0 +1,1 @@
+"""Options, registration and installation of an agent, before it runs."""

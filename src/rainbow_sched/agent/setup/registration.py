@@ -1,0 +1,93 @@
+"""Registers the agent's own cluster when it has no credential yet, and remembers what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rainbow_sched.agent.runtime.rediscovery import Rediscovery
+from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, Texts, Told, ToldFile, digest, texts
+from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, keep
+from rainbow_sched.client import AsyncClient
+from rainbow_sched.client.settings import Settings
+from rainbow_sched.discovery.finder import MANAGERS, Found, find
+from rainbow_sched.graphs.formats.jgf.writer import to_jgf
+from rainbow_sched.graphs.formats.reader import read
+from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound
+from rainbow_sched.model.graph import Graph
+
+log = logging.getLogger("rainbow.agent")
+TOKEN_FILE = "submit-token"
+
+
+async def register(options: AgentOptions, settings: Settings) -> str:
+    """Register the cluster; returns its secret, which is kept in the state directory."""
+    given = options.register != "auto"
+    said = Texts(to_jgf(_read(options.register)), {}) if given else texts(look(options))
+    text, file = said.graph, ToldFile(options.state_dir)
+    async with AsyncClient(settings=settings) as client:
+        client.connection.on_absence = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
+        client.connection.stay()  # it may be starting, too
+        answer = await client.register(options.cluster, text.encode(), manager=options.backend)
+    if answer.exists:
+        raise AlreadyExists(
+            f"cluster {options.cluster} is registered already; give its secret with --secret-file, or take another name"
+        )
+    file.keep_graph(text)
+    keep(options.state_dir, TOKEN_FILE, answer.token)
+    keep(options.state_dir, SECRET_FILE, answer.secret)
+    log.info("registered %s; its token for submitters is in %s", options.cluster, options.state_dir / TOKEN_FILE)
+    if not given:
+        file.write(Told(digest(text)))  # what is not sent below, because of a crash, is sent by the rediscovery
+        async with as_cluster(options, settings, answer.secret) as client:
+            for name, subsystem in said.subsystems.items():
+                await client.put_subsystem(options.cluster, name, subsystem.encode())
+        file.write(said.told())
+    return answer.secret
+
+
+def as_cluster(options: AgentOptions, settings: Settings, secret: str) -> AsyncClient:
+    """A client that speaks for the cluster."""
+    return AsyncClient(settings=replace(settings, cluster=options.cluster, cluster_secret=secret))
+
+
+def rediscovery(options: AgentOptions, settings: Settings, secret: Callable[[], str]) -> Rediscovery | None:
+    """What keeps the registered graph up to date; None if the cluster was not found from here or its graph is given."""
+    file = ToldFile(options.state_dir)
+    found_here = options.register == "auto" or (not options.register and file.read() is not None)
+    if not options.rediscover or options.graph or not found_here:
+        return None
+    return Rediscovery(
+        options.cluster,
+        lambda: look(options, sure=True),  # what does not answer is not gone
+        lambda: as_cluster(options, settings, secret()),
+        file,
+        options.rediscover,
+    )
+
+
+def graph_of(options: AgentOptions) -> Graph | None:
+    """The graph that jobs are run within: the one given, else the one registered from here, else None."""
+    if options.graph:
+        return _read(options.graph)
+    if options.register and options.register != "auto":
+        return _read(options.register)
+    kept = options.state_dir / GRAPH_FILE
+    return _read(str(kept)) if kept.exists() else None
+
+
+def look(options: AgentOptions, *, sure: bool = False) -> Found:
+    """What this cluster is now, by its manager's word or, for a backend without discovery, by the host's."""
+    manager = options.backend if options.backend in MANAGERS else "host"
+    return find(options.cluster, manager, options.backend_options, sure=sure)
+
+
+def _read(path: str) -> Graph:
+    try:
+        return read(Path(path).read_bytes())
+    except OSError as problem:
+        raise NotFound(f"cannot read the graph {path}: {problem.strerror}") from None
+    except Invalid as problem:
+        raise Invalid(f"the graph {path} cannot be used: {problem}") from None

@@ -1,0 +1,82 @@
+"""`rainbow plugins`: what this installation can use, where it comes from, and what does not load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from rainbow_sched.cli.input.options import output
+from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+
+EPILOG = """\b
+Packages add plugins by entry points: rainbow.policies, rainbow.dialects, rainbow.graphs,
+rainbow.backends.
+
+\b
+Examples:
+  rainbow plugins
+  rainbow plugins -o json
+"""
+LISTING = Listing(
+    schema="rainbow.plugins/1",
+    key="plugins",
+    keys=("kind", "name", "origin", "error"),
+    columns=(
+        Column("KIND", lambda row: row["kind"]),
+        Column("NAME", lambda row: row["name"]),
+        Column("ORIGIN", lambda row: row["origin"]),
+        Column("ERROR", lambda row: row.get("error", "")),
+    ),
+)
+
+
+@click.command(epilog=EPILOG)
+@output
+def plugins(form: str) -> None:
+    """List policies, dialects and backends of this installation, also those that fail to load."""
+    rows = [*_policies(), *_dialects(), *_graphs(), *_managers()]
+    click.echo(listing_text(LISTING, rows, form), nl=False)
+
+
+def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:
+    return {"kind": kind, "name": name, "origin": origin, **({"error": error} if error else {})}
+
+
+def _policies() -> Iterator[dict[str, str]]:
+    from rainbow_sched.selection.policies import installed
+
+    for listed in installed().listing():
+        yield _row("policy", listed.name, listed.origin, listed.error)
+
+
+def _dialects() -> Iterator[dict[str, str]]:
+    from rainbow_sched.jobspecs.registry import dialects
+
+    for dialect in dialects().values():
+        yield _row("dialect", dialect.name, dialect.origin, dialect.error)
+
+
+def _graphs() -> Iterator[dict[str, str]]:
+    from rainbow_sched.graphs.registry import BACKENDS, load, names
+    from rainbow_sched.model.errors import RainbowError
+
+    for name in names():
+        try:
+            load(name)
+            error = ""
+        except RainbowError as failed:
+            error = str(failed)
+        yield _row("graph backend", name, "built in" if name in BACKENDS else "installed", error)
+
+
+def _managers() -> Iterator[dict[str, str]]:
+    from rainbow_sched.agent.backends import BACKENDS, backend_names, load_backend
+
+    for name in backend_names():
+        try:
+            load_backend(name)
+            error = ""
+        except Exception as failed:  # the edge to other people's code: whatever its import raises is shown
+            error = f"{type(failed).__name__}: {failed}"
+        yield _row("manager", name, "built in" if name in BACKENDS else "installed", error)

@@ -1,0 +1,102 @@
+"""`rainbow user`: the people whom the server knows."""
+
+from __future__ import annotations
+
+import click
+
+from rainbow_sched.cli.input.options import output
+from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.lazy_group import Commands
+
+EPILOG = """\b
+Rights are scopes: submit:CLUSTER, submit:@GROUP, submit:*, job:read:group|all,
+job:cancel:group|all, register:PATTERN, agent:CLUSTER, admin. Everybody may see
+and cancel their own jobs. A user without --allow and --group gets submit:*.
+
+\b
+Examples:
+  rainbow user add ana --group physics
+  rainbow user add bob --allow submit:perl --allow job:read:group
+  rainbow user set ana --allow submit:@gpu
+  rainbow user disable bob
+"""
+LISTING = Listing(
+    schema="rainbow.users/1",
+    key="users",
+    keys=("name", "groups", "rights", "disabled", "created_at"),
+    columns=(
+        Column("NAME", lambda row: row["name"]),
+        Column("STATE", lambda row: "disabled" if row.get("disabled") else "active"),
+        Column("GROUPS", lambda row: ",".join(row.get("groups", ()))),
+        Column("RIGHTS", lambda row: ",".join(row.get("rights", ()))),
+        Column("SINCE", lambda row: row.get("created_at", ""), wide=True),
+    ),
+)
+_allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help="A right; repeatable.")
+_group = click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; repeatable.")
+
+
+@click.group(cls=Commands, epilog=EPILOG)
+def user() -> None:
+    """Add, change, list and disable users. For administrators."""
+
+
+@user.command(epilog="\b\nExample:\n  rainbow user add ana --group physics\n")
+@click.argument("name")
+@_allow
+@_group
+@connected
+def add(link: Link, name: str, rights: tuple[str, ...], groups: tuple[str, ...]) -> None:
+    """Add the user NAME. Give them a token with: rainbow token create --user NAME."""
+    chosen = rights if rights or groups else ("submit:*",)
+    made = link.ask(lambda client: client.put_user(name, groups=groups, rights=chosen, create=True))
+    click.echo(f"{made.name}: groups {', '.join(made.groups) or '-'}; rights {', '.join(made.rights) or '-'}")
+
+
+@user.command("set", epilog="\b\nExample:\n  rainbow user set ana --allow submit:perl --group physics\n")
+@click.argument("name")
+@_allow
+@_group
+@click.option("--no-rights", is_flag=True, help="Take all rights of their own.")
+@click.option("--no-groups", is_flag=True, help="Take them out of all groups.")
+@connected
+def change(
+    link: Link, name: str, rights: tuple[str, ...], groups: tuple[str, ...], no_rights: bool, no_groups: bool
+) -> None:
+    """Replace the rights or the groups of the user NAME; what is not given stays."""
+    if not (rights or groups or no_rights or no_groups):
+        raise click.UsageError("say what to change: --allow, --group, --no-rights or --no-groups")
+    made = link.ask(
+        lambda client: client.put_user(
+            name, groups=groups if groups or no_groups else None, rights=rights if rights or no_rights else None
+        )
+    )
+    click.echo(f"{made.name}: groups {', '.join(made.groups) or '-'}; rights {', '.join(made.rights) or '-'}")
+
+
+@user.command("list", epilog="\b\nExample:\n  rainbow user list -o json\n")
+@output
+@connected
+def listed(link: Link, form: str) -> None:
+    """List users with their groups and rights."""
+    rows = [one.as_dict() for one in link.ask(lambda client: client.users())]
+    click.echo(listing_text(LISTING, rows, form), nl=False)
+
+
+@user.command(epilog="\b\nExample:\n  rainbow user disable bob\n")
+@click.argument("name")
+@connected
+def disable(link: Link, name: str) -> None:
+    """Refuse the user NAME from now on: every token, every open stream. Their jobs stay."""
+    link.ask(lambda client: client.put_user(name, disabled=True))
+    click.echo(f"{name} is disabled")
+
+
+@user.command(epilog="\b\nExample:\n  rainbow user enable bob\n")
+@click.argument("name")
+@connected
+def enable(link: Link, name: str) -> None:
+    """Let the user NAME in again."""
+    link.ask(lambda client: client.put_user(name, disabled=False))
+    click.echo(f"{name} is active")

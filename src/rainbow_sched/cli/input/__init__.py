@@ -1,0 +1,1 @@
+"""Options and arguments shared by several commands, and how they become requests."""

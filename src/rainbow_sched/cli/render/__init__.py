@@ -1,0 +1,1 @@
+"""Text for people and JSON for programs, from plain rows."""

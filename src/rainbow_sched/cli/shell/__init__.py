@@ -1,0 +1,1 @@
+"""The terminal session around a command: connection, exit codes, interrupts, streamed output."""

@@ -1,0 +1,194 @@
+"""The blocking client: the same verbs as the asynchronous one, from one table, on a loop in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, Result
+from rainbow_sched.client.connection import Patience
+from rainbow_sched.client.settings import Settings
+from rainbow_sched.client.views import Chunk, JobView
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _call(verb: Callable[Concatenate[AsyncClient, P], Awaitable[R]]) -> Callable[Concatenate[Client, P], R]:
+    """The blocking form of a verb that answers once."""
+
+    def blocking(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def ask() -> R:
+            return await verb(self.asynchronous, *args, **kwargs)
+
+        return self.run(ask())
+
+    blocking.__name__, blocking.__doc__ = verb.__name__, verb.__doc__
+    return blocking
+
+
+def _iterate(
+    verb: Callable[Concatenate[AsyncClient, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Client, P], Iterator[R]]:
+    """The blocking form of a verb that answers many times."""
+
+    def blocking(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return self.iterate(verb(self.asynchronous, *args, **kwargs))
+
+    blocking.__name__, blocking.__doc__ = verb.__name__, verb.__doc__
+    return blocking
+
+
+class Client:
+    """Talks to one server, or to the first of several that answers; may be used from many threads.
+
+    with Client() as client:
+        print(client.submit(["hostname"]).result().stdout)
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        settings: Settings | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.asynchronous = AsyncClient(server, token=token, settings=settings, patience=patience)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="rainbow-client", daemon=True)
+        self._thread.start()
+
+    submit_one = _call(AsyncClient.submit_one)
+    submit_batch = _call(AsyncClient.submit_batch)
+    plan = _call(AsyncClient.plan)
+    job = _call(AsyncClient.job)
+    jobs = _call(AsyncClient.jobs)
+    cancel = _call(AsyncClient.cancel)
+    cancel_all = _call(AsyncClient.cancel_all)
+    release = _call(AsyncClient.release)
+    explain = _call(AsyncClient.explain)
+    wait = _call(AsyncClient.wait)
+    wait_all = _call(AsyncClient.wait_all)
+    watch = _iterate(AsyncClient.watch)
+    logs = _iterate(AsyncClient.logs)
+    register = _call(AsyncClient.register)
+    put_subsystem = _call(AsyncClient.put_subsystem)
+    replace_graph = _call(AsyncClient.replace_graph)
+    delete_subsystem = _call(AsyncClient.delete_subsystem)
+    delete_cluster = _call(AsyncClient.delete_cluster)
+    update_state = _call(AsyncClient.update_state)
+    patch_graph = _call(AsyncClient.patch_graph)
+    clusters = _call(AsyncClient.clusters)
+    cluster = _call(AsyncClient.cluster)
+    drain = _call(AsyncClient.drain)
+    undrain = _call(AsyncClient.undrain)
+    restore = _call(AsyncClient.restore)
+    give_up_report = _call(AsyncClient.give_up_report)
+    set_rules = _call(AsyncClient.set_rules)
+    receive = _call(AsyncClient.receive)
+    accept = _call(AsyncClient.accept)
+    who_am_i = _call(AsyncClient.who_am_i)
+    put_user = _call(AsyncClient.put_user)
+    users = _call(AsyncClient.users)
+    put_group = _call(AsyncClient.put_group)
+    groups = _call(AsyncClient.groups)
+    create_token = _call(AsyncClient.create_token)
+    tokens = _call(AsyncClient.tokens)
+    revoke_token = _call(AsyncClient.revoke_token)
+    rotate_token = _call(AsyncClient.rotate_token)
+    ask_renewal = _call(AsyncClient.ask_renewal)
+    audit = _call(AsyncClient.audit)
+
+    def submit(self, argv: Sequence[str] | None = None, **asked: Any) -> JobHandle:
+        """Submit a command, or a `jobspec`; takes what `AsyncClient.submit` takes."""
+        return JobHandle(self, self.run(self.asynchronous.submit(argv, **asked)))
+
+    def handle(self, id: int) -> JobHandle:
+        """A handle on a job that exists already."""
+        return JobHandle(self, self.asynchronous.handle(id))
+
+    def run(self, asked: Coroutine[Any, Any, R]) -> R:
+        """Run one coroutine on the client's loop and wait for its answer."""
+        if not self._thread.is_alive():
+            asked.close()
+            raise RuntimeError("this client is closed")
+        future = asyncio.run_coroutine_threadsafe(asked, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # an interrupted caller leaves nothing behind
+            raise
+
+    def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
+        """The items of an asynchronous iterator, one by one."""
+
+        async def following() -> R:
+            return await anext(items)
+
+        async def stop() -> None:
+            close = getattr(items, "aclose", None)
+            if close is not None:
+                await close()
+
+        try:
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    yield self.run(following())
+        finally:
+            self.run(stop())
+
+    def close(self) -> None:
+        """Close the connections and end the thread."""
+        if not self._thread.is_alive():
+            return
+        self.run(self.asynchronous.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class JobHandle:
+    """One job, to wait for, read, or cancel."""
+
+    client: Client
+    asynchronous: AsyncJobHandle
+
+    @property
+    def id(self) -> int:
+        """The job's number."""
+        return self.asynchronous.id
+
+    def status(self) -> JobView:
+        """The job as it is now."""
+        return self.client.run(self.asynchronous.status())
+
+    def wait(self) -> JobView:
+        """Wait until the job has ended, however it ended."""
+        return self.client.run(self.asynchronous.wait())
+
+    def result(self) -> Result:
+        """Wait for success and give what the job printed; raise JobFailed if it did not succeed."""
+        return self.client.run(self.asynchronous.result())
+
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> Iterator[Chunk]:
+        """The job's output; with `follow` until it has ended."""
+        return self.client.iterate(self.asynchronous.logs(follow=follow, stream=stream, tail=tail))
+
+    def cancel(self, reason: str = "") -> JobView:
+        """Ask for the job's end."""
+        return self.client.run(self.asynchronous.cancel(reason))

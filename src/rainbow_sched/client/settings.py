@@ -1,0 +1,249 @@
+"""Where the client connects and with which credentials: flag before environment before config before default.
+
+The default token is the one that a server of this user, on this machine, left in the user's data folder.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from rainbow_sched.client import config as configs
+from rainbow_sched.client.config import Config
+from rainbow_sched.model.errors import Invalid, NotFound
+
+DEFAULT_SERVER = "127.0.0.1:50051"
+DEFAULT_PORT = 50051
+Origin: TypeAlias = Literal["flag", "environment", "config", "local server", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server: host and port, and whether the way there is encrypted."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @property
+    def target(self) -> str:
+        """As gRPC writes it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of an encrypted connection; empty: the system's authorities and no client certificate."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.cert) != bool(self.key):
+            raise Invalid("a client certificate needs both files: give RAINBOW_CERT and RAINBOW_KEY, or neither")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a client needs to know before it connects. Credentials never appear in its repr."""
+
+    servers: tuple[Address, ...] = (Address("127.0.0.1", DEFAULT_PORT, False),)
+    token: str = field(default="", repr=False)
+    cluster_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cluster: str = ""  # the cluster that this machine speaks for
+    cluster_secret: str = field(default="", repr=False)
+    registration_secret: str = field(default="", repr=False)
+    tls: Tls = Tls()
+    config: Config = field(default_factory=Config, repr=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+
+    def sent(self, *, registering: bool = False) -> str:
+        """Which credentials a call carries and where they come from, without any of them."""
+        if registering and self.registration_secret:
+            return f"the registration secret from {self._place('registration_secret', 'RAINBOW_REGISTRATION_SECRET')}"
+        words = [f"the token from {self._place('token', 'RAINBOW_TOKEN')}"] if self.token else []
+        if self.cluster_tokens and not registering:
+            words.append(f"the submission tokens of {', '.join(self.cluster_tokens)} from {self.config.path}")
+        return " and ".join(words)
+
+    def _place(self, name: str, variable: str) -> str:
+        places: dict[str, str] = {
+            "environment": variable,
+            "config": str(self.config.path),
+            "local server": "the data folder of this user's own server",
+        }
+        return places.get(self.origins.get(name, ""), "the command line")
+
+    def secret_for(self, cluster: str) -> str:
+        """The credential for a call that a cluster makes about itself.
+
+        The config's secret belongs to the config's cluster and goes to no other; one from the
+        environment was meant for whatever the command names.
+        """
+        if self.cluster_secret and (self.cluster in ("", cluster) or self.origins.get("cluster_secret") != "config"):
+            return self.cluster_secret
+        return self.token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What was said on the command line, or in code; None: nothing."""
+
+    server: str | None = None
+    config_path: str | None = None
+    token: str | None = field(default=None, repr=False)
+    new_config: bool = False  # a config file that was named need not be there yet
+
+
+def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force: flag > environment > config file > the user's own server > default."""
+    overrides = overrides or Overrides()
+    environment = os.environ if environment is None else environment
+    path = configs.find(overrides.config_path, environment, new=overrides.new_config)
+    config = Config(path=path) if path is not None and not path.exists() else configs.load(path)
+    origins: dict[str, Origin] = {}
+
+    def pick(name: str, flag: str | None, variable: str, *from_config: str) -> str:
+        candidates: tuple[tuple[str, Origin], ...] = (
+            (flag or "", "flag"),
+            (environment.get(variable, ""), "environment"),
+            *((text, "config") for text in from_config),
+        )
+        for text, origin in candidates:
+            if text:
+                origins[name] = origin
+                return text
+        origins[name] = "default"
+        return ""
+
+    said = pick("server", overrides.server, "RAINBOW_SERVER", _configured_servers(config))
+    ca = pick("ca", None, "RAINBOW_CA", config.text("tls", "ca"))
+    servers = addresses(said or DEFAULT_SERVER, encrypted=bool(ca))
+    token = pick("token", overrides.token, "RAINBOW_TOKEN", config.text("token"))
+    if not token:
+        token = own_server_token(servers, environment)
+        origins["token"] = "local server" if token else "default"
+    return Settings(
+        servers=servers,
+        token=token,
+        cluster_tokens=config.cluster_tokens(),
+        cluster=config.text("cluster", "name"),
+        cluster_secret=pick("cluster_secret", None, "RAINBOW_CLUSTER_SECRET", config.text("cluster", "secret")),
+        registration_secret=pick(
+            "registration_secret", None, "RAINBOW_REGISTRATION_SECRET", config.text("scheduler", "secret")
+        ),
+        tls=Tls(
+            ca,
+            pick("cert", None, "RAINBOW_CERT", config.text("tls", "cert")),
+            pick("key", None, "RAINBOW_KEY", config.text("tls", "key")),
+        ),
+        config=config,
+        origins=origins,
+    )
+
+
+def once_started(settings: Settings) -> Settings:
+    """The same, with the token of the user's own server if there was none: it may have been started only now."""
+    if settings.token or settings.origins.get("token") != "default":
+        return settings
+    token = own_server_token(settings.servers, os.environ)
+    origins: Mapping[str, Origin] = {**settings.origins, "token": "local server"}
+    return replace(settings, token=token, origins=origins) if token else settings
+
+
+def _configured_servers(config: Config) -> str:
+    """Our own key `server` (text or list), else where the prototype's Python client would connect."""
+    ours = config.get("server")
+    if isinstance(ours, list):
+        return ",".join(str(item) for item in ours)
+    return config.text("server") or config.text("graphdatabase", "options", "host")
+
+
+def started(settings: Settings) -> dict[str, Any]:
+    """What a new config file begins with, so that the prototype's clients can read it too and find the same server."""
+    values = configs.starting_values("rainbow", "")
+    if settings.origins.get("server") != "default":
+        values["server"] = ",".join(f"{'https://' if one.tls else ''}{one}" for one in settings.servers)
+        values["graphdatabase"]["host"] = values["graphdatabase"]["options"]["host"] = str(settings.servers[0])
+    return values
+
+
+def addresses(text: str, *, encrypted: bool = False) -> tuple[Address, ...]:
+    """Read `host:port,host:port`. Only a loopback address or an explicit `http://` goes unencrypted."""
+    found = tuple(_address(part.strip(), encrypted) for part in text.split(",") if part.strip())
+    if not found:
+        raise Invalid(f"{text!r} names no server; write for example {DEFAULT_SERVER}")
+    return found
+
+
+def _address(text: str, encrypted: bool) -> Address:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "", text
+    if scheme not in ("", "http", "https"):
+        raise Invalid(f"{text!r}: a server is HOST:PORT, https://HOST:PORT, or http://HOST:PORT for plain text")
+    host, port = _host_port(rest.rstrip("/"), text)
+    tls = scheme == "https" or (scheme == "" and (encrypted or not _loopback(host)))
+    return Address(host, port, tls)
+
+
+def _host_port(rest: str, text: str) -> tuple[str, int]:
+    if rest.startswith("["):
+        host, _, tail = rest[1:].partition("]")
+        port = tail.removeprefix(":")
+    elif rest.count(":") > 1:
+        host, port = rest, ""  # a bare IPv6 address
+    else:
+        host, _, port = rest.partition(":")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise Invalid(f"{text!r}: a port is a number from 1 to 65535")
+    return host or "127.0.0.1", int(port) if port else DEFAULT_PORT
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def own_server_token(servers: tuple[Address, ...], environment: Mapping[str, str]) -> str:
+    """The administrator's token that this user's own server wrote at its first start; empty when there is none.
+
+    It is for servers on this machine alone, and only if the file is this user's and closed to others.
+    """
+    if not all(_loopback(server.host) for server in servers):
+        return ""
+    home = environment.get("XDG_DATA_HOME") or os.path.join(environment.get("HOME") or "/nonexistent", ".local/share")
+    path = Path(home) / "rainbow" / "admin.token"
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            return ""
+        return read_secret(str(path), "a token")
+    except (OSError, NotFound, Invalid):
+        return ""
+
+
+def read_secret(path: str, what: str) -> str:
+    """A secret out of a file, without the line end that editors add."""
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise NotFound(f"cannot read {what} from {path}: {error.strerror}") from None
+    except UnicodeError:
+        raise Invalid(f"{path} must hold {what} alone, on one line") from None
+    if not text or "\n" in text:
+        raise Invalid(f"{path} must hold {what} alone, on one line")
+    return text

@@ -1,0 +1,86 @@
+"""Signs jobs with the user's own Ed25519 key, and keeps that key in a file that only its owner can read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rainbow_sched.client.config import user_path
+from rainbow_sched.client.private_files import check_private, write_whole
+from rainbow_sched.client.submission import Submission
+from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound
+from rainbow_sched.model.signature import CONTEXT, LONGEST, Statement, digest_of, joined
+
+if TYPE_CHECKING:  # not every client signs
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+GOOD_FOR = 7 * 86_400.0
+MAX_KEY = 16 * 1024
+
+
+def key_path(environment: Mapping[str, str]) -> Path:
+    """Where a user's signing key lies: beside the config file."""
+    return user_path(environment).parent / "signing-key"
+
+
+def create_key(path: Path) -> bytes:
+    """Write a new key; its public half. An old one is never overwritten."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if path.exists():
+        raise AlreadyExists(f"there is a key in {path}; show it with: rainbow key show, or name another file")
+    key = Ed25519PrivateKey.generate()
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    write_whole(path, text)
+    return public_half(key)
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """The key in a file, which may be one of OpenSSH without a passphrase."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    if not path.exists():
+        raise NotFound(f"there is no signing key {path}; make one with: rainbow key create")
+    check_private(path)
+    with path.open("rb") as file:
+        data = file.read(MAX_KEY)
+    try:
+        key = load_ssh_private_key(data, password=None)
+    except (ValueError, TypeError, OSError):
+        raise Invalid(f"{path} holds no key in OpenSSH's format, or one with a passphrase") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise Invalid(f"{path} holds a key of another kind; jobs are signed with Ed25519")
+    return key
+
+
+def public_half(key: Ed25519PrivateKey) -> bytes:
+    """The 32 bytes that a site needs to check signatures."""
+    return key.public_key().public_bytes_raw()
+
+
+def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: float) -> Submission:
+    """The submission with its owner's signature over all that decides what runs, where, when and how often."""
+    if not submission.canonical:
+        raise Invalid("only a request in canonical form is signed; a text means what the server reads in it")
+    terms = submission.terms
+    begin = max(now, terms.start_after or now)
+    end = begin + GOOD_FOR if terms.deadline is None else min(terms.deadline, begin + LONGEST)
+    statement = Statement(
+        job=digest_of(submission.canonical, name=submission.name, priority=terms.priority, labels=terms.labels),
+        owner=owner,
+        clusters=terms.only_clusters or ("*",),
+        array=submission.array,
+        not_before=begin,
+        not_after=end,
+        nonce=secrets.token_hex(16),
+        runs=terms.runs,
+    )
+    body = statement.to_bytes()
+    return replace(submission, terms=replace(terms, signature=joined(body, key.sign(CONTEXT + body))))

@@ -1,0 +1,72 @@
+"""What a client sends to have a job run: what is asked for, on which terms, and the token that makes a retry safe."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.job import Terms
+
+
+def new_token() -> str:
+    """A client token: the same one twice means the same job."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One job to submit: a request as canonical JSON, or a text in a dialect that the server knows."""
+
+    canonical: str = ""
+    text: str = ""
+    dialect: str = ""  # of text; empty: the server recognises it
+    name: str = ""
+    terms: Terms = field(default_factory=Terms)
+    array: str = ""  # 1-1000, 1-9:2, 0,3,5-7
+    dependencies: tuple[str, ...] = ()  # afterok:12 ...
+    client_token: str = field(default_factory=new_token)
+
+    def __post_init__(self) -> None:
+        if bool(self.canonical) == bool(self.text):
+            raise Invalid("a submission holds a request or a text, one of them")
+
+
+def command(
+    argv: Sequence[str],
+    *,
+    nodes: int | None = None,
+    tasks: int = 1,
+    cores: int = 1,
+    gpus: int = 0,
+    duration: float = 0.0,
+    environment: Mapping[str, str] | None = None,
+    cwd: str = "",
+    name: str = "",
+) -> str:
+    """A Flux jobspec (version 1) that runs `argv` once in each of `tasks` slots, over `nodes` nodes if said."""
+    if isinstance(argv, str) or not argv:
+        raise Invalid('a command is a list of words, for example ["hostname", "-f"]')
+    if tasks < 1 or cores < 1 or gpus < 0 or (nodes is not None and not 1 <= nodes <= tasks):
+        raise Invalid("tasks and cores count from 1, gpus from 0, and there are at most as many nodes as tasks")
+    inside = [{"type": "core", "count": cores}]
+    if gpus:
+        inside.append({"type": "gpu", "count": gpus})
+    slot = {"type": "slot", "label": "task", "count": tasks, "with": inside}
+    resource: dict[str, object] = slot
+    if nodes is not None:
+        if tasks % nodes:
+            raise Invalid(f"{tasks} tasks do not spread evenly over {nodes} nodes; make tasks a multiple of nodes")
+        resource = {"type": "node", "count": nodes, "with": [slot | {"count": tasks // nodes}]}
+    system: dict[str, object] = {"duration": duration, "environment": dict(environment or {})}
+    if cwd:
+        system["cwd"] = cwd
+    if name:
+        system["job"] = {"name": name}
+    task = {"command": list(argv), "slot": "task", "count": {"per_slot": 1}}
+    return json.dumps(
+        {"version": 1, "resources": [resource], "tasks": [task], "attributes": {"system": system}},
+        separators=(",", ":"),
+    )

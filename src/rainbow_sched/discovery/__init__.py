@@ -1,0 +1,1 @@
+"""Find out what this machine or cluster is, as graphs and subsystems."""

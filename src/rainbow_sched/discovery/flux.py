@@ -1,0 +1,193 @@
+"""Reads what Flux says of its resources (R, RFC 20) into a graph and its subsystems. Pure: documents in, values out.
+
+A node's id is its rank, `rank0`: in test instances all ranks have the same host name. Cores
+and gpus of a node are one vertex each with a size. A scheduling graph (JGF) is taken as it
+is, when the instance has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
+from rainbow_sched.model.hostlist import expand, idset
+
+ROOT = "cluster"
+PROPERTIES, QUEUES = "properties", "queues"
+_STRUCTURAL = frozenset({"type", "basename", "name", "id", "uniq_id", "size", "unit", "exclusive", "paths", "status"})
+
+
+@dataclass(frozen=True, slots=True)
+class FluxNode:
+    """One rank of an instance with the resources of R."""
+
+    rank: int
+    name: str
+    counts: Mapping[str, int] = field(default_factory=dict)  # core -> 48, gpu -> 4
+    properties: tuple[str, ...] = ()
+
+
+def parse_r(document: Mapping[str, object]) -> tuple[FluxNode, ...]:
+    """The ranks of an R, in order; an R without resources has none."""
+    execution = document.get("execution")
+    if document.get("version") != 1 or not isinstance(execution, Mapping):
+        raise Invalid('an R of Flux has "version": 1 and "execution"')
+    counts: dict[int, dict[str, int]] = {}
+    for part in _list(execution.get("R_lite")):
+        children = part.get("children")
+        inside = {  # of what is free Flux writes "core": "" where all cores are taken and a gpu is not
+            str(type): len(idset(ids))
+            for type, ids in (children.items() if isinstance(children, Mapping) else ())
+            if ids != ""
+        }
+        for rank in idset(part.get("rank")):
+            counts[rank] = inside
+    ranks = sorted(counts)
+    listed = execution.get("nodelist")
+    names = [name for text in (listed if isinstance(listed, list) else ()) for name in expand(str(text))]
+    if len(names) != len(ranks):
+        names = [f"node{rank}" for rank in ranks]
+    held: dict[int, list[str]] = {}
+    properties = execution.get("properties")
+    for name, on in sorted(properties.items()) if isinstance(properties, Mapping) else ():
+        for rank in idset(on):
+            held.setdefault(rank, []).append(str(name))
+    return tuple(
+        FluxNode(rank, name, counts[rank], tuple(held.get(rank, ()))) for rank, name in zip(ranks, names, strict=True)
+    )
+
+
+def flux_graph(cluster: str, document: Mapping[str, object]) -> Graph:
+    """The graph of an R: its own scheduling graph if it has one, else cluster > node > core, gpu."""
+    scheduling = document.get("scheduling")
+    if isinstance(scheduling, Mapping) and isinstance(scheduling.get("graph"), Mapping):
+        return _from_jgf(cluster, scheduling["graph"])
+    vertices = [Vertex(id=ROOT, type="cluster", name=cluster)]
+    edges = []
+    shared: dict[tuple[str, ...], Mapping[str, object]] = {(): NOTHING}
+    for node in parse_r(document):
+        id = f"rank{node.rank}"
+        metadata = shared.setdefault(node.properties, {"properties": list(node.properties)})
+        vertices.append(Vertex(id=id, type="node", name=node.name, metadata=metadata))
+        edges.append((ROOT, id))
+        for type, many in node.counts.items():
+            if many:
+                vertices.append(Vertex(id=f"{id}/{type}", type=type, name=type, size=many))
+                edges.append((id, f"{id}/{type}"))
+    return Graph.build(vertices, edges)
+
+
+def _from_jgf(cluster: str, graph: Mapping[str, object]) -> Graph:
+    """The scheduler's own graph. A node's id becomes its rank, as in a graph made of R; the root has our name."""
+    edges = [
+        (str(edge.get("source")), str(edge.get("target"))) for edge in _list(graph.get("edges")) if _contains(edge)
+    ]
+    below = {target for _, target in edges}
+    vertices, ids = [], {}
+    for node in _list(graph.get("nodes")):
+        about, id = node.get("metadata"), str(node.get("id"))
+        if not isinstance(about, Mapping):
+            raise Invalid("a vertex of the scheduling graph has no metadata", where=f"vertex {id!r}")
+        size, rank = about.get("size", 1), about.get("rank")
+        ranked = about.get("type") == "node" and isinstance(rank, int) and rank >= 0
+        ids[id] = f"rank{rank}" if ranked else id
+        metadata = {str(key): value for key, value in about.items() if key not in _STRUCTURAL}
+        vertices.append(
+            Vertex(
+                id=ids[id],
+                type=str(about.get("type", "")),
+                name=_name(about) if id in below else cluster,
+                size=size if isinstance(size, int) and size > 0 else 1,
+                unit=str(about.get("unit") or ""),
+                metadata=metadata or NOTHING,
+            )
+        )
+    return Graph.build(vertices, [(ids.get(source, source), ids.get(target, target)) for source, target in edges])
+
+
+def _name(about: Mapping[str, object]) -> str:
+    """A vertex's name: flux-sched leaves out what follows from type and number."""
+    return str(about.get("name") or f"{about.get('basename') or about.get('type', '')}{about.get('id', '')}")
+
+
+def _contains(edge: Mapping[str, object]) -> bool:
+    """Edges down the containment tree: flux-sched writes a `subsystem`, older ones `name: {containment: contains}`."""
+    about = edge.get("metadata")
+    if not isinstance(about, Mapping):
+        return edge.get("relation", "contains") == "contains"
+    name = about.get("name")
+    if isinstance(name, Mapping):
+        return "containment" in name and name["containment"] == "contains"
+    return about.get("subsystem", "containment") == "containment" and name in (None, "contains")
+
+
+def _list(value: object) -> Iterator[Mapping[str, object]]:
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, Mapping):
+            yield item
+
+
+def node_of_rank(graph: Graph) -> dict[int, int]:
+    """The vertex of each rank: by the graph's own word, else in order."""
+    found: dict[int, int] = {}
+    nodes = [i for i, type in enumerate(graph.types) if type == "node"]
+    for number, i in enumerate(nodes):
+        rank = graph.metadata.get(i, NOTHING).get("rank")
+        id = graph.ids[i]
+        if isinstance(rank, int) and rank >= 0:
+            found[rank] = i
+        elif id.startswith("rank") and id[4:].isdecimal():
+            found[int(id[4:])] = i
+        else:
+            found.setdefault(number, i)
+    return found
+
+
+def flux_subsystems(
+    graph: Graph, nodes: Sequence[FluxNode], queues: Mapping[str, Sequence[str]]
+) -> tuple[Subsystem, ...]:
+    """Properties hang on their nodes; a queue hangs on the nodes that have all properties it requires."""
+    at = node_of_rank(graph)
+    ids = {node.rank: graph.ids[at[node.rank]] for node in nodes if node.rank in at}
+    properties: dict[str, list[str]] = {}
+    for node in nodes:
+        for name in node.properties:
+            properties.setdefault(name, []).append(ids.get(node.rank, ""))
+    members = {
+        queue: [ids[n.rank] for n in nodes if n.rank in ids and set(requires).issubset(n.properties)]
+        for queue, requires in queues.items()
+    }
+    found = [_flat(PROPERTIES, "property", properties, graph), _flat(QUEUES, "queue", members, graph)]
+    return tuple(one for one in found if one is not None)
+
+
+def _flat(name: str, type: str, hosts: Mapping[str, Sequence[str]], graph: Graph) -> Subsystem | None:
+    nodes = sum(kind == "node" for kind in graph.types)
+    vertices, hangs = [], []
+    for one, on in hosts.items():
+        if on and all(on):
+            vertices.append(Vertex(id=f"{type}:{one}", type=type, name=one, metadata={"name": one}))
+            hangs.append((graph.ids[0],) if len(on) == nodes else tuple(on))
+    if not vertices:
+        return None
+    return Subsystem(name=name, vertices=tuple(vertices), parents=(-1,) * len(vertices), hangs_on=tuple(hangs))
+
+
+def parse_queues(config: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Queues of an instance's configuration with the properties each requires."""
+    found: dict[str, tuple[str, ...]] = {}
+    queues = config.get("queues")
+    for name, about in queues.items() if isinstance(queues, Mapping) else ():
+        requires = about.get("requires") if isinstance(about, Mapping) else None
+        found[str(name)] = tuple(map(str, requires)) if isinstance(requires, list) else ()
+    return found
+
+
+def default_queue(config: Mapping[str, object]) -> str:
+    """The queue of jobs that name none; empty if there is no such."""
+    found: object = config
+    for key in ("policy", "jobspec", "defaults", "system", "queue"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return str(found or "")

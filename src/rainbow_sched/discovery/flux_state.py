@@ -1,0 +1,102 @@
+"""What of a Flux instance is up, free and in use now. Pure; marks and units are given in the ids of any graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rainbow_sched.discovery.flux import FluxNode, node_of_rank
+from rainbow_sched.model.graph import Graph, Mark
+from rainbow_sched.model.hostlist import idset
+
+STATUS_FORMAT = "{state} {status} {ranks}"
+FLUXION, _FLUXION_MODULE = "fluxion", "sched-fluxion-qmanager"
+_DRAINED = frozenset({"drain", "draining", "drained", "exclude"})
+
+
+@dataclass(frozen=True, slots=True)
+class FluxHolding:
+    """What one running job holds, spread evenly over its ranks."""
+
+    ranks: tuple[int, ...]
+    cores: int  # on each
+    gpus: int = 0  # on each
+
+
+def parse_status(text: str) -> dict[int, Mark]:
+    """`flux resource status -n -o STATUS_FORMAT`: the mark of each rank that is not up."""
+    marks: dict[int, Mark] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) != 3:
+            continue  # a state that no rank is in
+        state, status, ranks = words
+        for rank in idset(ranks):
+            if status == "offline":
+                marks[rank] = Mark.DOWN
+            elif state.rstrip("*") in _DRAINED:
+                marks.setdefault(rank, Mark.DRAINED)
+    return marks
+
+
+def scheduler(modules: str) -> str:
+    """Who schedules, by `flux module list`: `fluxion`, or the name of the module that offers the service `sched`."""
+    for line in modules.splitlines():
+        words = line.split()
+        if len(words) > 1 and "sched" in words[-1].split(","):
+            return FLUXION if words[0] == _FLUXION_MODULE else words[0]
+    return ""
+
+
+def totals(everything: Sequence[FluxNode], free: Sequence[FluxNode]) -> dict[str, object]:
+    """`nodes_free`, `cores_free`, `gpus_free`; a free node is one nobody uses."""
+    whole = {node.rank: node.counts for node in everything}
+    return {
+        "nodes_free": sum(node.counts == whole.get(node.rank) for node in free),
+        "cores_free": sum(node.counts.get("core", 0) for node in free),
+        "gpus_free": sum(node.counts.get("gpu", 0) for node in free),
+    }
+
+
+def used_by_others(
+    graph: Graph,
+    everything: Sequence[FluxNode],
+    free: Sequence[FluxNode],
+    marks: Mapping[int, Mark],
+    own: Iterable[FluxHolding],
+) -> dict[str, int]:
+    """Units in use by vertex id, less our own cores and gpus. What is down or drained is marked, not used."""
+    left = {node.rank: node.counts for node in free}
+    mine: Counter[tuple[int, str]] = Counter()
+    for holding in own:
+        for rank in holding.ranks:
+            mine[rank, "core"] += holding.cores
+            mine[rank, "gpu"] += holding.gpus
+    at = node_of_rank(graph)
+    leaves = _leaves(graph)
+    used: dict[str, int] = {}
+    for node in everything:
+        if node.rank in marks or node.rank not in at:
+            continue
+        for type, many in node.counts.items():
+            taken = many - left.get(node.rank, {}).get(type, 0) - mine[node.rank, type]
+            for i in leaves.get((at[node.rank], type), ()):
+                units = min(max(taken, 0), graph.sizes[i])
+                if units:
+                    used[graph.ids[i]] = units
+                taken -= units
+    return used
+
+
+def _leaves(graph: Graph) -> dict[tuple[int, str], list[int]]:
+    """Vertices without children by the node vertex they lie in and their type."""
+    parents = set(graph.parents)
+    host: list[int] = []
+    leaves: dict[tuple[int, str], list[int]] = {}
+    for i, type in enumerate(graph.types):
+        above = graph.parents[i]
+        host.append(i if type == "node" else host[above] if above >= 0 else -1)
+        if host[i] >= 0 and i not in parents:
+            leaves.setdefault((host[i], type), []).append(i)
+    return leaves

@@ -1,0 +1,89 @@
+"""Filesystems as the subsystem `mounts`: where jobs find data, and which of it all nodes share. Pure.
+
+Sizes are left out: to ask a filesystem whose server is gone for its size takes for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rainbow_sched.model.graph import Graph, Subsystem, Vertex
+
+SUBSYSTEM = "mounts"
+SHARED = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "ceph",
+        "fuse.ceph",
+        "fuse.sshfs",
+        "cifs",
+        "smb3",
+        "afs",
+        "cvmfs2",
+        "panfs",
+        "orangefs",
+        "pvfs2",
+        "glusterfs",
+        "fuse.glusterfs",
+        "fuse.juicefs",
+        "wekafs",
+        "daos",
+        "fuse.daos",
+    ]
+)
+OWN = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs")
+MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One filesystem and where it is."""
+
+    path: str
+    kind: str  # the kernel's name for its type
+
+    @property
+    def shared(self) -> bool:
+        """True if other machines see the same files."""
+        return self.kind in SHARED
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """What /proc/self/mounts lists that holds data, without what is mounted only while it is used."""
+    lines = [line.split() for line in text.splitlines()]
+    found = [Mount(_plain(words[1]), words[2]) for words in lines if len(words) > 2]
+    automatic = tuple(f"{mount.path.rstrip('/')}/" for mount in found if mount.kind == "autofs")
+    kept = {
+        mount.path: mount
+        for mount in found
+        if (mount.shared or mount.kind in OWN) and not f"{mount.path}/".startswith(automatic or ("\0",))
+    }
+    return tuple(kept[path] for path in sorted(kept)[:MOST])
+
+
+def _plain(path: str) -> str:
+    """Spaces and the like are written as octal numbers."""
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(code, letter)
+    return path
+
+
+def mounts_subsystem(graph: Graph, mounts: Iterable[Mount], on: str) -> Subsystem | None:
+    """The subsystem, hung on vertex `on`; None if there are no mounts."""
+    vertices = [
+        Vertex(
+            id=f"mount:{mount.path}",
+            type="mount",
+            name=mount.path,
+            metadata={"path": mount.path, "fstype": mount.kind, "shared": mount.shared},
+        )
+        for mount in mounts
+    ]
+    if not vertices:
+        return None
+    return Subsystem.build(SUBSYSTEM, graph.positions(), vertices, [(on, vertex.id) for vertex in vertices])

@@ -1,0 +1,1 @@
+"""Graph backends (a plugin point) and the file formats of cluster graphs."""

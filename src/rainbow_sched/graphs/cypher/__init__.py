@@ -1,0 +1,1 @@
+"""Graph backend that keeps graphs in a property-graph database."""

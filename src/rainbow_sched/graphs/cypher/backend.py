@@ -1,0 +1,317 @@
+"""A graph backend that keeps every graph in a property-graph database and answers by query.
+
+The database holds the vertices, the subsystems, what is marked, used and placed. It selects the
+vertices that a request can use and judges the requirements; only the counting of slots, which a
+query cannot say, is done here, by the same functions as in memory. Options: `path` of a file for
+the embedded engine (in memory if there is none), or the `uri` of a Neo4j or Memgraph server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rainbow_sched.graphs.backend import Summary
+from rainbow_sched.graphs.cluster_state import MOST_BOUND, Bound, ClusterState
+from rainbow_sched.graphs.cypher import queries, reader, writer
+from rainbow_sched.graphs.cypher.engine import Engine, open_engine
+from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.explain.explanation import Explainer
+from rainbow_sched.matching.fit.fit import Fitter
+from rainbow_sched.matching.fit.levels import Planner
+from rainbow_sched.matching.fit.placement import place
+from rainbow_sched.matching.index.answer_cache import Keys
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.hierarchy import Structure
+from rainbow_sched.matching.structure.shapes import Shape, Shapes
+from rainbow_sched.model.binding import UNBOUND, Binding, GroupHosts, NodeRules, may_bind
+from rainbow_sched.model.errors import AlreadyExists, NotFound
+from rainbow_sched.model.graph import Graph, Mark, Subsystem
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.match import Explanation, Matches
+from rainbow_sched.model.microarchitectures import runs
+from rainbow_sched.model.request import Request
+
+_AT_ONCE = 50  # clusters in one query
+
+
+class CypherBackend:
+    """The property graph as a `GraphBackend`."""
+
+    name = "cypher"
+
+    def __init__(self, engine: Engine | None = None, **options: str) -> None:
+        """Open the database that the options name, and find what is in it."""
+        self._engine = engine or open_engine(options)
+        self._key_of = Remembered(Keys().number)
+        self._lock = threading.RLock()  # one connection, one query at a time
+        self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
+        self._version = max(self._versions.values(), default=0)
+        self._rules: dict[str, NodeRules] = {}  # of clusters that have some; said anew after each start
+        self._bindings: dict[str, OrderedDict[int, Binding]] = {}  # by cluster, until its graphs or rules change
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any cluster."""
+        return self._version
+
+    def clusters(self) -> tuple[str, ...]:
+        """Names of all clusters, sorted."""
+        return tuple(sorted(self._versions))
+
+    def version_of(self, cluster: str) -> int:
+        """The overall version at the cluster's last change."""
+        self._known(cluster)
+        return self._versions[cluster]
+
+    def put(self, cluster: str, graph: Graph) -> None:
+        """Add a cluster or replace its graph and forget all about the old one."""
+        writer.check_graph(graph)
+        self._bindings.pop(cluster, None)
+        with self._change(cluster):
+            self._forget(cluster)
+            writer.write_graph(self._engine, cluster, graph)
+
+    def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
+        """Add a subsystem or replace the one of that name."""
+        self._known(cluster)
+        self._bindings.pop(cluster, None)
+        with self._change(cluster):
+            self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=subsystem.name)
+            writer.write_subsystem(self._engine, cluster, subsystem)
+
+    def drop_subsystem(self, cluster: str, name: str) -> None:
+        """Remove a subsystem with all its vertices."""
+        self._known(cluster)
+        self._bindings.pop(cluster, None)
+        with self._change(cluster):
+            if not self._engine.run(queries.ALL_FACTS, clusters=[cluster], subsystem=name):
+                raise NotFound(f"cluster {cluster!r} has no subsystem {name!r}")
+            self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=name)
+
+    def remove(self, cluster: str) -> None:
+        """Forget a cluster and everything about it."""
+        self._known(cluster)
+        self._bindings.pop(cluster, None)
+        with self._lock:
+            with self._engine.transaction():
+                self._forget(cluster)
+                self._engine.run(queries.FORGET_CLUSTER, cluster=cluster)
+            self._version += 1
+            del self._versions[cluster]
+            self._rules.pop(cluster, None)
+
+    def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
+        """Say of vertices that they are down, drained or up again."""
+        self._known(cluster)
+        with self._change(cluster):
+            writer.write_marks(self._engine, cluster, marks)
+
+    def use(self, cluster: str, used: Mapping[str, int]) -> None:
+        """Replace the manager's report of used units."""
+        self._known(cluster)
+        with self._change(cluster):
+            writer.write_use(self._engine, cluster, used)
+
+    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
+        """Take what a placed job needs out of *now*; False if only a part of it fitted."""
+        self._known(cluster)
+        with self._change(cluster):
+            facts = Facts(runs)
+            state = self._whole(cluster, facts)
+            if key in state.placed:
+                raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
+            plan = Planner(request).plan(state.fold.structure.units)
+            barred = _bound(state, request, facts).barred
+            within = state.hosts_named(hosts) if hosts else None
+            found = place(state.fold, plan, facts, state.taken.column(), state.dark, None, barred, within)
+            ids = state.fold.graph.ids
+            writer.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
+        return found.complete
+
+    def release(self, cluster: str, key: str) -> None:
+        """Give back what `place` took under `key`."""
+        self._known(cluster)
+        with self._lock:
+            if [cluster, key] in self._engine.run(queries.JOBS, clusters=[cluster]):
+                with self._change(cluster):
+                    self._engine.run(queries.FORGET_JOB, key=writer.key_of(cluster, key))
+
+    def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
+        """Say what the cluster's manager can be told about nodes."""
+        self._known(cluster)
+        if rules == self._rules.get(cluster):
+            return
+        self._bindings.pop(cluster, None)
+        with self._change(cluster):
+            if rules is None:
+                del self._rules[cluster]
+            else:
+                self._rules[cluster] = rules
+
+    def binding(self, cluster: str, request: Request) -> Binding:
+        """Where the request may run, by the whole graph."""
+        self._known(cluster)
+        if cluster not in self._rules or not may_bind(request):
+            return UNBOUND
+        kept = self._bindings.setdefault(cluster, OrderedDict())
+        key = self._key_of(request)
+        known = kept.get(key)
+        if known is None:
+            known = kept[key] = self._bound_of(cluster, request)[0].binding
+            if len(kept) > MOST_BOUND:
+                kept.popitem(last=False)
+        return known
+
+    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+        """The hosts of one placement of the whole request within its binding."""
+        bound, state, facts = self._bound_of(cluster, request)
+        if state.rules is None:
+            return ()
+        return state.concrete_hosts(bound, Planner(request).plan(state.fold.structure.units), facts, key)
+
+    def _bound_of(self, cluster: str, request: Request) -> tuple[Bound, ClusterState, Facts]:
+        self._known(cluster)
+        facts = Facts(runs)
+        with self._lock:
+            state = self._whole(cluster, facts)
+        return _bound(state, request, facts), state, facts
+
+    def _ready(self, names: tuple[str, ...], request: Request) -> Iterator[tuple[ClusterState, Fitter]]:
+        """The clusters in order, each with its matcher.
+
+        The database judges the requirements of most. A cluster with node rules is read whole: which vertices do not
+        meet a requirement matters there, too.
+        """
+        ruled = {name for name in names if name in self._rules} if self._rules and may_bind(request) else set[str]()
+        facts = Facts(runs)
+        judge = reader.Judge(self._engine, request)
+        fitter = Fitter(judge.request, facts)
+        plain = self._states(tuple(name for name in names if name not in ruled), request, judge, facts)
+        for name in names:
+            if name in ruled:
+                own = Facts(runs)
+                with self._lock:
+                    state = self._whole(name, own)
+                yield state, Fitter(request, own, rules=state.rules)
+            else:
+                yield next(plain), fitter
+
+    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+        """Which of the clusters the request fits now, later, never."""
+        names = self._asked(clusters)
+        seen: dict[str, tuple[Fitter, Fold, Shape, Shape]] = {}
+        now, ever, unknown = [], [], []
+        for at, (state, fitter) in enumerate(self._ready(names, request)):
+            shape_now, shape_ever = _shapes(state, request)
+            seen[state.name] = (fitter, state.fold, shape_now, shape_ever)
+            can = fitter.answer(state.fold, shape_ever).fits
+            does = can if shape_now is shape_ever or not can else fitter.answer(state.fold, shape_now).fits
+            if can:
+                ever.append(at)
+            if does:
+                now.append(at)
+            if can is None or does is None:
+                unknown.append(at)
+
+        def count(name: str) -> tuple[int, int]:
+            fitter, fold, shape_now, shape_ever = seen[name]
+            return fitter.slots(fold, shape_now), fitter.slots(fold, shape_ever)
+
+        return Matches(names, now, ever, unknown, count)
+
+    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+        """The same with reasons, smallest changes and what was met where."""
+        found = []
+        for verdict in self.match(request, clusters):
+            facts = Facts(runs)  # of this cluster alone: it is read anew, so nothing can be shared
+            with self._lock:
+                state = self._whole(verdict.cluster, facts)
+            rules = state.rules if may_bind(request) else None
+            explainer = Explainer(request, facts, rules)
+            now, ever = _shapes(state, request)
+            mixed = _bound(state, request, facts).binding.mixed
+            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of), mixed))
+        return found
+
+    def summary(self, cluster: str) -> Summary:
+        """The cluster in numbers."""
+        self._known(cluster)
+        with self._lock:
+            state = self._whole(cluster, Facts(runs))
+        state.version = self._versions[cluster]
+        return state.totals()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.close()
+
+    def _states(
+        self, names: tuple[str, ...], request: Request, judge: reader.Judge, facts: Facts
+    ) -> Iterator[ClusterState]:
+        """The clusters in order, each with what the request can use and where it is met."""
+        shapes = Shapes()
+        for first in range(0, len(names), _AT_ONCE):
+            some = list(names[first : first + _AT_ONCE])
+            with self._lock:
+                found = reader.usable(self._engine, some, request)
+                verdicts = judge.verdicts(found)
+            for name in some:
+                yield _state(name, found[name], verdicts[name], facts, shapes)
+
+    def _known(self, cluster: str) -> None:
+        if cluster not in self._versions:
+            raise NotFound(f"there is no cluster {cluster!r}")
+
+    def _asked(self, clusters: Collection[str] | None) -> tuple[str, ...]:
+        if clusters is None:
+            return self.clusters()
+        for name in clusters:
+            self._known(name)
+        return tuple(sorted(set(clusters)))
+
+    @contextmanager
+    def _change(self, cluster: str) -> Iterator[None]:
+        """One change of a cluster: all of it or nothing, and the version grows."""
+        with self._lock:
+            with self._engine.transaction():
+                yield
+                self._engine.run(queries.TOUCH, cluster=cluster, version=self._version + 1)
+            self._version += 1
+            self._versions[cluster] = self._version
+
+    def _forget(self, cluster: str) -> None:
+        for query in (queries.FORGET_JOBS, queries.FORGET_FACTS, queries.FORGET_VERTICES):
+            self._engine.run(query, cluster=cluster)
+
+    def _whole(self, cluster: str, facts: Facts) -> ClusterState:
+        rows = reader.whole(self._engine, cluster)
+        state = _state(cluster, rows, reader.subsystems(self._engine, cluster), facts, Shapes())
+        state.rules = self._rules.get(cluster)
+        return state
+
+
+def _state(name: str, rows: reader.Rows, subsystems: list[Subsystem], facts: Facts, shapes: Shapes) -> ClusterState:
+    """What the database says of the cluster, as the functions of matching take it."""
+    state = ClusterState(name, Fold(Structure(rows.graph, shapes), subsystems, facts, shapes), 0)
+    ids = rows.graph.ids
+    state.set_marks({ids[i]: Mark.DOWN for i in rows.down})
+    state.set_report({ids[i]: units for i, units in rows.used.items()})
+    for key, taken in rows.placed.items():
+        state.hold(key, dict(taken), {})
+    return state
+
+
+def _shapes(state: ClusterState, request: Request) -> tuple[Shape, Shape]:
+    if request.hosts or request.not_hosts:
+        return state.named(request)
+    return state.now(), state.fold.root
+
+
+def _bound(state: ClusterState, request: Request, facts: Facts) -> Bound:
+    if state.rules is None or not may_bind(request):
+        return Bound()
+    return state.bound(0, request, Planner(request).plan(state.fold.structure.units), facts)  # read anew: one request

@@ -1,0 +1,219 @@
+"""Writes graphs, subsystems and what is used into the property graph; refuses what the database cannot hold."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rainbow_sched.graphs.cypher import queries
+from rainbow_sched.graphs.cypher.engine import Engine
+from rainbow_sched.graphs.cypher.values import field_row
+from rainbow_sched.matching.structure.facts import fields_of
+from rainbow_sched.model.errors import Invalid, NotFound, Unsupported
+from rainbow_sched.model.graph import Graph, Mark, Subsystem, Vertex
+from rainbow_sched.model.request import Scalar
+
+MAX_VERTICES = 100_000  # a row is written in about 0.1 ms; larger graphs belong into the memory backend
+_BATCH = 2_000
+_BETWEEN = "\n"  # separates types in one text; no type holds it
+
+
+def key_of(cluster: str, id: str) -> str:
+    """The key of a vertex: names of clusters hold no slash."""
+    return f"{cluster}/{id}"
+
+
+def fact_key(cluster: str, subsystem: str, id: str) -> str:
+    """The key of a subsystem's vertex."""
+    return f"{cluster}/{subsystem}\n{id}"
+
+
+def listed(types: Iterable[str]) -> str:
+    """Types as one text in which each can be found whole."""
+    return _BETWEEN + "".join(f"{type}{_BETWEEN}" for type in types)
+
+
+def write_graph(engine: Engine, cluster: str, graph: Graph) -> None:
+    """Add all vertices and edges of a graph."""
+    check_graph(graph)
+    ends = _spans(graph.parents)
+    kinds, above = _types_around(graph)
+    _in_batches(
+        engine,
+        queries.ADD_VERTICES,
+        (
+            {
+                "key": key_of(cluster, graph.ids[i]),
+                "cluster": cluster,
+                "id": graph.ids[i],
+                "pos": i,
+                "parent": graph.parents[i],
+                "lo": ends[i][0],
+                "hi": ends[i][1],
+                "name": graph.names[i],
+                "type": graph.types[i],
+                "size": graph.sizes[i],
+                "unit": graph.units[i],
+                "metadata": json.dumps(graph.metadata[i], default=dict) if i in graph.metadata else "",
+                "kinds": kinds[i],
+                "above": above[i],
+            }
+            for i in range(len(graph))
+        ),
+    )
+    _in_batches(
+        engine,
+        queries.ADD_CONTAINS,
+        (
+            {"a": key_of(cluster, graph.ids[parent]), "b": key_of(cluster, graph.ids[i])}
+            for i, parent in enumerate(graph.parents)
+            if parent >= 0
+        ),
+    )
+
+
+def check_graph(graph: Graph) -> None:
+    """Say at registration what this backend lacks."""
+    if len(graph) > MAX_VERTICES:
+        raise Unsupported(
+            f"the cypher backend keeps up to {MAX_VERTICES} vertices for a cluster, and this graph has {len(graph)}; "
+            "use the memory backend"
+        )
+    for type in set(graph.types):
+        if _BETWEEN in type:
+            raise Unsupported(f"the cypher backend cannot keep a type with a line break, as {type!r} is")
+
+
+def write_subsystem(engine: Engine, cluster: str, subsystem: Subsystem) -> None:
+    """Add all vertices of a subsystem, their fields, and where they hang."""
+    if len(subsystem.vertices) > MAX_VERTICES:
+        raise Unsupported(f"the cypher backend keeps up to {MAX_VERTICES} vertices for a subsystem")
+    known_vertices(engine, cluster, {host for hosts in subsystem.hangs_on for host in hosts})
+    fields: dict[str, dict[str, Any]] = {}
+    has: list[dict[str, Any]] = []
+    hangs: list[dict[str, Any]] = []
+    for vertex, _, hosts in subsystem.items():
+        key = fact_key(cluster, subsystem.name, vertex.id)
+        rows = {row["key"]: row for row in (field_row(*pair) for pair in _values(vertex))}
+        fields |= rows
+        has += [{"a": key, "b": row} for row in rows]
+        hangs += [{"a": key_of(cluster, host), "b": key, "place": place} for place, host in enumerate(hosts)]
+    _in_batches(engine, queries.ADD_FACTS, _fact_rows(cluster, subsystem))
+    _in_batches(engine, queries.ADD_FIELDS, iter(fields.values()))
+    _in_batches(engine, queries.ADD_HAS, iter(has))
+    _in_batches(engine, queries.ADD_HANGS, iter(hangs))
+
+
+def _values(vertex: Vertex) -> Iterator[tuple[str, Scalar]]:
+    for name, values in fields_of(vertex).items():
+        yield from ((name, value) for value in values)
+
+
+def _fact_rows(cluster: str, subsystem: Subsystem) -> Iterator[dict[str, Any]]:
+    spans = _spans(subsystem.parents)
+    for i, (vertex, parent, _) in enumerate(subsystem.items()):
+        yield {
+            "key": fact_key(cluster, subsystem.name, vertex.id),
+            "cluster": cluster,
+            "subsystem": subsystem.name,
+            "id": vertex.id,
+            "pos": i,
+            "parent": parent,
+            "lo": spans[i][0],
+            "hi": spans[i][1],
+            "name": vertex.name,
+            "type": vertex.type,
+            "size": vertex.size,
+            "unit": vertex.unit,
+            "metadata": json.dumps(vertex.metadata, default=dict) if vertex.metadata else "",
+        }
+
+
+def write_marks(engine: Engine, cluster: str, marks: Mapping[str, Mark]) -> None:
+    """Mark vertices as down, drained or up."""
+    known_vertices(engine, cluster, marks)
+    rows = [{"key": key_of(cluster, id), "mark": "" if mark is Mark.UP else mark.value} for id, mark in marks.items()]
+    _in_batches(engine, queries.MARK, iter(rows))
+
+
+def write_use(engine: Engine, cluster: str, used: Mapping[str, int]) -> None:
+    """Replace the report of used units; a vertex with things inside is used whole."""
+    for id, units in used.items():
+        if units < 0:
+            raise Invalid(f"used units cannot be negative, as {units} is", where=f"vertex {id!r}")
+    found = known_vertices(engine, cluster, used)
+    engine.run(queries.UNUSE, cluster=cluster)
+    leaves = [
+        {"key": key_of(cluster, id), "units": min(used[id], size)}
+        for id, (lo, hi, size) in found.items()
+        if hi == lo + 1
+    ]
+    _in_batches(engine, queries.USE_UNITS, iter(leaves))
+    for id, (lo, hi, _) in found.items():
+        if hi > lo + 1 and used[id]:
+            engine.run(queries.USE_WHOLE, cluster=cluster, lo=lo, hi=hi)
+
+
+def write_job(engine: Engine, cluster: str, job: str, ids: Mapping[str, int]) -> None:
+    """Keep what a placed job takes, by vertex id."""
+    key = key_of(cluster, job)
+    engine.run(queries.FORGET_JOB, key=key)
+    engine.run(queries.ADD_JOB, key=key, cluster=cluster, job=job)
+    rows = [{"a": key, "b": key_of(cluster, id), "units": units} for id, units in ids.items()]
+    _in_batches(engine, queries.ADD_TAKES, iter(rows))
+
+
+def known_vertices(engine: Engine, cluster: str, ids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    """For each id its place in the walk, its end and its size; an unknown one raises `NotFound`."""
+    wanted = list(ids)
+    found: dict[str, tuple[int, int, int]] = {}
+    for at in range(0, len(wanted), _BATCH):
+        keys = [key_of(cluster, id) for id in wanted[at : at + _BATCH]]
+        found.update((id, (lo, hi, size)) for id, lo, hi, size in engine.run(queries.KNOWN, keys=keys))
+    for id in wanted:
+        if id not in found:
+            raise NotFound(f"cluster {cluster!r} has no vertex {id!r}")
+    return found
+
+
+def _in_batches(engine: Engine, query: str, rows: Iterator[dict[str, Any]]) -> None:
+    while batch := list(itertools.islice(rows, _BATCH)):
+        engine.run(query, rows=batch)
+
+
+def _spans(parents: Sequence[int]) -> list[tuple[int, int]]:
+    """Each vertex's place in a depth-first walk, and the place after all inside it."""
+    sizes = [1] * len(parents)
+    for i in range(len(parents) - 1, -1, -1):
+        if parents[i] >= 0:
+            sizes[parents[i]] += sizes[i]
+    next_free = [0] * len(parents)
+    spans: list[tuple[int, int]] = []
+    top = 0
+    for i, parent in enumerate(parents):
+        lo = top if parent < 0 else next_free[parent]
+        if parent < 0:
+            top += sizes[i]
+        else:
+            next_free[parent] += sizes[i]
+        next_free[i] = lo + 1
+        spans.append((lo, lo + sizes[i]))
+    return spans
+
+
+def _types_around(graph: Graph) -> tuple[list[str], list[str]]:
+    """For each vertex the types below it and the types above it, as texts; equal ones are one object."""
+    below: list[frozenset[str]] = [frozenset()] * len(graph)
+    for i in range(len(graph) - 1, 0, -1):
+        parent = graph.parents[i]
+        more = below[i] | {graph.types[i]}
+        if not more <= below[parent]:
+            below[parent] |= more
+    above: list[frozenset[str]] = [frozenset()] * len(graph)
+    for i in range(1, len(graph)):
+        parent = graph.parents[i]
+        above[i] = above[parent] | {graph.types[parent]}
+    texts: dict[frozenset[str], str] = {types: listed(sorted(types)) for types in {*below, *above}}
+    return [texts[types] for types in below], [texts[types] for types in above]

@@ -1,0 +1,1 @@
+"""File and storage formats of graphs: JGF, compact, Flux R, packed."""

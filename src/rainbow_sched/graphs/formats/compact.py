@@ -1,0 +1,209 @@
+"""The compact form of graphs, "shape x count": a cluster of 10,000 nodes in a few hundred bytes of JSON.
+
+    {"rainbow": "graph/1", "cluster": "perl",
+     "with": [{"type": "node", "count": 64, "name": "n[0-63]",
+               "with": [{"type": "core", "count": 64}, {"type": "memory", "size": 256, "unit": "GB"}]}]}
+
+`docs/graphs.md` describes every key. `compact_subsystem.py` holds the form for subsystems.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rainbow_sched.graphs.formats.compact_items import Item, read_item
+from rainbow_sched.graphs.formats.compact_writer import Folded, fold
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits, refuse_duplicate
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.graph import Graph
+from rainbow_sched.model.hostlist import collapse
+
+GRAPH_FORM = "graph/1"
+
+
+def from_compact(document: Mapping[str, object], limits: Limits = DEFAULT) -> Graph:
+    """Expand a compact document; raises `Invalid` or `TooLarge` with the path of the entry at fault."""
+    if document.get("rainbow") != GRAPH_FORM:
+        raise Invalid(f'a compact graph says "rainbow": "{GRAPH_FORM}", not {document.get("rainbow")!r}')
+    root = {key: value for key, value in document.items() if key not in ("rainbow", "cluster")}
+    if root.get("count", 1) != 1:
+        raise Invalid("a graph has one root: leave out its count", where="cluster")
+    if "name" in root:
+        raise Invalid('the name of the root is "cluster"', where="cluster")
+    name = document.get("cluster", "")
+    if not isinstance(name, str):
+        raise Invalid("the name of a cluster is a text", where="cluster")
+    return expand_item(read_item({"type": "cluster", **root, "name": [name]}, "cluster", limits))
+
+
+def expand_item(root: Item) -> Graph:
+    """The graph that an entry stands for, its one vertex being the root."""
+    columns = _Columns()
+    front: list[tuple[Item, int, int]] = columns.add([(root, -1, 0)])
+    while front:
+        below = [(child, above, number) for item, above, first in front for child, number in _numbered(item, first)]
+        front = columns.add(below)
+    return columns.graph()
+
+
+def _numbered(item: Item, first: int) -> list[tuple[Item, int]]:
+    """The entries inside one vertex with the depth-first number of the first vertex of each."""
+    found, at = [], first + 1
+    for child in item.inside:
+        found.append((child, at))
+        at += child.count * child.total
+    return found
+
+
+class _Columns:
+    """Fills the columns of a graph level by level."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.names: list[str] = []
+        self.types: list[str] = []
+        self.units: list[str] = []
+        self.parents = array("i")
+        self.sizes = array("q")
+        self.metadata: dict[int, Mapping[str, object]] = {}
+        self._seen: dict[int, int] = {}  # vertices made so far, by entry
+        self._nodes = 0  # nodes made so far: their names count through the whole cluster
+
+    def add(self, entries: Sequence[tuple[Item, int, int]]) -> list[tuple[Item, int, int]]:
+        """Add `count` vertices for each (entry, parent, number); returns those that have something inside."""
+        expected: dict[int, tuple[Item, int]] = {}
+        for item, _, _ in entries:
+            expected[id(item)] = (item, expected.get(id(item), (item, 0))[1] + item.count)
+        for item, total in expected.values():
+            _check_lengths(item, total)
+        deeper: list[tuple[Item, int, int]] = []
+        for item, parent, number in entries:
+            first = len(self.ids)
+            numbers = range(number, number + item.count * item.total, item.total)
+            self._append(item, parent, numbers)
+            if item.inside:
+                deeper += [(item, first + k, numbers[k]) for k in range(item.count)]
+        return deeper
+
+    def _append(self, item: Item, parent: int, numbers: range) -> None:
+        count, done = item.count, self._seen.get(id(item), 0)
+        self._seen[id(item)] = done + count
+        first = len(self.ids)
+        self.ids += _slice(item.ids, done, count) if item.ids else map(str, numbers)
+        start = self._nodes if item.type == "node" else 0
+        if item.names:
+            self.names += _slice(item.names, done, count)
+        else:
+            self.names += [f"{item.type}{number}" for number in range(start, start + count)]
+        if item.type == "node":
+            self._nodes += count
+        self.types += [item.type] * count
+        self.units += [item.unit] * count
+        self.parents.extend([parent] * count)
+        self.sizes.extend([item.size] * count)
+        if item.metadata:
+            self.metadata.update(dict.fromkeys(range(first, first + count), item.metadata))
+
+    def graph(self) -> Graph:
+        if len(set(self.ids)) < len(self.ids):
+            refuse_duplicate(self.ids)
+        return Graph(
+            ids=self.ids,
+            names=self.names,
+            types=self.types,
+            parents=self.parents,
+            sizes=self.sizes,
+            units=self.units,
+            metadata=self.metadata,
+        )
+
+
+def _slice(listed: tuple[str, ...], done: int, count: int) -> Sequence[str]:
+    """The names of the next `count` vertices; a list that is shorter than all of them begins again."""
+    start = done % len(listed)
+    if start + count <= len(listed):
+        return listed[start : start + count]
+    return list(itertools.islice(itertools.cycle(listed), start, start + count))
+
+
+def _check_lengths(item: Item, total: int) -> None:
+    for key, listed in (("name", item.names), ("id", item.ids)):
+        if listed is not None and total % len(listed):
+            raise Invalid(f"{key} lists {len(listed)}, which does not divide {total} vertices", where=item.where)
+    if item.ids and not all(item.ids):
+        raise Invalid("an id must not be empty", where=item.where)
+
+
+def to_compact(graph: Graph) -> dict[str, object]:
+    """The graph with equal neighbours folded; `from_compact` gives an equal graph back."""
+    about = _Usual(_depth_first(graph), {})
+    for i in range(len(graph)):
+        if graph.types[i] == "node":
+            about.nodes[i] = len(about.nodes)
+    root = _entry(graph, fold(graph), about, (1,))
+    del root["type"], root["name"]
+    if graph.types[0] != "cluster":
+        root = {"type": graph.types[0], **root}
+    return {"rainbow": GRAPH_FORM, "cluster": graph.names[0], **root}
+
+
+class _Usual(NamedTuple):
+    """What need not be written, because `from_compact` gives it when nothing is said."""
+
+    ids: list[int]
+    nodes: dict[int, int]  # numbers in the names of nodes
+
+
+def _entry(graph: Graph, folded: Folded, usual: _Usual, spans: tuple[int, ...]) -> dict[str, object]:
+    i, members = folded.first, folded.members
+    entry: dict[str, object] = {"type": graph.types[i]}
+    if folded.count > 1:
+        entry["count"] = folded.count
+    names = [graph.names[m] for m in members]
+    numbered = [f"{graph.types[i]}{usual.nodes.get(m, k % folded.count)}" for k, m in enumerate(members)]
+    if names != numbered or not i:
+        entry["name"] = _short(names, spans)
+    if any(graph.ids[m] != str(usual.ids[m]) for m in members):
+        ids = [graph.ids[m] for m in members]
+        entry["id"] = collapse(ids) or ids
+    if graph.sizes[i] != 1:
+        entry["size"] = graph.sizes[i]
+    if graph.units[i]:
+        entry["unit"] = graph.units[i]
+    metadata = dict(graph.metadata.get(i, {}))
+    if "properties" in metadata:
+        entry["properties"] = metadata.pop("properties")
+    if metadata:
+        entry["metadata"] = metadata
+    if folded.inside:
+        entry["with"] = [
+            _entry(graph, part, usual, tuple(part.count * span for span in (1, *spans))) for part in folded.inside
+        ]
+    return entry
+
+
+def _short(names: list[str], spans: tuple[int, ...]) -> str | list[str]:
+    """Names in short; `spans` are the lengths after which they may repeat: in each parent, grandparent ..."""
+    if not any(names):
+        return ""
+    for span in spans:
+        if len(names) > span and names[:span] * (len(names) // span) == names:
+            names = names[:span]
+            break
+    return collapse(names) or names
+
+
+def _depth_first(graph: Graph) -> list[int]:
+    """Each vertex's number when the tree is walked depth first: what ids are when none are given."""
+    sizes = [1] * len(graph)
+    for i in range(len(graph) - 1, 0, -1):
+        sizes[graph.parents[i]] += sizes[i]
+    numbers, next_free = [0] * len(graph), [1] * len(graph)
+    for i in range(1, len(graph)):
+        above = graph.parents[i]
+        numbers[i] = numbers[above] + next_free[above]
+        next_free[above] += sizes[i]
+    return numbers

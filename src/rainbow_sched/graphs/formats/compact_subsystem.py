@@ -1,0 +1,149 @@
+"""The compact form of subsystems: vertices that hang on a list of names, and on each other.
+
+{"rainbow": "subsystem/1",
+ "with": [{"type": "package", "on": "n[0-31]", "metadata": {"name": "lammps", "version": "2024.1"}}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rainbow_sched.graphs.formats.compact_items import metadata_of, refuse_unknown, text_of
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits, build_subsystem, checked_size
+from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.model.graph import MAX_GRAPH_DEPTH, Graph, Subsystem, Vertex
+from rainbow_sched.model.hostlist import collapse, expand
+
+SUBSYSTEM_FORM = "subsystem/1"
+_SEVERAL = -1
+_NOWHERE = "\0"  # stands for the place of vertices with `"on": []`, which speak for nothing
+_KEYS = frozenset(("type", "id", "name", "on", "size", "unit", "metadata", "properties", "with"))
+
+
+def from_compact_subsystem(
+    name: str, graph: Graph, document: Mapping[str, object], limits: Limits = DEFAULT
+) -> Subsystem:
+    """Build the subsystem; `on` lists ids or names of `graph`; an outermost vertex without it hangs on the root."""
+    where = f"subsystem {name!r}"
+    if document.get("rainbow") != SUBSYSTEM_FORM:
+        raise Invalid(f'a compact subsystem says "rainbow": "{SUBSYSTEM_FORM}", not {document.get("rainbow")!r}')
+    refuse_unknown(document, frozenset(("rainbow", "name", "with")), where)
+    builder = _Builder(name, graph, limits)
+    builder.add(document, where, parent="", depth=0)
+    return build_subsystem(name, builder.places.by_id, builder.vertices, builder.edges, nowhere=_NOWHERE)
+
+
+class _Builder:
+    """Collects vertices and edges from the top; ids that are not given count on."""
+
+    def __init__(self, name: str, graph: Graph, limits: Limits) -> None:
+        self.places = _Places(graph, limits)
+        self.vertices: list[Vertex] = []
+        self.edges: list[tuple[str, str]] = []
+        self._name = name
+        self._root = graph.ids[0]
+        self._limits = limits
+
+    def add(self, holder: Mapping[str, object], where: str, *, parent: str, depth: int) -> None:
+        """Add all entries inside `holder`."""
+        entries = holder.get("with", [])
+        if not isinstance(entries, list):
+            raise Invalid("with is a list of entries", where=where)
+        if entries and depth >= MAX_GRAPH_DEPTH:
+            raise TooLarge(f"a subsystem is at most {MAX_GRAPH_DEPTH} levels deep", where=where)
+        for i, raw in enumerate(entries):
+            self._add_one(raw, f"{where}.with[{i}]", parent, depth)
+
+    def _add_one(self, raw: object, where: str, parent: str, depth: int) -> None:
+        if not isinstance(raw, dict):
+            raise Invalid('an entry is an object {"type", "on", "metadata", "with"}', where=where)
+        refuse_unknown(raw, _KEYS, where)
+        id = text_of(raw, "id", where) or f"{self._name}{len(self.vertices) + 1}"
+        where = f"{where} ({id})"
+        self.vertices.append(
+            Vertex(
+                id=id,
+                type=text_of(raw, "type", where) or "resource",
+                name=text_of(raw, "name", where),
+                size=checked_size(raw.get("size"), where),
+                unit=text_of(raw, "unit", where),
+                metadata=metadata_of(raw, where),
+            )
+        )
+        above = [parent] if parent else []
+        if "on" in raw or not parent:
+            above += self.places.find(raw.get("on", [self._root]), where)
+        self.edges += [(source, id) for source in above or [_NOWHERE]]
+        if len(self.vertices) > self._limits.vertices or len(self.edges) > self._limits.edges:
+            raise TooLarge(f"a subsystem has at most {self._limits.vertices} vertices", where=where)
+        self.add(raw, where, parent=id, depth=depth + 1)
+
+
+class _Places:
+    """Finds dominant vertices by id, else by a name that only one has."""
+
+    def __init__(self, graph: Graph, limits: Limits) -> None:
+        self._ids = graph.ids
+        self._limit = limits.vertices
+        self.by_id = graph.positions()
+        self._by_name: dict[str, int] = {}
+        for i, name in enumerate(graph.names):
+            self._by_name[name] = _SEVERAL if name in self._by_name else i
+
+    def find(self, on: object, where: str) -> list[str]:
+        """The ids of all that `on` lists."""
+        if isinstance(on, str):
+            wanted = expand(on, limit=self._limit, where=where)
+        elif isinstance(on, list) and all(isinstance(name, str) for name in on):
+            wanted = list(on)
+        else:
+            raise Invalid('on is a text such as "n[0-31]" or a list of texts', where=where)
+        return [self._one(name, where) for name in wanted]
+
+    def _one(self, name: str, where: str) -> str:
+        if name in self.by_id:
+            return name
+        at = self._by_name.get(name)
+        if at is None:
+            raise Invalid(f"hangs on {name!r}, which is not in the cluster's graph", where=where)
+        if at == _SEVERAL:
+            raise Invalid(f"hangs on {name!r}, a name that several vertices have; give their ids", where=where)
+        return self._ids[at]
+
+    def text_for(self, id: str, name: str) -> str:
+        """What to write so that `find` gives `id`: its name where that is clear."""
+        clear = name not in self.by_id and self._by_name.get(name) == self.by_id[id]
+        return name if name and clear else id
+
+
+def to_compact_subsystem(subsystem: Subsystem, graph: Graph) -> dict[str, object]:
+    """The subsystem with its vertices nested and the names they hang on in short."""
+    below: list[list[int]] = [[] for _ in subsystem.vertices]
+    tops: list[int] = []
+    for i, parent in enumerate(subsystem.parents):
+        (below[parent] if parent >= 0 else tops).append(i)
+    places = _Places(graph, DEFAULT)
+    names = dict(zip(graph.ids, graph.names, strict=True))
+
+    def short(ids: tuple[str, ...]) -> str | list[str]:
+        listed = [places.text_for(id, names[id]) for id in ids]
+        return (collapse(listed) if listed else None) or listed
+
+    def entry(i: int) -> dict[str, object]:
+        vertex = subsystem.vertices[i]
+        found: dict[str, object] = {"type": vertex.type, "id": vertex.id}
+        if vertex.name:
+            found["name"] = vertex.name
+        if subsystem.hangs_on[i] or subsystem.parents[i] < 0:
+            found["on"] = short(subsystem.hangs_on[i])
+        if vertex.size != 1:
+            found["size"] = vertex.size
+        if vertex.unit:
+            found["unit"] = vertex.unit
+        if vertex.metadata:
+            found["metadata"] = dict(vertex.metadata)
+        if below[i]:
+            found["with"] = [entry(child) for child in below[i]]
+        return found
+
+    return {"rainbow": SUBSYSTEM_FORM, "name": subsystem.name, "with": [entry(i) for i in tops]}

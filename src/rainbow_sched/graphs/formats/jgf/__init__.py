@@ -1,0 +1,1 @@
+"""Read and write JGF, the JSON Graph Format."""

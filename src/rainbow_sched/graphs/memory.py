@@ -1,0 +1,387 @@
+"""The default graph backend: all graphs folded in memory, every answer exact, most of them by table.
+
+A request of the common form (slots inside hosts, nothing else) is answered for the whole fleet by
+the index (`memory_index.py`). Everything else is answered cluster by cluster by the exact matcher,
+after the index has removed the clusters that cannot fit. Answers are kept until a cluster changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rainbow_sched.graphs.backend import Summary
+from rainbow_sched.graphs.cluster_state import Bound, ClusterState
+from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.explain.explanation import Explainer
+from rainbow_sched.matching.fit.fit import Fitter
+from rainbow_sched.matching.fit.levels import Planner
+from rainbow_sched.matching.fit.placement import NOTHING_BARRED
+from rainbow_sched.matching.fit.quick_placement import Placer
+from rainbow_sched.matching.index.answer_cache import ANYTHING, GREW, Answers, Kept, Keys, Room
+from rainbow_sched.matching.index.index import FleetIndex, SlotCounts
+from rainbow_sched.matching.index.rows import Changed, Gathered, Held, hosts_touched
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.hierarchy import Structure
+from rainbow_sched.matching.structure.shapes import Shape, Shapes
+from rainbow_sched.model.binding import HOST, Binding, GroupHosts, NodeRules, may_bind
+from rainbow_sched.model.errors import AlreadyExists, NotFound
+from rainbow_sched.model.graph import Graph, Mark, Subsystem
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.match import Explanation, Fit, Matches
+from rainbow_sched.model.microarchitectures import runs
+from rainbow_sched.model.request import Request
+
+Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
+RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
+
+MOST_UNINDEXED = 4_096  # vertices of one cluster
+
+NOT_BOUND = Bound()
+FEW = 1  # clusters asked again one by one; for more, the tables answer for the whole fleet in less time
+
+
+class MemoryBackend:
+    """See `GraphBackend` for what each call promises."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self._facts = Facts(runs)
+        self._shapes = Shapes()
+        self._index = FleetIndex(self._facts)
+        self._answers = Answers()
+        self._changes = self._answers.changes
+        self._key_of = Remembered(Keys().number)
+        self._placer = Remembered(Placer)
+        self._planner = Remembered(Planner)
+        self._may_bind = Remembered(may_bind)
+        self._asks_inside = Remembered(_asks_inside)
+        self._ruled = 0  # clusters with node rules
+        self._states: dict[str, ClusterState] = {}
+        self._by_number: list[ClusterState | None] = []
+        self._sorted: tuple[tuple[str, ...], Order] | None = None
+        self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
+        self._unindexed: defaultdict[int, Gathered] = defaultdict(Gathered)  # by cluster: what is not in the index yet
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any cluster."""
+        return self._changes.version
+
+    def clusters(self) -> tuple[str, ...]:
+        """Names of all clusters, sorted."""
+        return tuple(sorted(self._states))
+
+    def version_of(self, cluster: str) -> int:
+        """The overall version at the cluster's last change."""
+        return self._state(cluster).version
+
+    def put(self, cluster: str, graph: Graph) -> None:
+        """Add a cluster or replace its graph."""
+        self._refold(cluster, self._structure(graph), ())
+
+    def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
+        """Add a subsystem or replace the one of that name."""
+        state = self._state(cluster)
+        for hung in subsystem.hangs_on:
+            for id in hung:
+                state.number(id)
+        others = [known for known in state.fold.subsystems if known.name != subsystem.name]
+        self._keeping_state(state, (*others, subsystem))
+
+    def drop_subsystem(self, cluster: str, name: str) -> None:
+        """Remove a subsystem with all its vertices."""
+        state = self._state(cluster)
+        others = tuple(known for known in state.fold.subsystems if known.name != name)
+        if len(others) == len(state.fold.subsystems):
+            raise NotFound(f"cluster {cluster!r} has no subsystem {name!r}")
+        self._keeping_state(state, others)
+
+    def remove(self, cluster: str) -> None:
+        """Forget a cluster and everything about it."""
+        state = self._state(cluster)
+        self._index.drop(state.number_in_fleet)
+        self._unindexed.pop(state.number_in_fleet, None)
+        self._changes.note(state.number_in_fleet, ANYTHING)
+        self._by_number[state.number_in_fleet] = None
+        del self._states[cluster]
+        self._ruled -= state.rules is not None
+        self._sorted = None
+
+    def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
+        """Say of vertices that they are down, drained or up again."""
+        state = self._state(cluster)
+        self._changed(state, Changed(flipped=state.set_marks(marks)))
+
+    def use(self, cluster: str, used: Mapping[str, int]) -> None:
+        """Replace the manager's report of used units."""
+        state = self._state(cluster)
+        self._changed(state, Changed(taken=state.set_report(used)))
+
+    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
+        """Take what a placed job needs out of *now*."""
+        state = self._state(cluster)
+        if key in state.placed:
+            raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
+        barred = NOTHING_BARRED if state.rules is None else self._bound(state, request).barred
+        found = self._placer(request).place(
+            state.fold,
+            self._facts,
+            state.taken.column(),
+            state.dark,
+            state.hints,
+            barred,
+            state.hosts_named(hosts) if hosts else None,
+        )
+        gathered = self._unindexed[state.number_in_fleet]
+        state.hold(key, found.taken, gathered.taken)
+        if found.taken:
+            self._note(state, gathered, hosts_touched(state.fold, found.taken), sum(found.taken.values()))
+        return found.complete
+
+    def release(self, cluster: str, key: str) -> None:
+        """Give back what `place` took under `key`."""
+        state = self._state(cluster)
+        gathered = self._unindexed[state.number_in_fleet]
+        if state.release(key, gathered.taken):
+            self._note(state, gathered, GREW)
+
+    def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
+        """Say what the cluster's manager can be told about nodes."""
+        state = self._state(cluster)
+        if rules == state.rules:
+            return
+        self._ruled += (rules is not None) - (state.rules is not None)
+        state.set_rules(rules)
+        state.version = self._changes.note(state.number_in_fleet, ANYTHING)
+
+    def binding(self, cluster: str, request: Request) -> Binding:
+        """Where the request may run, by the whole graph."""
+        return self._bound(self._state(cluster), request).binding
+
+    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+        """The hosts of one placement of the whole request within its binding."""
+        state = self._state(cluster)
+        if state.rules is None:
+            return ()
+        plan = self._planner(request).plan(state.fold.structure.units)
+        return state.concrete_hosts(self._bound(state, request), plan, self._facts, key)
+
+    def _bound(self, state: ClusterState, request: Request) -> Bound:
+        if state.rules is None or not self._may_bind(request):
+            return NOT_BOUND
+        plan = self._planner(request).plan(state.fold.structure.units)
+        return state.bound(self._key_of(request), request, plan, self._facts)
+
+    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+        """Which of the clusters the request fits now, later, never."""
+        names, order = self._order(clusters)
+        kept = self._kept(request, None if isinstance(order, slice) else order)
+        if clusters is None and kept.matches is not None and kept.matches.of(names):
+            return kept.matches
+        unknown = np.flatnonzero(kept.unknown[order]) if kept.undecided else ()
+        now, ever = np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order])
+        found = Matches(names, now, ever, unknown, self._counter(request))
+        if clusters is None:
+            kept.matches = found
+        return found
+
+    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+        """The same with reasons, smallest changes and what was met where."""
+        matches = self.match(request, clusters)
+        explainers: dict[NodeRules | None, Explainer] = {}
+        self._bring_up_to_date()
+        counted = self._slots(request)
+        found = []
+        for name in matches.names:
+            state, fit = self._state(name), matches.fit(name)
+            rules = self._rules_for(state, request)
+            explainer = explainers.get(rules) or explainers.setdefault(rules, Explainer(request, self._facts, rules))
+            number = state.number_in_fleet
+            slots = None
+            if counted and fit in (Fit.NOW, Fit.NEVER) and counted.sure(number):
+                now = ever = state.fold.root  # nothing but the slots depends on what is free now
+                slots = int(counted.now[number])
+            else:
+                now, ever = self._shapes_for(state, request)
+            scene = Scene(state.fold, now, ever, state.shape_of)
+            found.append(explainer.explain_fit(name, fit, scene, slots, self._bound(state, request).binding.mixed))
+        return found
+
+    def summary(self, cluster: str) -> Summary:
+        """The cluster in numbers."""
+        return self._state(cluster).totals()
+
+    def _counter(self, request: Request) -> Callable[[str], tuple[int, int]]:
+        """Counts slots now and ever: for all clusters at once by the tables, one by one where these cannot tell."""
+        tables: SlotCounts | None = None
+        fitters = self._fitters(request)
+        version = -1
+
+        def count(cluster: str) -> tuple[int, int]:
+            nonlocal tables, version
+            state = self._state(cluster)
+            number = state.number_in_fleet
+            if version != self.version:
+                self._bring_up_to_date()
+                tables, version = self._slots(request), self.version
+            if tables is not None and tables.sure(number):
+                return int(tables.now[number]), int(tables.ever[number])
+            fitter = fitters(state)
+            now, ever = self._shapes_for(state, request)
+            return fitter.slots(state.fold, now), fitter.slots(state.fold, ever)
+
+        return count
+
+    def _slots(self, request: Request) -> SlotCounts | None:
+        """The tables' counts, where no node rules can change them."""
+        return None if self._ruled and self._asks_inside(request) else self._index.slots(request)
+
+    def _rules_for(self, state: ClusterState, request: Request) -> NodeRules | None:
+        """The cluster's node rules, if anything can follow from them for the request."""
+        return state.rules if state.rules is not None and self._may_bind(request) else None
+
+    def _fitters(self, request: Request) -> Callable[[ClusterState], Fitter]:
+        """The exact matcher for each cluster: one for all with the same node rules."""
+        made: dict[NodeRules | None, Fitter] = {}
+
+        def fitter(state: ClusterState) -> Fitter:
+            rules = self._rules_for(state, request)
+            return made.get(rules) or made.setdefault(rules, Fitter(request, self._facts, rules=rules))
+
+        return fitter
+
+    def _state(self, cluster: str) -> ClusterState:
+        try:
+            return self._states[cluster]
+        except KeyError:
+            raise NotFound(f"there is no cluster {cluster!r}") from None
+
+    def _shapes_for(self, state: ClusterState, request: Request) -> tuple[Shape, Shape]:
+        if request.hosts or request.not_hosts:
+            return state.named(request)
+        return state.now(), state.fold.root
+
+    def _structure(self, graph: Graph) -> Structure:
+        """A graph's columns; the same graph given again, under another name, is not read again."""
+        for known in self._structures:
+            if known.graph is graph:
+                return known
+        found = Structure(graph, self._shapes)
+        self._structures.append(found)
+        return found
+
+    def _refold(self, cluster: str, structure: Structure, subsystems: tuple[Subsystem, ...]) -> ClusterState:
+        before = self._states.get(cluster)
+        number = before.number_in_fleet if before else self._new_number()
+        fold = Fold(structure, subsystems, self._facts, self._shapes)
+        state = ClusterState(cluster, fold, number)
+        state.rules = None if before is None else before.rules
+        self._states[cluster] = state
+        self._by_number[number] = state
+        self._index.put(number, state.fold)
+        self._unindexed.pop(number, None)
+        if before is None:
+            self._sorted = None
+        state.version = self._changes.note(number, ANYTHING)
+        return state
+
+    def _keeping_state(self, before: ClusterState, subsystems: tuple[Subsystem, ...]) -> None:
+        """Fold again with other subsystems; marks, use and places stay."""
+        state = self._refold(before.name, before.fold.structure, subsystems)
+        state.take_over(before)
+        if state.busy:
+            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=state.dark))
+
+    def _new_number(self) -> int:
+        for number, state in enumerate(self._by_number):
+            if state is None:
+                return number
+        self._by_number.append(None)
+        return len(self._by_number) - 1
+
+    def _changed(self, state: ClusterState, changed: Changed) -> None:
+        """Take note of a change of any kind."""
+        if changed.taken or changed.flipped:
+            gathered = self._unindexed[state.number_in_fleet]
+            gathered.add(changed)
+            self._note(state, gathered, ANYTHING)
+
+    def _note(self, state: ClusterState, gathered: Gathered, hosts: int, units: int = 0) -> None:
+        """A cluster has changed; the index learns of it when it is asked, and then of all changes together."""
+        state.changed()
+        if len(gathered.taken) > MOST_UNINDEXED:
+            self._bring_up_to_date()
+        state.version = self._changes.note(state.number_in_fleet, hosts, units)
+
+    def _bring_up_to_date(self) -> None:
+        """Let the index know what has changed."""
+        for number, gathered in self._unindexed.items():
+            state = self._by_number[number]
+            if state is not None:
+                self._index.change(number, state.fold, Held(state.taken, state.dark), gathered.whole())
+        self._unindexed.clear()
+
+    def _order(self, clusters: Collection[str] | None) -> tuple[tuple[str, ...], Order]:
+        """Names in order, and the number of each."""
+        if clusters is not None:
+            names = tuple(sorted(set(clusters)))
+            return names, np.array([self._state(name).number_in_fleet for name in names], np.int64)
+        if self._sorted is None:
+            names = tuple(sorted(self._states))
+            numbers = [self._states[name].number_in_fleet for name in names]
+            as_they_came = numbers == list(range(len(numbers)))
+            self._sorted = (names, slice(len(numbers)) if as_they_came else np.array(numbers, np.int64))
+        return self._sorted
+
+    def _kept(self, request: Request, asked: npt.NDArray[np.int64] | None) -> Kept:
+        """The answer for the fleet; if only `asked` clusters matter, it may hold for those alone, and is not kept."""
+        key = self._key_of(request)
+        kept, stale = self._answers.get(key)
+        if kept is not None and not stale:
+            return kept
+        if kept is not None and kept.room is None and (kept.doubtful or len(stale) <= FEW):
+            self._decide(request, kept, stale)
+            self._answers.keep(key, kept)
+            return kept
+        self._bring_up_to_date()
+        answer = self._index.answer(request)
+        if self._ruled and self._asks_inside(request):  # the tables know nothing of mixed hosts
+            answer = answer._replace(unsure=np.ones(len(answer.ever), np.bool_), room=None)
+        kept = Kept(answer.now, answer.ever)
+        if answer.room is not None:
+            kept.room = Room(self._changes, answer, answer.room)
+        if answer.unsure is not None:
+            kept.doubtful = True
+            doubtful = np.flatnonzero(answer.ever & answer.unsure)
+            if asked is not None and len(asked) < len(doubtful):
+                self._decide(request, kept, np.intersect1d(doubtful, asked).tolist())
+                return kept
+            self._decide(request, kept, doubtful.tolist())
+        self._answers.keep(key, kept)
+        return kept
+
+    def _decide(self, request: Request, kept: Kept, numbers: Iterable[int]) -> None:
+        """Ask the exact matcher about some clusters."""
+        fitters = self._fitters(request)
+        for number in numbers:
+            state = self._by_number[number]
+            if state is None:
+                kept.set(number, now=False, ever=False)
+                continue
+            fitter = fitters(state)
+            now, ever = self._shapes_for(state, request)
+            can = fitter.answer(state.fold, ever).fits
+            does = can if now is ever or not can else fitter.answer(state.fold, now).fits
+            kept.set(number, now=does, ever=can)
+
+
+def _asks_inside(request: Request) -> bool:
+    """True if something is required below the level of hosts, where a host can be mixed."""
+    return any(level.requires and level.type != HOST for level in request.walk())

@@ -1,0 +1,75 @@
+"""Draws a graph's containment tree with equal vertices on one line: `node n[0-63] x64: 64 core, 4 gpu (a100)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rainbow_sched.graphs.formats.compact_writer import Folded, fold
+from rainbow_sched.model.graph import Graph, Mark
+from rainbow_sched.model.hostlist import collapse
+
+_MAX_NAMES = 60  # characters; a longer list of names is cut
+_TELLING = ("model", "vendor", "speed")  # keys worth showing beside an amount
+
+
+def draw(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
+    """The tree as text, root first; vertices that are down or drained stand on lines of their own."""
+    marked = {id: mark.value for id, mark in (marks or {}).items() if mark is not Mark.UP}
+    notes = {i: marked[id] for i, id in enumerate(graph.ids) if id in marked} if marked else {}
+    folded = fold(graph, notes, ordered=False)
+    return "\n".join(_lines(graph, folded, notes, "", ""))
+
+
+def _lines(graph: Graph, folded: Folded, notes: Mapping[int, str], lead: str, follow: str) -> Iterator[str]:
+    held = [part for part in folded.inside if not part.inside and part.first not in notes]
+    deeper = [part for part in folded.inside if part.inside or part.first in notes]
+    yield lead + _title(graph, folded, notes) + _contents(graph, held)
+    for part in deeper:
+        last = part is deeper[-1]
+        yield from _lines(graph, part, notes, follow + ("└─ " if last else "├─ "), follow + ("   " if last else "│  "))
+
+
+def _title(graph: Graph, folded: Folded, notes: Mapping[int, str]) -> str:
+    i = folded.first
+    names = _names([graph.names[m] or graph.ids[m] for m in folded.members], graph.types[i], folded.count)
+    each = " each" if len(folded.members) > folded.count else ""
+    many = f" x{folded.count}{each}" if folded.count > 1 else ""
+    note = f" ({notes[i]})" if i in notes else ""
+    size = graph.sizes[i]
+    amount = f" {size} {graph.units[i]}".rstrip() if size > 1 else ""
+    return f"{graph.types[i]}{names}{many}{amount}{_brackets(graph, i)}{note}"
+
+
+def _names(names: list[str], type: str, count: int) -> str:
+    """The names in short; those that only number the type within its parent say nothing and are left out."""
+    if len(names) > count and names[:count] == [f"{type}{k}" for k in range(count)] and names[count] in names[:count]:
+        return ""
+    names = sorted(names, key=_natural)
+    text = collapse(names) or ",".join(names)
+    return f" {text if len(text) <= _MAX_NAMES else text[: _MAX_NAMES - 3] + '...'}"
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """n2 before n10."""
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or 0), name
+
+
+def _brackets(graph: Graph, i: int) -> str:
+    about = graph.metadata.get(i, {})
+    told = [str(about[key]) for key in _TELLING if isinstance(about.get(key), str | int | float)]
+    properties = about.get("properties")
+    if isinstance(properties, Mapping | list):
+        told += map(str, properties)
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _contents(graph: Graph, parts: list[Folded]) -> str:
+    """What stands directly inside, summed: `: 64 core, 4 gpu (a100), 256 GB memory`."""
+    amounts: dict[tuple[str, str, str], int] = {}
+    for part in parts:
+        i = part.first
+        key = (graph.types[i], graph.units[i], _brackets(graph, i))
+        amounts[key] = amounts.get(key, 0) + graph.sizes[i] * part.count
+    said = [f"{amount}{f' {unit}' if unit else ''} {type}{about}" for (type, unit, about), amount in amounts.items()]
+    return f": {', '.join(said)}" if said else ""

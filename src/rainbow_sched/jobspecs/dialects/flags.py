@@ -1,0 +1,146 @@
+"""Plain flags (`-N -n -c -g --mem -t`) into a Request, with the meaning that `flux submit` gives them.
+
+`-N` nodes share `-n` tasks evenly; `-N` alone means one task on each node and the node to
+itself. Without `-N` each task is a slot that lies in one node, wherever there is room.
+Memory is for each node; without `-N` it is for the job, spread evenly over its tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rainbow_sched.jobspecs.dialects.slots import spread_slot
+from rainbow_sched.jobspecs.reading.durations import parse_duration
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.quantities import parse_bytes
+from rainbow_sched.model.request import MAX_COUNT, Count, Group, Level, Request, Task
+
+LABEL = "task"  # the slot's name in what `flux submit` writes
+_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What was typed; None or empty: not said."""
+
+    nodes: int | None = None
+    tasks: int | None = None
+    cores_per_task: int = 1
+    gpus_per_task: int = 0
+    gpus_per_node: int = 0
+    memory: str = ""  # of each node, such as 4G; a bare number is in MiB, as Slurm's
+    memory_per_core: str = ""
+    time: str = ""
+    exclusive: bool = False
+    name: str = ""
+    command: tuple[str, ...] = ()
+    script: str = ""  # runs once, on the first node
+    cwd: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+
+def request_from_flags(flags: Flags) -> Request:
+    """The request that the flags ask for."""
+    flags = _completed(flags)
+    tasks = flags.tasks or 1
+    slots = tasks if flags.nodes is None else -(-tasks // flags.nodes)
+    inner = _slot(flags)
+    if flags.nodes is None:
+        if flags.memory:
+            inner = (*inner, memory_level(-(-_bytes(flags.memory, "--mem") // tasks)))
+        levels = spread_slot(Count(tasks), inner, label=LABEL, in_node=False)
+    else:
+        beside = _beside(flags)
+        levels = (
+            Level(
+                type="node",
+                count=Count(flags.nodes),
+                exclusive=flags.exclusive,
+                inside=(*spread_slot(Count(slots), inner, label=LABEL, in_node=True), *beside),
+            ),
+        )
+    try:
+        duration = parse_duration(flags.time) if flags.time else None
+    except Invalid as error:
+        raise Invalid(error.what, where="--time") from None
+    return Request(
+        groups=(Group(levels=levels, name=LABEL),),
+        tasks=_tasks(flags, tasks),
+        duration=duration,
+        name=flags.name,
+        cwd=flags.cwd,
+        environment=dict(flags.environment),
+        options=dict(flags.options),
+        ignored=flags.ignored,
+    )
+
+
+def memory_level(amount: int) -> Level:
+    """So many bytes, in the largest binary unit that loses nothing."""
+    if amount < 1:
+        raise Invalid("an amount of memory is more than nothing")
+    for unit, size in _UNITS:
+        if amount % size == 0 and amount // size <= MAX_COUNT:
+            return Level(type="memory", count=Count(amount // size), unit=unit)
+    return Level(type="memory", count=Count(-(-amount // 2**20)), unit="MiB")
+
+
+def _completed(flags: Flags) -> Flags:
+    """The flags with Flux's defaults filled in, checked against each other."""
+    for name, value, least in (
+        ("-N", flags.nodes, 1),
+        ("-n", flags.tasks, 1),
+        ("-c", flags.cores_per_task, 1),
+        ("-g", flags.gpus_per_task, 0),
+        ("--gpus-per-node", flags.gpus_per_node, 0),
+    ):
+        if value is not None and not least <= value <= MAX_COUNT:
+            raise Invalid(f"expected a whole number from {least} to {MAX_COUNT}, not {value}", where=name)
+    if flags.nodes is None:
+        if flags.exclusive or flags.gpus_per_node:
+            what = "--exclusive" if flags.exclusive else "--gpus-per-node"
+            raise Invalid("say with -N how many nodes that is", where=what)
+        return flags
+    if flags.tasks is None:
+        return replace(flags, tasks=flags.nodes, exclusive=True)
+    if flags.tasks < flags.nodes:
+        raise Invalid(f"{flags.nodes} nodes are more than {flags.tasks} tasks; ask for -n {flags.nodes}", where="-N")
+    return flags
+
+
+def _slot(flags: Flags) -> tuple[Level, ...]:
+    """What one task needs."""
+    levels = [Level(type="core", count=Count(flags.cores_per_task))]
+    if flags.gpus_per_task:
+        levels.append(Level(type="gpu", count=Count(flags.gpus_per_task)))
+    if flags.memory_per_core:
+        levels.append(memory_level(_bytes(flags.memory_per_core, "--mem-per-cpu") * flags.cores_per_task))
+    return tuple(levels)
+
+
+def _beside(flags: Flags) -> tuple[Level, ...]:
+    """What each node must have beside its tasks' share."""
+    levels = []
+    if flags.gpus_per_node:
+        levels.append(Level(type="gpu", count=Count(flags.gpus_per_node)))
+    if flags.memory:
+        levels.append(memory_level(_bytes(flags.memory, "--mem")))
+    return tuple(levels)
+
+
+def _bytes(text: str, where: str) -> int:
+    try:
+        return parse_bytes(text, default="M")
+    except Invalid as error:
+        raise Invalid(error.what, where=where) from None
+
+
+def _tasks(flags: Flags, tasks: int) -> tuple[Task, ...]:
+    if flags.script:
+        return (Task(script=flags.script, group=LABEL, total=1),)
+    if not flags.command:
+        return ()
+    return (Task(command=flags.command, group=LABEL, total=None if flags.nodes is None else tasks),)

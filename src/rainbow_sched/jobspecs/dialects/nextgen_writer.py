@@ -1,0 +1,159 @@
+"""A Request as a nextgen jobspec, with the list of what that cannot say."""
+
+from __future__ import annotations
+
+import json
+
+from rainbow_sched.jobspecs.dialects.flux_writer import Written
+from rainbow_sched.jobspecs.reading.counts import times
+from rainbow_sched.model.errors import Unsupported
+from rainbow_sched.model.request import Count, Equals, Level, Request, Requirement, Runs, Task, Term
+
+Plain = dict[str, object]
+
+
+def to_nextgen(request: Request) -> str:
+    """The request as a nextgen jobspec in JSON, which is YAML too; raise `Unsupported` naming what that cannot say."""
+    written = as_nextgen(request)
+    if written.left_out:
+        raise Unsupported(f"a nextgen jobspec cannot say: {'; '.join(written.left_out)}")
+    return json.dumps(written.document)
+
+
+def as_nextgen(request: Request) -> Written:
+    """The nearest nextgen jobspec, with all that it leaves out; refuse only slots within slots."""
+    left_out = [f"the option {key}={value}" for key, value in request.options.items()]
+    for what, names in (("hosts", request.hosts), ("hosts not", request.not_hosts), ("properties", request.properties)):
+        if names:
+            left_out.append(f"the {what} {', '.join(names)}")
+    document: Plain = {"version": 1}
+    if request.name:
+        document["name"] = request.name
+    document["resources"] = _resources(request)
+    if request.tasks:
+        document["tasks"] = [_task(task) for task in request.tasks]
+    if request.requires:
+        document["requires"] = _requires(request.requires)
+    attributes: Plain = {}
+    if request.duration is not None:
+        attributes["duration"] = request.duration
+    if request.environment:
+        attributes["environment"] = dict(request.environment)
+    if request.parameters:
+        attributes["parameter"] = dict(request.parameters)
+    if request.cwd:
+        attributes["cwd"] = request.cwd
+    if attributes:
+        document["attributes"] = attributes
+    if request.image:
+        document["image"] = request.image
+    return Written(document, tuple(left_out))
+
+
+def _resources(request: Request) -> Plain:
+    """One resource for each level at the top, named by its group."""
+    found: Plain = {}
+    for index, group in enumerate(request.groups):
+        for level in group.levels:
+            name = plain = group.name or f"group{index + 1}"
+            number = 1
+            while name in found:
+                number += 1
+                name = f"{plain}-{number}"
+            found[name] = _around(level) if _has_host(level) else _totals(level, Count(1))
+    return found
+
+
+def _has_host(level: Level) -> bool:
+    return any(inner.shared for inner in level.walk())
+
+
+def _around(level: Level) -> Plain:
+    """A level at or above the slot."""
+    if level.shared:
+        if any(_has_host(inner) for inner in level.inside):
+            raise Unsupported(f"a nextgen jobspec has no slots within slots ({level.type})")
+        data = _plain(level, "replicas", level.count)
+        data["with"] = [_totals(inner, Count(1)) for inner in level.inside]
+        return data
+    data = _plain(level, "count", level.count)
+    data["with"] = [_around(inner) if _has_host(inner) else _totals(inner, Count(1)) for inner in level.inside]
+    return data
+
+
+def _totals(level: Level, parents: Count) -> Plain:
+    """A level below the slot: its count is the total over all vertices above it."""
+    total = times(Count(parents.min), level.count)
+    data = _plain(level, "count", total)
+    if level.inside:
+        data["with"] = [_totals(inner, total) for inner in level.inside]
+    return data
+
+
+def _plain(level: Level, key: str, count: Count) -> Plain:
+    data: Plain = {"type": level.type, key: _count(count)}
+    if level.unit:
+        data["unit"] = level.unit
+    if level.exclusive:
+        data["exclusive"] = True
+    if level.label:
+        data["label"] = level.label
+    if level.requires:
+        data["requires"] = _requires(level.requires)
+    return data
+
+
+def _count(count: Count) -> object:
+    if count.exact:
+        return count.min
+    return {"min": count.min} if count.max is None else {"min": count.min, "max": count.max}
+
+
+def _requires(requirements: tuple[Requirement, ...]) -> object:
+    """The list form, unless vertices below are asked for: that takes the tree form."""
+    if not any(one.below for one in requirements):
+        return [_entry(one) for one in requirements]
+    tree: dict[str, list[Plain]] = {}
+    for one in requirements:
+        tree.setdefault(one.subsystem, []).append(_vertex(one))
+    return tree
+
+
+def _entry(requirement: Requirement) -> Plain:
+    if len(requirement.terms) == 1:
+        return {"name": requirement.subsystem, **_term(requirement.terms[0])}
+    return {"name": requirement.subsystem, "all": [_term(term) for term in requirement.terms]}
+
+
+def _term(term: Term) -> Plain:
+    return {"field": term.field, **_test(term)}
+
+
+def _test(term: Term) -> Plain:
+    if isinstance(term, Equals):
+        return {"match": term.value}
+    if isinstance(term, Runs):
+        return {"runs": term.target}
+    return {key: value for key, value in (("min", term.min), ("max", term.max)) if value is not None}
+
+
+def _vertex(requirement: Requirement) -> Plain:
+    data: Plain = {}
+    for term in requirement.terms:
+        if term.field in data or term.field == "with":
+            raise Unsupported(f"the tree form asks one thing of the field {term.field!r}")
+        data[term.field] = _test(term)
+    if requirement.below:
+        data["with"] = [_vertex(one) for one in requirement.below]
+    return data
+
+
+def _task(task: Task) -> Plain:
+    data: Plain = {"command": list(task.command)} if task.command else {"script": task.script}
+    if task.group:
+        data["resources"] = task.group
+    if task.total is not None:
+        data["count"] = {"total": task.total}
+    elif task.per_slot != 1:
+        data["replicas"] = task.per_slot
+    return data

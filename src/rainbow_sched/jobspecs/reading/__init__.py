@@ -1,0 +1,1 @@
+"""Safe reading of JSON and YAML, and of the small values inside."""

@@ -1,0 +1,1 @@
+"""Decide whether a request fits a cluster, where, and why not; pure."""

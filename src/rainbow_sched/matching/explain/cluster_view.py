@@ -1,0 +1,63 @@
+"""One cluster as an explanation looks at it: its shapes now and ever, and names for what is found there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from rainbow_sched.matching.fit.levels import Step, measured
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.shapes import Shape, multiplicities
+from rainbow_sched.model.reasons import Where
+
+NAMED = 2  # names that a sentence lists before "and N more"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`shape_of` gives a vertex's shape as it is now."""
+
+    fold: Fold
+    now: Shape
+    ever: Shape
+    shape_of: Callable[[int], Shape]
+
+    def shape(self, i: int, root: Shape) -> Shape:
+        """A vertex's shape in the view whose root is `root`."""
+        return self.fold.shape(i) if root is self.fold.root else self.shape_of(i)
+
+    def name(self, i: int) -> str:
+        """What people call a vertex."""
+        return self.fold.graph.names[i] or self.fold.graph.ids[i]
+
+    def where(self, type: str, root: Shape, shapes: Collection[Shape]) -> Where:
+        """A few names of the vertices of `type` that have one of `shapes`, and how many more there are."""
+        if not shapes:
+            return Where()
+        counts = multiplicities(root)
+        total = sum(counts[shape] for shape in shapes)
+        names: list[str] = []
+        for i in self.fold.structure.of_type(type):
+            if self.shape(i, root) in shapes:
+                names.append(self.name(i))
+                if len(names) == NAMED:
+                    break
+        return Where(tuple(names), max(0, total - len(names)))
+
+
+def units_inside(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
+    """The free units of a leaf step's type inside a vertex, whatever is required of them."""
+    found = known.get(shape)
+    if found is None:
+        found = sum(_units_of(kid, step, known) * count for kid, count in shape.kids)
+        known[shape] = found
+    return found
+
+
+def _units_of(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
+    inside = units_inside(shape, step, known)
+    if shape.type != step.level.type or not shape.allowed:
+        return inside
+    if shape.kids:
+        return inside + (measured(step.mode, shape.size, shape.unit) or 0 if shape.whole else 0)
+    return measured(step.mode, shape.free, shape.unit) or 0

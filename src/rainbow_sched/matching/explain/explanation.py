@@ -1,0 +1,146 @@
+"""Explains one request on many clusters: reasons where it does not fit, changes that would help, what was met where.
+
+The work is done once per *situation*: equal graphs whose subsystems meet the request at the same
+vertices. Only the values that a reason or a change names are looked up for each cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from rainbow_sched.matching.explain.cluster_classes import Alike, Key
+from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.explain.facts import Classes, Values
+from rainbow_sched.matching.explain.reasons import Found, Reasons
+from rainbow_sched.matching.explain.suggestions import find_changes
+from rainbow_sched.matching.explain.value_changes import Ideas, Swaps
+from rainbow_sched.matching.explain.variants import Variants
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.shapes import Shape, multiplicities
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.changes import Change, say_requirement
+from rainbow_sched.model.match import Explanation, Fit, Verdict
+from rainbow_sched.model.reasons import ChangesNotSought, Met, MixedHosts, Reason, When, Where
+from rainbow_sched.model.request import Request, Requirement
+
+Why: TypeAlias = tuple[tuple[Reason, ...], tuple[Change, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What holds of a situation when all is free, whether the request fits or not."""
+
+    slots: int
+    met: tuple[Met, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Why a request does not fit in a situation, and what would help."""
+
+    reasons: tuple[Found, ...]
+    ideas: Ideas
+    completed: dict[Hashable, Why] = field(default_factory=dict)  # by the values that are there
+
+
+class Explainer:
+    """Keeps what it learned from one cluster for the next: clusters in one situation are explained by the same work."""
+
+    def __init__(self, request: Request, facts: Facts, rules: NodeRules | None = None) -> None:
+        """`rules`: what the managers of these clusters can be told; None: nothing follows from it."""
+        self.request = request
+        self.facts = facts
+        self._variants = Variants(request, facts, rules)
+        self._unbound = self._variants if rules is None else Variants(request, facts)
+        self._alike = Alike(request, facts)
+        self._values = Values(facts)
+        self._swaps = Swaps(self._variants, self._values)
+        self._free: dict[Hashable, Free] = {}
+        self._cases: dict[Hashable, Case] = {}
+
+    def explain_fit(
+        self, cluster: str, fit: Fit, scene: Scene, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
+    ) -> Explanation:
+        """The whole answer for one cluster; `slots` that fit now are counted if they are not known.
+
+        `mixed`: what the request cannot use there because the manager cannot be told what of it (see `binding.py`).
+        """
+        key = self._alike.key(scene.fold)
+        free = self._when_free(key, scene)
+        now = free.slots if slots is None else slots
+        if slots is None and scene.now is not scene.ever:
+            now = self._variants.fitter(()).slots(scene.fold, scene.now)
+        return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met, mixed)
+
+    def explain(self, verdict: Verdict, scene: Scene, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
+        """The whole answer for one cluster whose verdict is known."""
+        key = self._alike.key(scene.fold)
+        return self._explained(verdict, scene, key, self._when_free(key, scene).met, mixed)
+
+    def _explained(
+        self, verdict: Verdict, scene: Scene, key: Key | None, met: tuple[Met, ...], mixed: tuple[MixedHosts, ...]
+    ) -> Explanation:
+        fit = verdict.fit
+        if mixed and fit is Fit.NEVER and self._unbound.fitter(()).answer(scene.fold, scene.ever).fits:
+            _, changes = self._complete(self._case(fit, scene, scene.ever), scene, scene.ever)
+            return Explanation(verdict, mixed, changes, met)
+        if fit is Fit.NOW:
+            return Explanation(verdict, met=met)
+        root = scene.now if fit is Fit.LATER else scene.ever
+        if key is None or root is not scene.ever:
+            why = self._complete(self._case(fit, scene, root), scene, root)
+        else:
+            case = self._cases.get((fit, key.situation))
+            if case is None:
+                case = self._cases[fit, key.situation] = self._case(fit, scene, root)
+            known = case.completed.get(key.said)
+            why = known or case.completed.setdefault(key.said, self._complete(case, scene, root))
+        return Explanation(verdict, *why, met)
+
+    def _complete(self, case: Case, scene: Scene, root: Shape) -> Why:
+        """Reasons and changes with the values that are in one cluster."""
+        classes = Classes(root)
+        reasons = dict.fromkeys([found.complete(self._values, classes) for found in case.reasons])
+        return tuple(reasons), self._swaps.settle(case.ideas, scene, root, classes)
+
+    def _case(self, fit: Fit, scene: Scene, root: Shape) -> Case:
+        when = When.NOT_NOW if fit is Fit.LATER else When.NEVER
+        variants = self._unbound if fit is Fit.NEVER else self._variants
+        reasons = Reasons(variants.fitter(()), scene, root, when).find()
+        ideas = find_changes(self._variants, scene, root)
+        if ideas.too_large:
+            reasons += (Found(ChangesNotSought(levels=self._variants.levels, when=when)),)
+        return Case(reasons, ideas)
+
+    def _when_free(self, key: Key | None, scene: Scene) -> Free:
+        known = self._free.get(key.situation) if key else None
+        if known is None:
+            slots = self._variants.fitter(()).slots(scene.fold, scene.ever)
+            known = Free(slots, tuple(dict.fromkeys(self._met(scene))))
+            if key:
+                self._free[key.situation] = known
+        return known
+
+    def _met(self, scene: Scene) -> list[Met]:
+        """For each requirement the vertices of its level that meet it."""
+        found: list[Met] = []
+        for asked in self.request.requires:
+            if self.facts.holds(asked, scene.ever.cls):
+                found.append(Met("cluster", say_requirement(asked), Where((scene.name(0),))))
+        for step in self._variants.fitter(()).plan(scene.fold).steps:
+            for asked in step.level.requires:
+                where = self._holding(scene, step.level.type, asked)
+                if where.names:
+                    found.append(Met(step.level.type, say_requirement(asked), where))
+        return found
+
+    def _holding(self, scene: Scene, type: str, asked: Requirement) -> Where:
+        """The vertices of a type at which a requirement is met."""
+        holding = [
+            shape
+            for shape in multiplicities(scene.fold.root)
+            if shape.type == type and self.facts.holds(asked, shape.cls)
+        ]
+        return scene.where(type, scene.fold.root, holding)

@@ -1,0 +1,77 @@
+"""What the subsystems of a cluster say about its vertices: which classes of facts are where, and with which values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.shapes import Shape
+from rainbow_sched.matching.structure.values import numbers_of
+from rainbow_sched.model.request import Requirement, Scalar
+
+
+class Classes:
+    """The classes of facts that speak for the vertices of each type in one view of a cluster."""
+
+    __slots__ = ("_by_type", "_root")
+
+    def __init__(self, root: Shape) -> None:
+        self._root = root
+        self._by_type: dict[str, set[int]] | None = None
+
+    def of(self, type: str | None) -> Iterable[int]:
+        """The classes of the vertices of a type; None: of the cluster itself."""
+        if type is None:
+            return (self._root.cls,)
+        if self._by_type is None:
+            self._by_type = {}
+            seen = {self._root}
+            stack = [self._root]
+            while stack:
+                shape = stack.pop()
+                self._by_type.setdefault(shape.type, set()).add(shape.cls)
+                for kid, _ in shape.kids:
+                    if kid not in seen:
+                        seen.add(kid)
+                        stack.append(kid)
+        return self._by_type.get(type, ())
+
+
+class Values:
+    """The values of fields, each fact read once for all clusters that have it."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._about: dict[str, int] = {}  # by subsystem: its facts, as bits of a number
+        self._read: dict[tuple[str, frozenset[str], int], tuple[tuple[str, Scalar], ...]] = {}
+        self._found: dict[tuple[str, frozenset[str], int], tuple[Scalar, ...]] = {}
+
+    def found(self, asked: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
+        """The values of the requirement's fields (or of one term's) that speak for these classes, in a fixed order."""
+        name = asked.subsystem
+        terms = asked.terms if term is None else asked.terms[term : term + 1]
+        fields = frozenset([each.field for each in terms])
+        if name not in self._about:
+            self._about[name] = self._facts.bits_of_subsystem(name)
+        there = 0
+        for cls in classes:
+            there |= self._facts.bits_of_class(cls)
+        there &= self._about[name]
+        known = self._found.get((name, fields, there))
+        if known is None:
+            known = self._found[name, fields, there] = self._sorted(name, fields, there)
+        return known
+
+    def _sorted(self, name: str, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
+        found: dict[str, Scalar] = {}
+        for number in numbers_of(there):
+            pairs = self._read.get((name, fields, number))
+            if pairs is None:
+                pairs = self._read[name, fields, number] = self._pairs(number, fields)
+            for text, value in pairs:
+                found.setdefault(text, value)
+        return tuple([found[text] for text in sorted(found)])
+
+    def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
+        said = self._facts.facts[number].fields
+        return tuple((str(value), value) for field in sorted(fields & said.keys()) for value in said[field])

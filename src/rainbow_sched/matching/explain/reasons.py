@@ -1,0 +1,192 @@
+"""Why a request does not fit one view (now or ever) of a cluster: the reasons, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rainbow_sched.matching.explain.cluster_view import Scene, units_inside
+from rainbow_sched.matching.explain.facts import Classes, Values
+from rainbow_sched.matching.fit.count import Counter
+from rainbow_sched.matching.fit.fit import Fitter
+from rainbow_sched.matching.fit.levels import BYTES, Step
+from rainbow_sched.matching.fit.parts import Part
+from rainbow_sched.matching.fit.search import STEPS
+from rainbow_sched.matching.structure.shapes import Shape, multiplicities
+from rainbow_sched.model.changes import level_types, say_requirement
+from rainbow_sched.model.reasons import (
+    Competing,
+    NoSuchType,
+    NotAllowed,
+    Reason,
+    RequirementUnmet,
+    TooFew,
+    TooFewMeet,
+    Undecided,
+    When,
+)
+from rainbow_sched.model.request import Requirement
+
+LISTED = 3  # values that a sentence lists before "and N more"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A reason as all clusters in the same situation have it; `asked`: the values that are there complete it."""
+
+    reason: Reason
+    asked: Requirement | None = None
+    type: str | None = None  # of the vertices at which `asked` has to hold; None: the cluster itself
+
+    def complete(self, values: Values, classes: Classes) -> Reason:
+        """The reason for one cluster."""
+        if self.asked is None or not isinstance(self.reason, RequirementUnmet):
+            return self.reason
+        there = [str(value) for value in values.found(self.asked, classes.of(self.type))]
+        return replace(self.reason, found=tuple(there[:LISTED]), more=max(0, len(there) - LISTED))
+
+
+class Reasons:
+    """Finds the reasons for one request in one view of one cluster."""
+
+    def __init__(self, fitter: Fitter, scene: Scene, root: Shape, when: When) -> None:
+        self.fitter = fitter
+        self.facts = fitter.facts
+        self.scene = scene
+        self.root = root
+        self.when = when
+        self.plan = fitter.plan(scene.fold)
+        self.counts = multiplicities(root)
+
+    def find(self) -> tuple[Found, ...]:
+        """All reasons, the most important first."""
+        found = [*map(Found, self._missing()), *self._cluster(), *map(Found, self._allowed()), *self._requirements()]
+        if self.plan.missing or self.plan.unclear:
+            return tuple(found) or (Found(Undecided(steps=0, when=self.when)),)
+        counter, part = self.fitter.view(self.scene.fold, self.root)
+        for top in self.plan.tops:
+            if not counter.enough(part, top, 1):
+                found.extend(map(Found, self._short(counter, part, top, "")))
+        return tuple(found) or (Found(self._together()),)
+
+    def _together(self) -> Reason:
+        if self.fitter.answer(self.scene.fold, self.root).fits is None:
+            return Undecided(steps=STEPS, when=self.when)
+        groups = tuple(sorted({top.path[0] for top in self.plan.tops}))
+        types = tuple(sorted({step.level.type for step in self.plan.steps if step.leaf}))
+        return Competing(groups=groups, types=types, when=self.when)
+
+    def _missing(self) -> Iterator[Reason]:
+        for step in self.plan.missing:
+            known = tuple(sorted(self.scene.fold.structure.types))
+            yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=known)
+
+    def _cluster(self) -> Iterator[Found]:
+        for asked in self.fitter.request.requires:
+            if not self.facts.holds(asked, self.root.cls):
+                yield Found(self._unmet(asked, -1, "", "cluster"), asked)
+
+    def _allowed(self) -> Iterator[Reason]:
+        request, fold = self.fitter.request, self.scene.fold
+        if request.hosts:
+            names = {fold.graph.names[i] or fold.graph.ids[i] for i in range(len(fold.graph))}
+            missing = tuple(name for name in request.hosts if name not in names)
+            if len(missing) == len(request.hosts):
+                yield NotAllowed(what="hosts", asked=request.hosts, missing=missing, when=When.NEVER)
+        carried = frozenset[str]().union(*(shape.properties for shape in self.counts))
+        lacking = tuple(name for name in request.properties if not name.startswith("^") and name not in carried)
+        if lacking:
+            yield NotAllowed(what="properties", asked=request.properties, missing=lacking, when=When.NEVER)
+
+    def _requirements(self) -> Iterator[Found]:
+        for step in self.plan.steps:
+            if not step.level.requires or step in self.plan.missing:
+                continue
+            classes = frozenset(shape.cls for shape in self.counts if shape.type == step.level.type)
+            for asked in step.level.requires:
+                if not any(self.facts.holds(asked, cls) for cls in classes):
+                    unmet = self._unmet(asked, step.path[0], self._path(step), step.level.type)
+                    yield Found(unmet, asked, step.level.type)
+
+    def _unmet(self, asked: Requirement, group: int, level: str, type: str) -> Reason:
+        return RequirementUnmet(
+            group=group,
+            level=level,
+            type=type,
+            requirement=say_requirement(asked),
+            has_subsystem=any(known.name == asked.subsystem for known in self.scene.fold.subsystems),
+            when=When.NEVER,
+        )
+
+    def _short(self, counter: Counter, part: Part, step: Step, inside: str, times: int = 1) -> Iterator[Reason]:
+        """Why there is too little of `step` inside `part`, which has to hold it so many times."""
+        if step.leaf:
+            yield self._too_few(step, counter.units(part, step), inside, times=times)
+            return
+        if step.virtual:
+            for inner in step.inside:
+                if not counter.enough(part, inner, times * step.need):
+                    yield from self._short(counter, part, inner, inside, times * step.need)
+            return
+        hosts = [shape for shape in self.counts if shape.type == step.level.type]
+        if not step.level.shared and sum(self.counts[shape] for shape in hosts) < step.need:
+            yield self._too_few(step, sum(self.counts[shape] for shape in hosts), inside)
+            return
+        blamed = list(self._blame(step, hosts))
+        yield from blamed
+        if not blamed:
+            yield TooFewMeet(
+                group=step.path[0],
+                level=self._path(step),
+                type=step.level.type,
+                asked=step.need * times,
+                best=counter.total(part, step),
+                inside=inside,
+                exclusive=step.level.exclusive,
+                blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
+                when=self.when,
+                slots=step.level.shared and not step.level.exclusive,
+            )
+
+    def _blame(self, step: Step, hosts: list[Shape]) -> Iterator[Reason]:
+        """The leaves of which no host has enough by itself."""
+        for inner in step.inside:
+            if not inner.leaf:
+                yield from self._blame(inner, [shape for shape in self.counts if shape.type == inner.level.type])
+                continue
+            known: dict[Shape, int] = {}
+            units = {shape: units_inside(shape, inner, known) for shape in hosts}
+            best = max(units.values(), default=0)
+            if best < inner.need:
+                holders = [shape for shape in hosts if units[shape] == best] if best else []
+                yield self._too_few(inner, best, step.level.type, holders)
+
+    def _too_few(
+        self, step: Step, best: int, inside: str, holders: list[Shape] | None = None, times: int = 1
+    ) -> Reason:
+        return TooFew(
+            group=step.path[0],
+            level=self._path(step),
+            type=step.level.type,
+            asked=step.need * times,
+            best=best,
+            unit="B" if step.mode == BYTES else step.level.unit,
+            inside=inside,
+            where=self.scene.where(inside, self.root, holders or ()),
+            exclusive=step.level.exclusive,
+            blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
+            when=self.when,
+        )
+
+    def _blocked(self, step: Step) -> str:
+        """What stands in the way now, counted in vertices of the step's type."""
+        busy = down = 0
+        for shape, count in self.counts.items():
+            if shape.type == step.level.type:
+                busy += count * (not shape.clean)
+                down += count * (shape.clean and not shape.whole)
+        parts = [f"{busy} in use"] * bool(busy) + [f"{down} down or drained"] * bool(down)
+        return ", ".join(parts)
+
+    def _path(self, step: Step) -> str:
+        return level_types(self.fitter.request, step.path)

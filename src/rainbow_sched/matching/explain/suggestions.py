@@ -1,0 +1,153 @@
+"""The smallest changes that would make a request fit: candidates from what is there, each one checked by matching.
+
+They come in the order in which people would rather have them: fewer of something, another value
+that exists, a wider range, then dropping a wish. What cannot help is found out by one question:
+if a single slot, or no requirement at all, does not fit, nothing in between does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.explain.facts import Classes
+from rainbow_sched.matching.explain.value_changes import Idea, Ideas
+from rainbow_sched.matching.explain.variants import Changes, Variants
+from rainbow_sched.matching.fit.levels import Step
+from rainbow_sched.matching.structure.shapes import Shape
+from rainbow_sched.model.changes import Change, Kind, Path, at, say_count, say_requirement
+from rainbow_sched.model.request import Level, Request, Requirement
+
+MOST_CHANGES = 4
+MOST_FIRST = 3  # changes that are tried as the first of two
+MOST_TRIED = 60  # questions asked for one cluster; a request of a thousand levels has more ideas than that
+MOST_WORK = 2_000  # levels of all these questions together
+FEWEST_TRIED = 5  # questions without which it is not worth to begin
+
+
+def find_changes(variants: Variants, scene: Scene, root: Shape) -> Ideas:
+    """At most a few ideas, each of which alone (or after the one before it) makes the request fit."""
+    tries = min(MOST_TRIED, min(MOST_WORK, variants.work) // variants.levels)
+    if tries < FEWEST_TRIED:
+        return Ideas(too_large=True)
+    finder = _Finder(variants, scene, root)
+    finder.left = tries
+    found = tuple(Idea(change) for change in islice(finder.helping(), MOST_CHANGES))
+    found = found or _in_two_steps(finder)
+    return Ideas(found, finder.left, too_large=not found and finder.left < 0)
+
+
+def _in_two_steps(finder: _Finder) -> tuple[Idea, ...]:
+    """One pair of changes that makes it fit, if there is one among the likely ones."""
+    firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
+    for first in firsts[:MOST_FIRST]:
+        after = _Finder(finder.variants, finder.scene, finder.root, (first,))
+        after.left = finder.left
+        second = next(after.helping(), None)
+        finder.left = after.left
+        if second is not None:
+            return (Idea(second, (first,)),)
+    return ()
+
+
+class _Finder:
+    """Finds what helps a request to which some changes were already made."""
+
+    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes = ()) -> None:
+        self.variants = variants
+        self.scene = scene
+        self.root = root
+        self.classes = Classes(root)
+        self.before = before
+        self.left = 0  # how many questions may be asked
+        self.request = variants.request(before)
+        self.plan = variants.fitter(before).plan(scene.fold)
+        self.unmet = frozenset(self._unmet())
+
+    def fits(self, change: Change) -> bool:
+        self.left -= 1
+        return self.left >= 0 and self.variants.fits((*self.before, change), self.scene, self.root)
+
+    def helping(self) -> Iterator[Change]:
+        """Changes that make it fit, the most welcome first."""
+        if not (self.plan.missing or self.plan.unclear or self.unmet):
+            for step in self.plan.steps:
+                yield from self._fewer(step)
+        yield from [change for change in self.drops() if self._may_help(change) and self.fits(change)]
+
+    def drops(self) -> Iterator[Change]:
+        """Wishes that can be dropped: requirements, exclusive, hosts and properties, levels."""
+        for path, asked in self._asked():
+            for number, requirement in enumerate(asked):
+                text = f"drop {say_requirement(requirement)}"
+                yield Change(kind=Kind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
+        for step in self.plan.steps:
+            if step.level.exclusive:
+                yield Change(kind=Kind.DROP_EXCLUSIVE, path=step.path, text=f"drop exclusive on {step.level.type}")
+        if self.request.hosts:
+            yield Change(kind=Kind.DROP_HOSTS, text="drop the list of hosts")
+        if self.request.not_hosts:
+            yield Change(kind=Kind.DROP_NOT_HOSTS, text="drop the list of excluded hosts")
+        if self.request.properties:
+            text = f"drop the properties {', '.join(self.request.properties)}"
+            yield Change(kind=Kind.DROP_PROPERTIES, text=text)
+        for step in self.plan.steps:
+            if len(_siblings(self.request, step.path)) > 1:
+                text = f"drop {step.level.type} {step.level.count.min}"
+                yield Change(kind=Kind.DROP_LEVEL, path=step.path, text=text)
+
+    def _unmet(self) -> Iterator[tuple[Path, int]]:
+        """Requirements that no vertex of their level meets: as long as one of them is there, nothing else helps."""
+        facts = self.variants.facts
+        for path, asked in self._asked():
+            classes = self.classes.of(at(self.request, path).type if path else None)
+            for number, requirement in enumerate(asked):
+                if not any(facts.holds(requirement, cls) for cls in classes):
+                    yield path, number
+
+    def is_unmet(self, change: Change) -> bool:
+        """Would the change drop a requirement that nothing meets?"""
+        return change.kind is Kind.DROP_REQUIREMENT and (change.path, change.requirement) in self.unmet
+
+    def _may_help(self, change: Change) -> bool:
+        if change.kind is Kind.DROP_LEVEL:
+            return all(path[: len(change.path)] == change.path for path, _ in self.unmet)
+        return not self.unmet or (
+            change.kind is Kind.DROP_REQUIREMENT and self.unmet == {(change.path, change.requirement)}
+        )
+
+    def _asked(self) -> Iterator[tuple[Path, tuple[Requirement, ...]]]:
+        for step in self.plan.steps:
+            if step.level.requires:
+                yield step.path, step.level.requires
+        if self.request.requires:
+            yield (), self.request.requires
+
+    def _fewer(self, step: Step) -> Iterator[Change]:
+        """The largest smaller count that fits, if any does."""
+        most = step.level.count.min - 1
+        if most < 1 or not self.fits(_count(step, 1)):
+            return
+        least = 1
+        if len(step.path) == 2 and step.need == step.level.count.min:
+            counter, part = self.variants.fitter(self.before).view(self.scene.fold, self.root)
+            likely = counter.total(part, step)
+            if least < likely <= most and self.fits(_count(step, likely)):
+                least = likely
+                most = likely if not self.fits(_count(step, min(likely + 1, most))) else most
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.fits(_count(step, middle)):
+                least = middle
+            else:
+                most = middle - 1
+        yield _count(step, least)
+
+
+def _count(step: Step, to: int) -> Change:
+    return Change(kind=Kind.COUNT, path=step.path, to=to, text=say_count(step.level, step.path, to))
+
+
+def _siblings(request: Request, path: Path) -> tuple[Level, ...]:
+    return request.groups[path[0]].levels if len(path) == 2 else at(request, path[:-1]).inside

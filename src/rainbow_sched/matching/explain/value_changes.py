@@ -1,0 +1,131 @@
+"""Other values for requirements whose dropping helps: for each cluster the first that is there and makes it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.explain.facts import Classes, Values
+from rainbow_sched.matching.explain.variants import Changes, Variants
+from rainbow_sched.matching.structure.shapes import Shape
+from rainbow_sched.model.changes import Change, Kind, at
+from rainbow_sched.model.request import Equals, Requirement, Runs, Scalar, Term
+from rainbow_sched.model.versions import at_most
+
+MOST_VALUES = 6  # other values tried for one requirement
+
+
+@dataclass(slots=True, eq=False)
+class Idea:
+    """A change that helps in a situation; where it drops a requirement, another value may help as well."""
+
+    change: Change
+    before: Changes = ()  # the change that has to come first, if one alone is not enough
+    swaps: dict[tuple[int, type, Scalar], tuple[Change, int] | None] = field(default_factory=dict)  # by term and value
+    pairs: dict[Change, Change] = field(default_factory=dict)  # the whole change, by its second
+    answers: dict[tuple[bool, ...], bool] = field(default_factory=dict)  # by where the other value is met
+
+    def made(self, change: Change) -> Change:
+        """The whole change, with `change` in this idea's place."""
+        if not self.before:
+            return change
+        if change not in self.pairs:
+            self.pairs[change] = replace(self.before[0], then=change)
+        return self.pairs[change]
+
+
+@dataclass(frozen=True, slots=True)
+class Ideas:
+    """All that helps in a situation, and how many more questions one cluster may ask."""
+
+    found: tuple[Idea, ...] = ()
+    left: int = 0
+    too_large: bool = False  # nothing was found, and not everything was tried
+
+
+class Swaps:
+    """Completes the ideas of a situation for each cluster that is in it."""
+
+    def __init__(self, variants: Variants, values: Values) -> None:
+        self._variants = variants
+        self._values = values
+        self._facts = variants.facts
+        self._said: dict[tuple[int, int, type, Scalar], tuple[Kind, str, int] | None] = {}
+
+    def settle(self, ideas: Ideas, scene: Scene, root: Shape, classes: Classes) -> tuple[Change, ...]:
+        """The changes for one cluster: what exists there instead of what would have to be dropped."""
+        left = ideas.left
+        found: list[Change] = []
+        for idea in ideas.found:
+            best = idea.change
+            for change, meeting in self._candidates(idea, classes):
+                left -= 1
+                if left < 0:
+                    break
+                if self._fits(idea, change, meeting, scene, root):
+                    best = change
+                    break
+            found.append(idea.made(best))
+        return tuple(found)
+
+    def _candidates(self, idea: Idea, classes: Classes) -> Iterator[tuple[Change, int]]:
+        """Changes to other values, each with the facts that meet the changed requirement."""
+        if idea.change.kind is not Kind.DROP_REQUIREMENT:
+            return
+        request = self._variants.request(idea.before)
+        path = idea.change.path
+        level = at(request, path) if path else None
+        asked = (level.requires if level else request.requires)[idea.change.requirement]
+        there = classes.of(level.type if level else None)
+        for position in range(len(asked.terms)):
+            for value in self._values.found(asked, there, position)[:MOST_VALUES]:
+                key = (position, type(value), value)
+                if key not in idea.swaps:
+                    idea.swaps[key] = self._swap(idea.change, asked, position, value)
+                swap = idea.swaps[key]
+                if swap is not None:
+                    yield swap
+
+    def _swap(self, drop: Change, asked: Requirement, position: int, value: Scalar) -> tuple[Change, int] | None:
+        key = (id(asked), position, type(value), value)  # the variants keep every requirement alive
+        if key not in self._said:
+            self._said[key] = self._meeting(asked, position, value)
+        said = self._said[key]
+        if said is None:
+            return None
+        kind, text, meeting = said
+        return replace(drop, kind=kind, term=position, to=value, text=text), meeting
+
+    def _meeting(self, asked: Requirement, position: int, value: Scalar) -> tuple[Kind, str, int] | None:
+        """How a change to another value is said, and the facts that meet the changed requirement."""
+        said = _said(asked.terms[position], value, asked)
+        if said is None:
+            return None
+        alone = replace(self._variants.request(()), requires=(asked,))
+        [changed] = Change(kind=said[0], term=position, to=value).apply(alone).requires
+        return *said, self._facts.meeting(changed)
+
+    def _fits(self, idea: Idea, change: Change, meeting: int, scene: Scene, root: Shape) -> bool:
+        """Does it fit? All else being equal in a situation, that depends only on where the new value is met."""
+        bits = self._facts.bits_of_class
+        where = tuple([bool(bits(cls) & meeting) for _, cls in scene.fold.hung_classes()])
+        known = idea.answers.get(where)
+        if known is None:
+            known = idea.answers[where] = self._variants.fits((*idea.before, change), scene, root)
+        return known
+
+
+def _said(term: Term, value: Scalar, requirement: Requirement) -> tuple[Kind, str] | None:
+    about = f"{requirement.subsystem} {term.field}"
+    if isinstance(term, Equals):
+        return Kind.VALUE, f"{about} {value} instead of {term.value}"
+    if isinstance(term, Runs):
+        return Kind.VALUE, f"{about} {value} instead of {term.target}"
+    if any(not (at_most(bound, value) or at_most(value, bound)) for bound in (term.min, term.max) if bound is not None):
+        return None  # it has no place in the range's order, so no bound takes it in
+    if term.min is not None and not at_most(term.min, value):
+        return Kind.BOUND, f"{about} >= {value} instead of {term.min}"
+    if term.max is not None and not at_most(value, term.max):
+        return Kind.BOUND, f"{about} <= {value} instead of {term.max}"
+    return None

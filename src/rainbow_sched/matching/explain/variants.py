@@ -1,0 +1,54 @@
+"""A request and its changed forms, each made ready for matching once and then asked of many clusters."""
+
+from __future__ import annotations
+
+from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.fit.fit import Fitter
+from rainbow_sched.matching.fit.search import STEPS, Purse
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.shapes import Shape
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.changes import Change
+from rainbow_sched.model.request import Request
+
+Changes = tuple[Change, ...]
+WORK = 100_000  # levels of all changed requests that are asked for one explanation: about two seconds
+
+
+class Variants:
+    """The changed forms of one request, by the changes that lead to them."""
+
+    def __init__(self, request: Request, facts: Facts, rules: NodeRules | None = None) -> None:
+        """`rules`: as in `Fitter`."""
+        self.facts = facts
+        self._rules = rules
+        self._requests: dict[Changes, Request] = {(): request}
+        self._fitters: dict[Changes, Fitter] = {}
+        self._purse = Purse()
+        self.levels = sum(1 for _ in request.walk())
+        self.work = WORK
+
+    def request(self, changes: Changes) -> Request:
+        """The request with these changes made."""
+        known = self._requests.get(changes)
+        if known is None:
+            known = self._requests[changes] = changes[-1].apply(self.request(changes[:-1]))
+        return known
+
+    def fitter(self, changes: Changes) -> Fitter:
+        """The matcher of the request with these changes made."""
+        known = self._fitters.get(changes)
+        if known is None:
+            steps = STEPS if not changes else STEPS // 8  # a change that is hard to prove is not offered
+            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._purse, self._rules)
+        return known
+
+    def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:
+        """Does the changed request fit the view of a cluster?"""
+        self.work -= self.levels
+        before, after = self.request(()), self.request(changes)
+        if (after.hosts, after.not_hosts) != (before.hosts, before.not_hosts):
+            if after.hosts or after.not_hosts:
+                return False  # the view was made for the request's own hosts
+            root = scene.fold.root if root is scene.ever else scene.shape_of(0)
+        return bool(self.fitter(changes).answer(scene.fold, root).fits)

@@ -1,0 +1,199 @@
+"""How many slots fit, by counting alone: exact as long as no two levels compete for the same units.
+
+Several slots in one vertex are counted by division. A level whose vertices must be distinct is
+counted by the rule that k slots can each have c distinct vertices exactly if the vertices, each
+used at most k times and at most as often as it has room, offer k*c places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rainbow_sched.matching.fit.levels import Step
+from rainbow_sched.matching.fit.parts import Part, Parts
+
+MANY = 1 << 62
+
+
+def competes(parts: Parts, root: Part) -> bool:
+    """Can two levels want the same units, or a level need pieces of unequal size?"""
+    if any(step.virtual and step.level.exclusive for step in parts.plan.steps):
+        return True
+    mixed = 0
+    for (_, mask), units in zip(parts.pools, root.slack, strict=False):
+        if units and mask & (mask - 1):
+            return True
+        mixed |= mask if units else 0
+    return bool(mixed & root.lumps) or _Competition(parts).within(root)
+
+
+class _Competition:
+    def __init__(self, parts: Parts) -> None:
+        self.exclusive = [step for step in parts.plan.steps if step.level.exclusive and not step.leaf]
+        self.seen: dict[Part, bool] = {}
+        self.cands: dict[Part, int] = {}
+        self.sizes: dict[int, int] = {}  # by leaf step's bit: the one size of its pieces
+
+    def within(self, part: Part) -> bool:
+        known = self.seen.get(part)
+        if known is None:
+            inner = [self.within(kid) for kid, _ in part.content.kids]
+            known = self.seen[part] = any(inner) or self._here(part)
+        return known
+
+    def _here(self, part: Part) -> bool:
+        content = part.content
+        inside = cands = 0
+        for kid, _ in content.kids:
+            inside |= kid.bits
+            cands |= self.cands[kid]
+        self.cands[part] = cands | content.cand
+        if content.cand & cands:  # a type inside itself
+            return True
+        lump = content.lump
+        if lump and (lump & (lump - 1) or part.bits != lump or inside & lump):
+            return True
+        if lump and self.sizes.setdefault(lump, content.amount) != content.amount:
+            return True
+        return any(step.bit & content.cand and part.bits & ~step.leaves for step in self.exclusive)
+
+
+class Counter:
+    """Counts slots in parts of one request."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._room: dict[tuple[int, int], int] = {}
+        self._most: dict[tuple[int, int], int] = {}
+        self._lumps: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def fits(self, root: Part) -> bool:
+        """Do all the request's levels fit, each counted alone?"""
+        return all(self.enough(root, top, 1) for top in self.parts.plan.tops)
+
+    def total(self, part: Part, step: Step) -> int:
+        """How many of `step` fit inside `part`: units of a leaf, slots, or distinct vertices."""
+        if step.leaf:
+            return self.units(part, step)
+        if step.virtual:
+            return self.copies(part, step)
+        return self.most(part, step) if step.level.shared else self.spread(part, step, 1)
+
+    def enough(self, part: Part, step: Step, times: int) -> bool:
+        """Is there room inside `part` for `times` slots that each need all of `step`?"""
+        if step.leaf:
+            if step.bit & part.lumps:
+                size, pieces = self._pieces(part, step)
+                return pieces // max(1, -(-step.need // size)) >= times
+            return self.units(part, step) >= step.need * times
+        if step.virtual:
+            return all(self.enough(part, inner, times * step.need) for inner in step.inside)
+        if step.level.shared:
+            return self.most(part, step) >= step.need * times
+        return self.spread(part, step, times) >= step.need * times
+
+    def units(self, part: Part, step: Step) -> int:
+        """The units of a leaf step inside `part`."""
+        if step.bit & part.lumps:
+            size, pieces = self._pieces(part, step)
+            return size * pieces
+        pools = self.parts.pools
+        return sum(units for number, units in enumerate(part.slack) if pools[number][1] & step.bit)
+
+    def _pieces(self, part: Part, step: Step) -> tuple[int, int]:
+        """The size of the pieces that a leaf step takes whole, and how many there are."""
+        key = (part.serial, step.number)
+        known = self._lumps.get(key)
+        if known is None:
+            size, pieces = 1, 0
+            if part.content.lump & step.bit:
+                size, pieces = part.content.amount, 1
+            for kid, count in part.content.kids:
+                if kid.lumps & step.bit:
+                    size, more = self._pieces(kid, step)
+                    pieces += more * count
+            known = self._lumps[key] = (size, pieces)
+        return known
+
+    def most(self, part: Part, step: Step) -> int:
+        """The most slots of `step` that fit strictly inside `part`, any number of them in one vertex."""
+        key = (part.serial, step.number)
+        known = self._most.get(key)
+        if known is None:
+            known = 0
+            for kid, count in part.content.kids:
+                inside = self.room(kid, step) if kid.content.cand & step.bit else self.most(kid, step)
+                known += inside * count
+            self._most[key] = known
+        return known
+
+    def spread(self, part: Part, step: Step, times: int) -> int:
+        """The same, with at most `times` slots in one vertex."""
+        found = 0
+        for kid, count in part.content.kids:
+            if kid.content.cand & step.bit:
+                found += min(times, self.room(kid, step)) * count
+            elif kid.content.kids:
+                found += self.spread(kid, step, times) * count
+        return found
+
+    def room(self, part: Part, step: Step) -> int:
+        """The most slots of `step` that fit in this one vertex."""
+        key = (part.serial, step.number)
+        known = self._room.get(key)
+        if known is None:
+            if step.level.exclusive:
+                known = int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
+            else:
+                known = self.copies(part, step)
+            self._room[key] = known
+        return known
+
+    def copies(self, part: Part, step: Step) -> int:
+        """The most times that all inside `step` fits into `part`."""
+        bound = MANY
+        for inner in step.walk():
+            if inner.leaf:
+                bound = min(bound, self.units(part, inner) // inner.need)
+        if all(inner.leaf and not inner.bit & part.lumps for inner in step.inside):
+            return bound
+        least, most = 0, bound
+        while least < most:  # what fits k times fits fewer times, too
+            middle = (least + most + 1) // 2
+            if all(self.enough(part, inner, middle) for inner in step.inside):
+                least = middle
+            else:
+                most = middle - 1
+        return least
+
+
+def hopeless(counter: Counter, root: Part) -> bool:
+    """Do all levels together ask for more of a type than the whole cluster has? Then no search is needed."""
+    asked: dict[str, int] = {}
+    supply: dict[str, int] = {}
+    for (kind, _), units in zip(counter.parts.pools, root.slack, strict=False):
+        supply[kind] = supply.get(kind, 0) + units
+    wholes: dict[tuple[int, int], int] = {}
+    for top in counter.parts.plan.tops:
+        for leaf, times in _leaves(top, 1):
+            kind = leaf.level.type
+            asked[kind] = asked.get(kind, 0) + leaf.need * times
+            supply[kind] = supply.get(kind, 0) + _whole_units(root, leaf.bit, wholes)
+    return any(units > supply.get(kind, 0) for kind, units in asked.items())
+
+
+def _leaves(step: Step, times: int) -> Iterator[tuple[Step, int]]:
+    if step.leaf:
+        yield step, times
+    for inner in step.inside:
+        yield from _leaves(inner, times * step.need)
+
+
+def _whole_units(part: Part, bit: int, known: dict[tuple[int, int], int]) -> int:
+    if not part.lumps & bit:
+        return 0
+    key = (part.serial, bit)
+    if key not in known:
+        own = part.content.amount if part.content.lump & bit else 0
+        known[key] = own + sum(_whole_units(kid, bit, known) * count for kid, count in part.content.kids)
+    return known[key]

@@ -1,0 +1,145 @@
+"""A request made ready for one kind of cluster: levels numbered, abstractions skipped, units settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.model.quantities import factor
+from rainbow_sched.model.request import Level, Request
+
+RAW, BYTES = "", "B"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One level of the request. Its bit in masks is `1 << number`."""
+
+    number: int
+    path: tuple[int, ...]  # group, then the level's position at each depth
+    level: Level
+    inside: tuple[Step, ...]
+    need: int  # of a leaf: how much, in `mode`; else how many
+    mode: str  # of a leaf: RAW sizes, BYTES, or a unit that the vertices must name
+    virtual: bool  # the vertex above stands for it
+    leaves: int  # mask of all leaf steps at or below it
+
+    @property
+    def bit(self) -> int:
+        """This step's bit in masks."""
+        return 1 << self.number
+
+    @property
+    def leaf(self) -> bool:
+        """True if it takes units, false if it holds other steps."""
+        return not self.inside
+
+    def walk(self) -> Iterable[Step]:
+        """This step and all inside it."""
+        yield self
+        for step in self.inside:
+            yield from step.walk()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All steps of a request, as one kind of cluster sees them."""
+
+    request: Request
+    tops: tuple[Step, ...]
+    steps: tuple[Step, ...]
+    by_type: Mapping[str, tuple[Step, ...]]  # those that are looked for
+    missing: tuple[Step, ...]  # those whose type the cluster lacks
+    unclear: str = ""  # why the units cannot be settled; the answer is then unknown
+
+
+class Planner:
+    """Makes a request's plans, one for each set of types and units that a cluster can have."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._types = sorted({level.type for level in request.walk()})
+        self._plans: dict[tuple[object, ...], Plan] = {}
+
+    def plan(self, units: Mapping[str, set[str]]) -> Plan:
+        """The plan for clusters whose types have these units."""
+        key = tuple(frozenset(units[type]) if type in units else None for type in self._types)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _Builder(self.request, units).build()
+        return plan
+
+
+class _Builder:
+    def __init__(self, request: Request, units: Mapping[str, set[str]]) -> None:
+        self.request = request
+        self.units = units
+        self.steps: list[Step] = []
+        self.count = 0
+        self.unclear = ""
+        self.byte_types = {
+            level.type for level in request.walk() if not level.inside and factor(level.unit or "?") is not None
+        }
+
+    def build(self) -> Plan:
+        tops = tuple(
+            self.step(level, (g, i))
+            for g, group in enumerate(self.request.groups)
+            for i, level in enumerate(group.levels)
+        )
+        steps = tuple(sorted(self.steps, key=lambda step: step.number))
+        by_type: dict[str, tuple[Step, ...]] = {}
+        for step in steps:
+            if not step.virtual:
+                by_type[step.level.type] = (*by_type.get(step.level.type, ()), step)
+        missing = tuple(step for step in steps if not step.virtual and step.level.type not in self.units)
+        return Plan(
+            request=self.request, tops=tops, steps=steps, by_type=by_type, missing=missing, unclear=self.unclear
+        )
+
+    def step(self, level: Level, path: tuple[int, ...]) -> Step:
+        number = self.count
+        self.count += 1
+        inside = tuple(self.step(inner, (*path, i)) for i, inner in enumerate(level.inside))
+        need, mode = (level.count.min, RAW) if inside else self.amount(level)
+        leaves = 1 << number
+        if inside:
+            leaves = 0
+            for inner in inside:
+                leaves |= inner.leaves
+        lacking = level.type not in self.units
+        step = Step(
+            number=number,
+            path=path,
+            level=level,
+            inside=inside,
+            need=need,
+            mode=mode,
+            virtual=bool(inside) and level.abstract and lacking and not level.requires,
+            leaves=leaves,
+        )
+        self.steps.append(step)
+        return step
+
+    def amount(self, level: Level) -> tuple[int, str]:
+        scale = factor(level.unit) if level.unit else None
+        if scale is not None:
+            return level.count.min * scale, BYTES
+        if level.unit:
+            return level.count.min, level.unit
+        if level.type in self.byte_types:  # another level counts the same vertices in bytes
+            scales = {factor(unit) if unit else None for unit in self.units.get(level.type, ())}
+            if len(scales) == 1 and (only := scales.pop()) is not None:
+                return level.count.min * only, BYTES
+            self.unclear = f"{level.type} is asked for with and without a unit, and the cluster mixes units"
+        return level.count.min, RAW
+
+
+def measured(mode: str, units: int, unit: str) -> int | None:
+    """`units` of a vertex whose unit is `unit`, as a leaf step with `mode` counts them; None if it cannot."""
+    if mode == RAW:
+        return units
+    if mode == BYTES:
+        scale = factor(unit) if unit else None
+        return None if scale is None else units * scale
+    return units if unit == mode else None

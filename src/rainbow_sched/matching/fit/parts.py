@@ -1,0 +1,204 @@
+"""A folded cluster seen through one request: only what the request can use is left.
+
+Vertices that no level looks for vanish, and what is inside them moves up. Units that can be
+divided freely become *pools*; vertices that a level may choose, or must take whole, stay *parts*.
+What a placed slot takes from a pool is *held* at the part where the slot lies: which vertex
+inside gives it does not matter, as long as no part holds more than is inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from rainbow_sched.matching.fit.levels import Plan, measured
+from rainbow_sched.matching.host_binding import Conditions
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.shapes import Shape
+from rainbow_sched.model.binding import HOST
+
+Pools: TypeAlias = dict[tuple[str, int], int]  # (type, mask of the leaf steps that may take from it): units
+
+
+class Content(NamedTuple):
+    """What makes a part what it is; equal content is the same part."""
+
+    pools: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that lie here and in no part inside
+    kids: tuple[tuple[Part, int], ...] = ()
+    held: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that slots lying here take from anywhere inside
+    cand: int = 0  # mask of the steps that may choose it
+    lump: int = 0  # mask of the leaf steps that may take it whole
+    amount: int = 0  # what it gives when taken whole
+    clean: bool = False  # nobody used anything inside before this request
+    marks: int = 0  # steps that have chosen it and may not choose it again
+    scarred: bool = False  # something inside was taken whole
+
+
+class Part:
+    """A vertex that some step may choose, with what follows from its content."""
+
+    __slots__ = ("bits", "content", "lumps", "marked", "serial", "slack", "touched")
+
+    def __init__(self, serial: int, content: Content, pool_keys: Sequence[tuple[str, int]]) -> None:
+        self.serial = serial  # orders parts
+        self.content = content
+        self.bits = content.lump  # leaf steps that find something inside or here
+        self.lumps = content.lump  # leaf steps that find something to take whole
+        self.marked = content.marks  # marks here and inside
+        self.touched = content.scarred or bool(content.held)  # this request took something inside
+        self.slack: tuple[int, ...]  # per pool: what is inside and not held
+        slack = [0] * len(pool_keys)
+        for number, units in content.pools:
+            slack[number] += units
+            self.bits |= pool_keys[number][1]
+        for kid, count in content.kids:
+            for number, units in enumerate(kid.slack):
+                slack[number] += units * count
+            self.bits |= kid.bits
+            self.lumps |= kid.lumps
+            self.marked |= kid.marked
+            self.touched = self.touched or kid.touched
+        for number, units in content.held:
+            slack[number] -= units
+        self.slack = tuple(slack)
+
+
+class Parts:
+    """The interning table of one request on one fleet, and the projection into it."""
+
+    def __init__(self, plan: Plan, facts: Facts, conditions: Conditions | None = None) -> None:
+        """`conditions`: what the cluster's manager cannot be told; None if nothing follows from it."""
+        self.plan = plan
+        self.facts = facts
+        self.conditions = conditions
+        self.pools: list[tuple[str, int]] = []
+        self._pool_number: dict[tuple[str, int], int] = {}
+        self._known: dict[Content, Part] = {}
+        self._seen: dict[object, tuple[Pools, dict[Part, int]]] = {}
+        self._verdicts: dict[int, int] = {}
+        self._free = sum(step.bit for step in plan.steps if not step.level.requires)
+        self._asked = [
+            (step.bit, [facts.meeting(asked) for asked in step.level.requires])
+            for step in plan.steps
+            if step.level.requires
+        ]
+        self._forbidden = frozenset(name[1:] for name in plan.request.properties if name.startswith("^"))
+        self._wanted = frozenset(name for name in plan.request.properties if not name.startswith("^"))
+
+    def root(self, shape: Shape) -> Part:
+        """A part that stands around the whole cluster, so that the root itself can be chosen."""
+        loose = 0 if self.conditions is None else self.conditions.loose(shape)
+        pools, kids = self._project(shape, loose)
+        return self.make(Content(pools=self._numbered(pools), kids=in_order(kids), clean=shape.clean))
+
+    def make(self, content: Content) -> Part:
+        """The one part with this content."""
+        part = self._known.get(content)
+        if part is None:
+            part = self._known[content] = Part(len(self._known), content, self.pools)
+        return part
+
+    def _numbered(self, pools: Pools) -> tuple[tuple[int, int], ...]:
+        found: list[tuple[int, int]] = []
+        for key, units in pools.items():
+            number = self._pool_number.get(key)
+            if number is None:
+                number = self._pool_number[key] = len(self.pools)
+                self.pools.append(key)
+            found.append((number, units))
+        return tuple(sorted(found))
+
+    def _project(self, shape: Shape, barred: int = 0, in_host: bool = False) -> tuple[Pools, dict[Part, int]]:
+        """What the subtree offers: pools that move up, and parts.
+
+        `barred`: the steps that cannot use what lies in this host, or in no host, as it is mixed.
+        """
+        # A subtree of one class is the same to us as any other of its kind whose class meets the same.
+        alike: object = shape if shape.base is None else (shape.base, self._verdict(shape.cls))
+        here, inner, conditions = barred, barred, self.conditions
+        if conditions is not None:
+            alike = (alike, barred, in_host)
+            if not in_host and conditions.has_host(shape):
+                here = 0
+                if shape.type == HOST:
+                    inner, in_host = conditions.mixed(shape), True
+        seen = self._seen.get(alike)
+        if seen is not None:
+            return seen
+        pools: Pools = {}
+        parts: dict[Part, int] = {}
+        for kid, count in shape.kids:
+            kid_pools, kid_parts = self._project(kid, inner, in_host)
+            for key, units in kid_pools.items():
+                pools[key] = pools.get(key, 0) + units * count
+            for part, number in kid_parts.items():
+                parts[part] = parts.get(part, 0) + number * count
+        cand, lump, amount = self._own(shape, pools, ~here)
+        if lump and amount == 1 and not (cand or parts or pools):
+            pools[shape.type, lump] = pools.get((shape.type, lump), 0) + 1
+            lump = 0
+        if (cand and (pools or parts)) or lump:
+            content = Content(
+                pools=self._numbered(pools),
+                kids=in_order(parts),
+                cand=cand,
+                lump=lump,
+                amount=amount,
+                clean=shape.clean,
+            )
+            part = self.make(content)
+            pools, parts = {}, {part: 1}
+        self._seen[alike] = (pools, parts)
+        return pools, parts
+
+    def _own(self, shape: Shape, pools: Pools, steps: int) -> tuple[int, int, int]:
+        """Of `steps`, those that may choose the vertex itself, and those that may take it whole and for how much."""
+        cand = lump = pool = amount = units = 0
+        verdict = self._verdict(shape.cls) & steps
+        for step in self.plan.by_type.get(shape.type, ()):
+            if not verdict & step.bit:
+                continue
+            if not step.leaf:
+                cand |= step.bit
+            elif not shape.kids:
+                found = measured(step.mode, shape.free, shape.unit)
+                if not found or not self._may_use(shape):
+                    continue
+                if step.level.exclusive and not (found == 1 and shape.clean):
+                    if shape.clean:
+                        lump, amount = lump | step.bit, found
+                else:
+                    pool, units = pool | step.bit, found
+            elif shape.whole and self._may_use(shape) and not self._forbids(shape):
+                found = measured(step.mode, shape.size, shape.unit)
+                if found:
+                    lump, amount = lump | step.bit, found
+        if pool:
+            pools[shape.type, pool] = pools.get((shape.type, pool), 0) + units
+        return cand, lump, amount
+
+    def _verdict(self, cls: int) -> int:
+        """The steps whose requirements a class of facts meets, as a mask."""
+        known = self._verdicts.get(cls)
+        if known is None:
+            mine = self.facts.bits_of_class(cls)
+            known = self._free
+            for bit, asked in self._asked:
+                if all(mine & met for met in asked):
+                    known |= bit
+            self._verdicts[cls] = known
+        return known
+
+    def _may_use(self, shape: Shape) -> bool:
+        return shape.allowed and self._wanted <= shape.properties and self._forbidden.isdisjoint(shape.properties)
+
+    def _forbids(self, shape: Shape) -> bool:
+        """Does something inside carry a property that the request forbids?"""
+        if not self._forbidden:
+            return False
+        return any(not self._forbidden.isdisjoint(kid.properties) or self._forbids(kid) for kid, _ in shape.kids)
+
+
+def in_order(counts: Mapping[Part, int]) -> tuple[tuple[Part, int], ...]:
+    """Children in the one order that makes equal contents equal."""
+    return tuple(sorted(counts.items(), key=lambda item: item[0].serial))

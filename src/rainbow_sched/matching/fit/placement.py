@@ -1,0 +1,298 @@
+"""Choosing vertices for a placed job: first fit in the graph's order, so the same input takes the same vertices.
+
+This keeps *now* honest until the cluster's manager reports what it really used. It does not
+search: if the first fit runs dry, what was found so far is taken.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, permutations
+from types import MappingProxyType
+from typing import TypeAlias
+
+from rainbow_sched.matching.fit.hints import Hints
+from rainbow_sched.matching.fit.levels import Plan, Step, measured
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.model.request import Level, Request
+
+Barred: TypeAlias = Mapping[int, frozenset[int]]
+MOST_ORDERS = 24
+NOTHING_BARRED: Barred = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Placement:
+    """What a job takes, by vertex number, and whether that is all it asked for."""
+
+    taken: dict[int, int] = field(default_factory=dict)
+    complete: bool = True
+
+
+def place(
+    fold: Fold,
+    plan: Plan,
+    facts: Facts,
+    taken: Sequence[int],
+    dark: set[int],
+    hints: Hints | None = None,
+    barred: Barred = NOTHING_BARRED,
+    within: Sequence[int] | None = None,
+) -> Placement:
+    """Take what a request asks for out of what is neither taken (units by vertex) nor dark; `hints`: where to begin.
+
+    `barred`: vertices that a step cannot use, by the step's number (see `binding.py`). `within`: the hosts on which it
+    runs, whatever it requires of them.
+    """
+    if plan.missing or plan.unclear:
+        return Placement(complete=False)
+    chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
+    if within is None:
+        chooser.hints = hints
+    else:
+        chooser.within = _Within(fold, within)
+        chooser.unnamed = True
+    found = Placement()
+    for top in plan.tops:
+        if not chooser.fill(top, -1, partly=True):
+            found.complete = False
+    found.taken = chooser.mine
+    return found
+
+
+def place_groups(
+    fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
+) -> dict[int, list[int]] | None:
+    """The vertices of one placement of a whole request by group, in the graph's order; None if none is found.
+
+    What chooses first may take what another part needs, so a few orders are tried.
+    """
+    if plan.missing or plan.unclear:
+        return None
+    for tops in islice(permutations(plan.tops), MOST_ORDERS):
+        chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
+        found: dict[int, set[int]] = {}
+        for top in tops:
+            chosen = chooser.fill_alone(top)
+            if chosen is None:
+                break
+            found.setdefault(top.path[0], set()).update(chosen)
+        else:
+            return {group: sorted(vertices) for group, vertices in found.items()}
+    return None
+
+
+class _Within:
+    """The vertices in some hosts, and those around them."""
+
+    def __init__(self, fold: Fold, hosts: Sequence[int]) -> None:
+        self._fold = fold
+        self._hosts = hosts
+        self._of_type: dict[str, list[int]] = {}
+
+    def inside(self, anchor: int, type: str) -> list[int]:
+        """The vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
+        known = self._of_type.get(type)
+        if known is None:
+            known = self._of_type[type] = sorted(self._find(type))
+        return known if anchor <= 0 else [i for i in known if self._lies_in(i, anchor)]
+
+    def _find(self, type: str) -> set[int]:
+        structure, graph = self._fold.structure, self._fold.graph
+        found: set[int] = set()
+        for host in self._hosts:
+            found.update(structure.inside(host, type))
+            at = host
+            while at >= 0:
+                if graph.types[at] == type:
+                    found.add(at)
+                at = graph.parents[at]
+        return found
+
+    def _lies_in(self, i: int, anchor: int) -> bool:
+        parents = self._fold.graph.parents
+        i = parents[i]
+        while i > anchor:  # parents come first
+            i = parents[i]
+        return i == anchor
+
+
+class _Chooser:
+    def __init__(
+        self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
+    ) -> None:
+        self.barred = barred
+        self.within: _Within | None = None
+        self.fold = fold
+        self.facts = facts
+        self.request = request
+        self.before = taken
+        self.dark = dark
+        self.hints: Hints | None = None
+        self.mine: dict[int, int] = {}
+        self._log: list[tuple[int, int]] = []  # what was set, with the value before, so that it can be undone
+        self.sizes = fold.graph.sizes
+        self.hosts = frozenset(request.hosts)
+        self.not_hosts = frozenset(request.not_hosts)
+        self.unnamed = not (request.hosts or request.not_hosts or request.properties)
+
+    def fill_alone(self, top: Step) -> list[int] | None:
+        """The vertices that one of the request's top steps takes, or None if it does not fit."""
+        mark = len(self._log)
+        return [i for i, _ in self._log[mark:]] if self.fill(top, -1) else None
+
+    def fill(self, step: Step, anchor: int, *, partly: bool = False) -> bool:
+        """Place all of `step` inside `anchor`; if it does not fit, undo it, or keep a part if `partly`."""
+        mark = len(self._log)
+        done = self._take(step, anchor) if step.leaf else self._slots(step, anchor)
+        if not done and not partly:
+            self._undo(mark)
+        return done
+
+    def _set(self, i: int, units: int) -> None:
+        self._log.append((i, self.mine.get(i, 0)))
+        self.mine[i] = units
+
+    def _undo(self, mark: int) -> None:
+        """Take back everything set since the log had `mark` entries."""
+        while len(self._log) > mark:
+            i, units = self._log.pop()
+            if units:
+                self.mine[i] = units
+            else:
+                del self.mine[i]
+
+    def _slots(self, step: Step, anchor: int) -> bool:
+        if step.virtual:
+            return all(self._at(step, max(anchor, 0)) for _ in range(step.need))
+        left, first = step.need, True
+        for host in self._inside(anchor, step):
+            placed = False
+            while self._at(step, host):
+                left, placed = left - 1, True
+                if not left:
+                    return True
+                if step.level.exclusive or not step.level.shared:
+                    break
+            first = first and not placed
+            if first and anchor < 0 and self.hints is not None:
+                passed = bisect_left(self.fold.structure.of_type(step.level.type), host) + 1
+                self.hints.ran_dry(self._key(step), step.level.type, passed)
+        return False
+
+    def _key(self, step: Step) -> tuple[Level, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Steps with equal keys find room at the same hosts."""
+        return step.level, self.request.hosts, self.request.not_hosts, self.request.properties
+
+    def _at(self, step: Step, host: int) -> bool:
+        """Place one slot of `step` in `host`."""
+        if step.level.exclusive and not self._clean(host):
+            return False
+        mark = len(self._log)
+        for inner in step.inside:
+            if not self.fill(inner, host):
+                self._undo(mark)
+                return False
+        if step.level.exclusive:
+            self._seize(host)
+        return True
+
+    def _take(self, step: Step, anchor: int) -> bool:
+        left = step.need
+        kids = self.fold.structure.kids
+        if self.unnamed and not step.level.exclusive and self.fold.structure.only_leaves(step.level.type):
+            return self._take_units(step, anchor)
+        worth: dict[str, int] = {}  # what one unit of a vertex counts, by the vertex's unit
+        for i in self._inside(anchor, step):
+            if left <= 0:
+                break
+            if kids.has(i) or step.level.exclusive:
+                if i not in self.dark and self._clean(i) and self._up(i) and self._all_allowed(i):
+                    left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
+                    self._seize(i)
+                continue
+            free = 0 if i in self.dark else self.sizes[i] - self.before[i] - self.mine.get(i, 0)
+            if free <= 0 or not (self.unnamed or self._allowed(i)):
+                continue
+            unit = self.fold.graph.units[i]
+            if unit not in worth:
+                worth[unit] = measured(step.mode, 1, unit) or 0
+            one = worth[unit]
+            if not one:
+                continue
+            units = min(free, -(-left // one))
+            self._set(i, self.mine.get(i, 0) + units)
+            left -= units * one
+        return left <= 0
+
+    def _take_units(self, step: Step, anchor: int) -> bool:
+        """The common case of `_take`, and the same: leaves that anybody may have in part."""
+        left, mine, before, dark = step.need, self.mine, self.before, self.dark
+        sizes, units = self.sizes, self.fold.graph.units
+        worth: dict[str, int] = {}
+        for i in self._inside(anchor, step):
+            free = sizes[i] - before[i]
+            if free <= 0 or (mine and (free := free - mine.get(i, 0)) <= 0) or i in dark:
+                continue
+            unit = units[i]
+            if unit not in worth:
+                worth[unit] = measured(step.mode, 1, unit) or 0
+            one = worth[unit]
+            if not one:
+                continue
+            taken = min(free, -(-left // one))
+            self._set(i, mine.get(i, 0) + taken)
+            left -= taken * one
+            if left <= 0:
+                return True
+        return left <= 0
+
+    def _inside(self, anchor: int, step: Step) -> Iterable[int]:
+        """The vertices inside `anchor` that `step` could use, in the graph's order."""
+        structure, type = self.fold.structure, step.level.type
+        if self.within is not None:
+            return self.within.inside(anchor, type)
+        if anchor <= 0:
+            found: Iterable[int] = structure.of_type(type)
+            if anchor < 0 and self.hints is not None and not step.leaf:
+                found = self.hints.worth_trying(self._key(step), type)
+        else:
+            found = structure.inside(anchor, type)
+        barred = self.barred.get(step.number)
+        if barred:
+            found = [i for i in found if i not in barred]
+        requires = step.level.requires
+        if not requires:
+            return found if anchor else (i for i in found if i)
+        holds, cls = self.facts.holds, self.fold.cls
+        return (i for i in found if i != anchor and all(holds(asked, cls(i)) for asked in requires))
+
+    def _clean(self, i: int) -> bool:
+        return not any(self.before[j] or self.mine.get(j) for j in self.fold.structure.below(i))
+
+    def _up(self, i: int) -> bool:
+        return self.dark.isdisjoint(self.fold.structure.below(i))
+
+    def _seize(self, i: int) -> None:
+        for j in self.fold.structure.below(i):
+            self._set(j, self.sizes[j])
+
+    def _all_allowed(self, i: int) -> bool:
+        """May the vertex be taken with all that is inside?"""
+        return self.unnamed or all(self._allowed(j) for j in self.fold.structure.below(i))
+
+    def _allowed(self, i: int) -> bool:
+        graph = self.fold.graph
+        carried = self.fold.structure.properties(i)
+        if any(p[1:] in carried if p.startswith("^") else p not in carried for p in self.request.properties):
+            return False
+        if not self.hosts and not self.not_hosts:
+            return True
+        names = set()
+        while i >= 0:
+            names.add(graph.names[i] or graph.ids[i])
+            i = graph.parents[i]
+        return self.not_hosts.isdisjoint(names) and (not self.hosts or not self.hosts.isdisjoint(names))

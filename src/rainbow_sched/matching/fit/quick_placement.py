@@ -1,0 +1,221 @@
+"""Placing the common requests: slots of plain leaves inside hosts, read once and taken by running along a column.
+
+It takes the very vertices that `fit_place.place` takes. What it cannot read, it leaves to that.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from rainbow_sched.matching.fit.anywhere import Anywhere, place_anywhere
+from rainbow_sched.matching.fit.hints import Hints
+from rainbow_sched.matching.fit.levels import Plan, Planner, Step, measured
+from rainbow_sched.matching.fit.placement import NOTHING_BARRED, Barred, Placement, place
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.hierarchy import Structure
+from rainbow_sched.model.request import Request
+
+MANY = 6  # vertices from which on it pays to look at all of them together
+Leaf: TypeAlias = tuple[str, int]  # a type, and how many units of its vertices one slot takes
+Column: TypeAlias = "bytearray | array[int]"  # units by vertex; bytes are searched faster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quick:
+    """`count` slots of `leaves`, each inside one `host`; all of that `times` over, if something stands around it."""
+
+    host: str
+    count: int
+    leaves: tuple[Leaf, ...]
+    shared: bool  # a host may have several slots
+    times: int
+    wrapped: bool  # each time is taken as a whole or not at all
+
+
+class Placer:
+    """Places one request on clusters of any kind."""
+
+    def __init__(self, request: Request) -> None:
+        self._planner = Planner(request)
+        self._known: dict[int, tuple[Plan, Quick | Anywhere | None]] = {}  # by the kind of structure
+
+    def place(
+        self,
+        fold: Fold,
+        facts: Facts,
+        taken: Column,
+        dark: set[int],
+        hints: Hints,
+        barred: Barred = NOTHING_BARRED,
+        within: Sequence[int] | None = None,
+    ) -> Placement:
+        """Take what the request asks for out of what is neither taken (units by vertex) nor dark.
+
+        Only requests that the quick form cannot hold have something `barred`. `within`: as in `fit_place.place`.
+        """
+        structure = fold.structure
+        known = self._known.get(structure.kind)
+        if known is None:
+            plan = self._planner.plan(structure.units)
+            known = self._known[structure.kind] = (plan, read_quick(plan, structure))
+        plan, quick = known
+        if quick is None or within is not None:
+            return place(fold, plan, facts, taken, dark, hints, barred, within)
+        if isinstance(quick, Anywhere):
+            return place_anywhere(quick, structure, taken, dark, hints)
+        return place_quick(quick, structure, taken, dark, hints)
+
+
+def read_quick(plan: Plan, structure: Structure) -> Quick | Anywhere | None:
+    """The request in the quick form, or None if it says more than that form can."""
+    request = plan.request
+    if plan.missing or plan.unclear or request.hosts or request.not_hosts or request.properties or len(plan.tops) > 1:
+        return None
+    step, times, wrapped = plan.tops[0], 1, False
+    while step.virtual and len(step.inside) == 1 and not step.inside[0].leaf:
+        if step.level.exclusive or (wrapped and step.need > 1):
+            return None
+        times, wrapped, step = times * step.need, True, step.inside[0]
+    level = step.level
+    found: dict[str, int] = {}
+    if level.exclusive or min(step.need, times) < 1 or structure.root == level.type:
+        return None
+    if not _add_leaves((step,) if step.leaf else step.inside, 1, structure, found):
+        return None
+    leaves = tuple(sorted(found.items(), key=lambda leaf: (leaf[1], leaf[0])))  # small ones are refused sooner
+    if step.leaf:
+        return Anywhere(((level.type, 1),), found[level.type], 1)  # as much of it as there is
+    if step.virtual:
+        return Anywhere(leaves, times * step.need, step.need if wrapped else 1)
+    if level.requires:
+        return None
+    return Quick(host=level.type, count=step.need, leaves=leaves, shared=level.shared, times=times, wrapped=wrapped)
+
+
+def _add_leaves(inside: tuple[Step, ...], times: int, structure: Structure, leaves: dict[str, int]) -> bool:
+    """Add up what one slot takes of each type; False if that is not a matter of counting."""
+    for inner in inside:
+        level = inner.level
+        if level.exclusive or inner.need < 1:
+            return False
+        if not inner.leaf:
+            if not inner.virtual or not _add_leaves(inner.inside, times * inner.need, structure, leaves):
+                return False
+            continue
+        named = structure.units[level.type]
+        one = measured(inner.mode, 1, next(iter(named))) if len(named) == 1 else None
+        if level.type in leaves or level.type == structure.root or not structure.only_leaves(level.type):
+            return False
+        if not one or level.requires:
+            return False
+        leaves[level.type] = times * -(-inner.need // one)  # each vertex counts the same, so only their sum matters
+    return True
+
+
+def place_quick(quick: Quick, structure: Structure, taken: Column, dark: set[int], hints: Hints) -> Placement:
+    """The same as `fit_place.place`, for a request in the quick form."""
+    fill = _Fill(quick, structure, taken, dark)
+    complete = True
+    for _ in range(quick.times):
+        before = dict(fill.mine) if quick.wrapped else {}
+        if not _fill(quick, structure, fill, hints):
+            complete = False
+            if quick.wrapped:
+                fill.mine = before
+            break
+    return Placement(fill.mine, complete)
+
+
+def _fill(quick: Quick, structure: Structure, fill: _Fill, hints: Hints) -> bool:
+    """Take all slots, or as many as there is room for; True if it is all."""
+    hosts = structure.of_type(quick.host)
+    first = dry = hints.first(quick.leaves, quick.host)
+    left, none_yet = quick.count, True
+    for at in range(first, len(hosts)):
+        host, placed = hosts[at], False
+        while fill.slot(host):
+            left, placed = left - 1, True
+            if not left or not quick.shared:
+                break
+        if placed:
+            none_yet = False
+            if not left:
+                break
+        elif none_yet:
+            dry = at + 1
+    if dry > first:
+        hints.ran_dry(quick.leaves, quick.host, dry)
+    return not left
+
+
+class _Fill:
+    """What one job takes, slot by slot."""
+
+    __slots__ = ("dark", "find", "leaves", "mine", "structure", "taken")
+
+    def __init__(self, quick: Quick, structure: Structure, taken: Column, dark: set[int]) -> None:
+        self.structure = structure
+        self.taken = taken
+        self.dark = dark
+        self.mine: dict[int, int] = {}
+        self.leaves = [(structure.leaves_of(type), type, units) for type, units in quick.leaves]
+        self.find = taken.find if isinstance(taken, bytearray) else partial(_find, taken)
+
+    def slot(self, host: int) -> bool:
+        """Take one slot inside a host, if there is room for all of it."""
+        mine, dark, find = self.mine, self.dark, self.find
+        found: dict[int, int] = {}
+        for known, type, left in self.leaves:
+            inside = known.get(host)
+            if inside is None:
+                inside = self.structure.leaves_in(host, type)
+            if isinstance(inside, tuple):  # runs of vertices of one unit each: free or not
+                for at, stop in inside:
+                    while left and (at := find(0, at, stop)) >= 0:
+                        if left >= MANY and self._all_free(at, at + left, stop):
+                            found.update(dict.fromkeys(range(at, at + left), 1))
+                            left = 0
+                        elif at not in mine and at not in dark:
+                            found[at] = 1
+                            left -= 1
+                        at += 1
+            else:
+                left = self._units(inside, left, found)
+            if left:
+                return False
+        mine.update(found)
+        return True
+
+    def _all_free(self, at: int, end: int, stop: int) -> bool:
+        """Can these vertices of one unit each be taken together? At times False where they could one by one."""
+        if end > stop or not isinstance(self.taken, bytearray) or self.taken.count(0, at, end) < end - at:
+            return False
+        row = range(at, end)
+        return self.mine.keys().isdisjoint(row) and self.dark.isdisjoint(row)
+
+    def _units(self, inside: array[int], left: int, found: dict[int, int]) -> int:
+        """Take units of vertices that have several; how many are still missing."""
+        sizes, taken, mine = self.structure.graph.sizes, self.taken, self.mine
+        for i in inside:
+            held = mine.get(i, 0)
+            free = sizes[i] - taken[i] - held
+            if free > 0 and i not in self.dark:
+                units = min(free, left)
+                found[i] = held + units
+                left -= units
+                if not left:
+                    break
+        return left
+
+
+def _find(column: array[int], value: int, start: int, stop: int) -> int:
+    """As `bytearray.find`, for columns of wider numbers."""
+    try:
+        return column.index(value, start, stop)
+    except ValueError:
+        return -1

@@ -1,0 +1,416 @@
+"""Which hosts of a cluster a request may run on, where the manager cannot be told the requirements themselves.
+
+A manager knows hosts by name. What is required becomes a list of hosts:
+
+- A level at or above the host is met by the hosts at or below the vertices that meet it.
+- A level inside a host (socket, core, gpu) is met by the hosts in which *all* vertices of its type
+  meet it, as the manager chooses among them. A host with some that meet it and others that do not
+  is *mixed*: the level cannot use anything in it.
+- A name that the manager is told in its own words is met by the hosts that have it; inside a host
+  one vertex is enough, as the manager chooses by the name. The hosts are listed all the same: the
+  graph may hold something else under that name than the manager does.
+- Vertices that lie in no host (a graph without nodes) are treated as if they lay in one.
+
+`Conditions` holds these rules for shapes, so that matching, placing and binding share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rainbow_sched.matching.fit.levels import Plan, Step
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.shapes import Shape
+from rainbow_sched.model.binding import HOST, Binding, GroupHosts, NodeRules, is_told_whole
+from rainbow_sched.model.changes import level_types, say_requirement
+from rainbow_sched.model.reasons import MixedHosts, Where
+from rainbow_sched.model.request import Requirement
+
+NAMED = 2  # hosts that a reason names before "and N more"
+ShapeOf = Callable[[int], Shape]
+
+
+class Conditions:
+    """What is required of the vertices that a request's steps use, judged on shapes.
+
+    A step is *limited* by what the manager cannot be told; beside that it may require names that the manager is told.
+    Marks and use are not looked at: what is down or taken comes back.
+    """
+
+    def __init__(self, plan: Plan, facts: Facts, rules: NodeRules) -> None:
+        self.plan = plan
+        self._facts = facts
+        request = plan.request
+        self._names = bool(request.hosts or request.not_hosts or request.properties)
+        self._wanted = frozenset(name for name in request.properties if not name.startswith("^"))
+        self._forbidden = frozenset(name[1:] for name in request.properties if name.startswith("^"))
+        self._rules = rules
+        self._asked = {step.number: [facts.meeting(asked) for asked in self.asked_of(step)] for step in plan.steps}
+        self.steps = tuple(
+            step for step in plan.steps if not step.virtual and (self._asked[step.number] or self._names_leaf(step))
+        )
+        self._limited = frozenset(step.number for step in self.steps)
+        self._names_told = {
+            step.number: told
+            for step in plan.steps
+            if (told := [facts.meeting(named) for named in step.level.requires if is_told_whole(named, rules)])
+        }
+        self._named: dict[tuple[int, Shape], bool] = {}
+        self._inside: dict[tuple[int, Shape], tuple[bool, bool]] = {}
+        self._clear: dict[Shape, bool] = {}
+        self._has_host: dict[Shape, bool] = {}
+        self._mixed: dict[Shape, int] = {}
+        self._in_no_host: dict[tuple[int, Shape], tuple[bool, bool]] = {}
+
+    def asked_of(self, step: Step) -> list[Requirement]:
+        """The step's requirements that the manager is not told in its own words."""
+        return [asked for asked in step.level.requires if not is_told_whole(asked, self._rules)]
+
+    def _names_leaf(self, step: Step) -> bool:
+        """True if the request's own hosts or properties limit what the step takes."""
+        return self._names and step.leaf
+
+    def binds(self, step: Step) -> bool:
+        """True if what the step requires may hold on some hosts only."""
+        return step.number in self._limited or step.number in self._names_told
+
+    @property
+    def bind_any(self) -> bool:
+        """True if any step does."""
+        return any(self.binds(step) for step in self.plan.steps if not step.virtual)
+
+    def met(self, step: Step, shape: Shape) -> bool:
+        """Does a vertex of the step's type meet all that is required, the names that the manager is told included?"""
+        mine = self._facts.bits_of_class(shape.cls)
+        return self.holds(step, shape) and all(mine & named for named in self._names_told.get(step.number, ()))
+
+    def met_inside(self, step: Step, shape: Shape) -> bool:
+        """Can the manager, which knows only names, take any vertices of the step's type strictly inside?"""
+        return self.inside(step, shape) == (True, False) and self._has_named(step, shape)
+
+    def _has_named(self, step: Step, shape: Shape) -> bool:
+        if step.number not in self._names_told:
+            return True
+        key = (step.number, shape)
+        known = self._named.get(key)
+        if known is None:
+            known = any(
+                (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid)
+                for kid, _ in shape.kids
+            )
+            self._named[key] = known
+        return known
+
+    def holds(self, step: Step, shape: Shape) -> bool:
+        """Does a vertex of the step's type meet by itself what the manager cannot be told?"""
+        mine = self._facts.bits_of_class(shape.cls)
+        if not all(mine & met for met in self._asked[step.number]):
+            return False
+        return not self._names_leaf(step) or (self._wanted <= shape.properties and self._is_clear(shape))
+
+    def _is_clear(self, shape: Shape) -> bool:
+        """True if the request's names and barred properties exclude nothing of the vertex."""
+        known = self._clear.get(shape)
+        if known is None:
+            known = shape.allowed and self._forbidden.isdisjoint(shape.properties)
+            known = self._clear[shape] = known and all(self._is_clear(kid) for kid, _ in shape.kids)
+        return known
+
+    def inside(self, step: Step, shape: Shape) -> tuple[bool, bool]:
+        """Of the vertices of the step's type strictly inside: does one meet the conditions, does one not?"""
+        key = (step.number, shape)
+        known = self._inside.get(key)
+        if known is None:
+            good = bad = False
+            for kid, _ in shape.kids:
+                if kid.type == step.level.type:
+                    held = self.holds(step, kid)
+                    good, bad = good or held, bad or not held
+                more_good, more_bad = self.inside(step, kid)
+                good, bad = good or more_good, bad or more_bad
+            known = self._inside[key] = (good, bad)
+        return known
+
+    def mixed(self, host: Shape) -> int:
+        """The steps that cannot use anything strictly inside a host, as a mask."""
+        known = self._mixed.get(host)
+        if known is None:
+            known = 0
+            for step in self.steps:
+                if step.level.type != HOST and all(self.inside(step, host)):
+                    known |= step.bit
+            self._mixed[host] = known
+        return known
+
+    def loose(self, root: Shape) -> int:
+        """The steps that cannot use anything that lies in no host and holds none, as a mask."""
+        return sum(step.bit for step in self.steps if all(self._without_host(step, root)))
+
+    def _without_host(self, step: Step, shape: Shape) -> tuple[bool, bool]:
+        """As `inside`, of the vertices in no host, the given one included."""
+        if shape.type == HOST:
+            return False, False
+        key = (step.number, shape)
+        known = self._in_no_host.get(key)
+        if known is None:
+            good = bad = False
+            if shape.type == step.level.type and not self.has_host(shape):
+                good = self.holds(step, shape)
+                bad = not good
+            for kid, _ in shape.kids:
+                more_good, more_bad = self._without_host(step, kid)
+                good, bad = good or more_good, bad or more_bad
+            known = self._in_no_host[key] = (good, bad)
+        return known
+
+    def has_host(self, shape: Shape) -> bool:
+        """Is there a host at or inside a vertex?"""
+        known = self._has_host.get(shape)
+        if known is None:
+            known = shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
+            self._has_host[shape] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """A part of a request that lies in hosts: the host level with the levels above and inside it.
+
+    Without a host level (`host` is None) `inside` are levels that may be found in any host.
+    """
+
+    group: int
+    above: tuple[Step, ...]
+    host: Step | None
+    inside: tuple[Step, ...]
+
+
+def _demands(step: Step, above: tuple[Step, ...]) -> Iterator[_Demand]:
+    group = step.path[0]
+    if step.level.type == HOST and not step.virtual:
+        yield _Demand(group, above, step, tuple(each for each in step.walk() if each is not step))
+    elif any(each.level.type == HOST and not each.virtual for each in step.walk()):
+        for inner in step.inside:
+            yield from _demands(inner, (*above, step))
+    else:
+        yield _Demand(group, above, None, tuple(step.walk()))
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Of groups with parts that are bound differently, by group: the hosts on which all parts may run."""
+
+    hosts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    barred: Mapping[int, frozenset[int]] = field(default_factory=dict)  # by step's number: vertices in other hosts
+
+
+TOGETHER = Apart()
+
+
+class Binder:
+    """Finds the hosts of one request in one cluster; `shape_of` sees the request's own hosts, and all else free."""
+
+    def __init__(self, conditions: Conditions, fold: Fold, shape_of: ShapeOf) -> None:
+        self._conditions = conditions
+        self._fold = fold
+        self._shape_of = shape_of
+        self._hosts: Sequence[int] = fold.structure.of_type(HOST)
+        self._above: dict[tuple[int, int], bool] = {}
+
+    def binding(self) -> Binding:
+        """The hosts of each group, and what is left out because it is mixed."""
+        conditions, plan = self._conditions, self._conditions.plan
+        if not conditions.bind_any or plan.missing or plan.unclear:
+            return Binding()
+        mixed = self._mixed()
+        if not self._hosts:
+            return Binding(mixed=mixed)
+        found = self._parts()
+        everywhere = frozenset(self._hosts)
+        entries: list[GroupHosts] = []
+        impossible = ""
+        for group, parts in found.items():
+            allowed = frozenset[int]().union(*parts)
+            if not all(parts):
+                impossible = impossible or f"no host has all that group {group + 1} requires"
+            elif allowed != everywhere:
+                names = self._names(allowed)
+                if not names:
+                    impossible = impossible or f"the hosts that group {group + 1} requires share names with others"
+                else:
+                    entries.append(GroupHosts(group, names))
+        different = [set(parts) for parts in found.values()]
+        return Binding(
+            hosts=() if impossible else tuple(entries),
+            uniform=len(set[frozenset[int]]().union(*different)) <= 1,
+            by_group=all(len(parts) == 1 for parts in different),
+            mixed=mixed,
+            impossible=impossible,
+        )
+
+    def _parts(self) -> dict[int, list[frozenset[int]]]:
+        """By group, the hosts of each part of it that lies in hosts."""
+        found: dict[int, list[frozenset[int]]] = {}
+        for demand in (demand for top in self._conditions.plan.tops for demand in _demands(top, ())):
+            if self._concerns_hosts(demand):
+                found.setdefault(demand.group, []).append(self._allowed(demand))
+        return found
+
+    def apart(self) -> Apart:
+        """What is left of each group of which not all parts may run on the same hosts: those on which all may.
+
+        An offer names the hosts of a group, not of a part of it, so every part must be right on each of them.
+        """
+        conditions, plan = self._conditions, self._conditions.plan
+        if not conditions.bind_any or plan.missing or plan.unclear or not self._hosts:
+            return TOGETHER
+        common = {
+            group: frozenset.intersection(*parts) for group, parts in self._parts().items() if len(set(parts)) > 1
+        }
+        names = {group: self._names(hosts) for group, hosts in common.items()}
+        barred = {
+            step.number: self._outside(step, common[step.path[0]])
+            for top in plan.tops
+            if top.path[0] in common
+            for step in top.walk()
+            if not step.virtual
+        }
+        return Apart(names, barred)
+
+    def _outside(self, step: Step, common: frozenset[int]) -> frozenset[int]:
+        """The vertices of the step's type that lie in other hosts; of what it takes whole, those that hold others."""
+        parents, found = self._fold.graph.parents, set()
+        for i in self._fold.structure.of_type(step.level.type):
+            at, around = i, set[int]()
+            while at >= 0:
+                around.add(at)
+                at = parents[at]
+            hosts = around.intersection(self._hosts)
+            held = self._fold.structure.inside(i, HOST) if step.leaf and not hosts else ()
+            if (hosts and common.isdisjoint(hosts)) or not common.issuperset(held):
+                found.add(i)
+        return frozenset(found)
+
+    def _names(self, allowed: frozenset[int]) -> tuple[str, ...]:
+        """The names of hosts, without those that another host has, too."""
+        others = {self._name(i) for i in self._hosts if i not in allowed}
+        names = dict.fromkeys(self._name(i) for i in self._hosts if i in allowed)
+        return tuple(name for name in names if name not in others)
+
+    def _name(self, i: int) -> str:
+        return self._fold.graph.names[i] or self._fold.graph.ids[i]
+
+    def _allowed(self, demand: _Demand) -> frozenset[int]:
+        """The hosts on which all conditions of a demand hold."""
+        binds, hosts = self._conditions.binds, self._hosts
+        above = [step for step in demand.above if binds(step)]
+        inside = [step for step in demand.inside if binds(step)]
+        if demand.host is None:
+            inside = [step for step in (*above, *inside) if self._lies_with_hosts(step)]
+            return frozenset(h for h in hosts if all(self._meets(step, h) for step in inside))
+        on_host = binds(demand.host)
+        return frozenset(
+            h
+            for h in hosts
+            if all(self._is_above(step, h) for step in above)
+            and (not on_host or self._conditions.met(demand.host, self._shape_of(h)))
+            and all(self._conditions.met_inside(step, self._shape_of(h)) for step in inside)
+        )
+
+    def _meets(self, step: Step, host: int) -> bool:
+        """Can a level without a host level above it be used in a host: at a vertex around it, or all inside it?"""
+        return self._is_above(step, host) or self._conditions.met_inside(step, self._shape_of(host))
+
+    def _concerns_hosts(self, demand: _Demand) -> bool:
+        """Does anything that a demand takes lie in hosts or hold some?"""
+        return demand.host is not None or any(step.leaf and self._lies_with_hosts(step) for step in demand.inside)
+
+    def _lies_with_hosts(self, step: Step) -> bool:
+        """Does a vertex of the step's type lie in a host or hold one?"""
+        return any(
+            self._conditions.has_host(self._shape_of(i)) or self._in_host(i)
+            for i in self._fold.structure.of_type(step.level.type)
+        )
+
+    def _in_host(self, vertex: int) -> bool:
+        graph = self._fold.graph
+        while vertex >= 0 and graph.types[vertex] != HOST:
+            vertex = graph.parents[vertex]
+        return vertex >= 0
+
+    def _is_above(self, step: Step, vertex: int) -> bool:
+        """Does the vertex, or one around it, have the step's type and meet its conditions?"""
+        if vertex < 0:
+            return False
+        key = (step.number, vertex)
+        known = self._above.get(key)
+        if known is None:
+            graph = self._fold.graph
+            known = graph.types[vertex] == step.level.type and self._conditions.met(step, self._shape_of(vertex))
+            known = self._above[key] = known or self._is_above(step, graph.parents[vertex])
+        return known
+
+    def _outermost(self) -> Iterator[int]:
+        """The hosts that lie in no other host."""
+        parents = self._fold.graph.parents
+        return (host for host in self._hosts if not self._in_host(parents[host]))
+
+    def _mixed(self) -> tuple[MixedHosts, ...]:
+        conditions = self._conditions
+        hosts: dict[int, list[str]] = {}
+        for host in self._outermost():
+            mask = conditions.mixed(self._shape_of(host))
+            if mask:
+                for step in conditions.steps:
+                    if mask & step.bit:
+                        hosts.setdefault(step.number, []).append(self._name(host))
+        loose = conditions.loose(self._shape_of(0))
+        reasons = []
+        for step in conditions.steps:
+            names = hosts.get(step.number, [])
+            if names:
+                where = Where(tuple(names[:NAMED]), max(0, len(names) - NAMED))
+                reasons.append(self._reason(step, HOST, where))
+            if loose & step.bit:
+                reasons.append(self._reason(step, "", Where()))
+        return tuple(reasons)
+
+    def _reason(self, step: Step, inside: str, where: Where) -> MixedHosts:
+        request = self._conditions.plan.request
+        asked = self._conditions.asked_of(step)
+        if asked:
+            text, subsystem = ", ".join(say_requirement(each) for each in asked), asked[0].subsystem
+        else:
+            said = (("hosts", request.hosts), ("not hosts", request.not_hosts), ("properties", request.properties))
+            text, subsystem = ", ".join(f"{what} {','.join(names)}" for what, names in said if names), ""
+        return MixedHosts(
+            group=step.path[0],
+            level=level_types(request, step.path),
+            type=step.level.type,
+            requirement=text,
+            subsystem=subsystem,
+            inside=inside,
+            where=where,
+        )
+
+    def barred(self) -> dict[int, frozenset[int]]:
+        """By step's number: vertices of its type that it cannot use because they lie in a mixed host."""
+        found: dict[int, set[int]] = {}
+        structure = self._fold.structure
+        for host in self._outermost():
+            mask = self._conditions.mixed(self._shape_of(host))
+            for step in self._conditions.steps if mask else ():
+                if mask & step.bit:
+                    found.setdefault(step.number, set()).update(structure.inside(host, step.level.type))
+        loose = self._conditions.loose(self._shape_of(0))
+        for step in self._conditions.steps if loose else ():
+            if loose & step.bit:
+                found.setdefault(step.number, set()).update(self._loose_vertices(step))
+        return {number: frozenset(vertices) for number, vertices in found.items()}
+
+    def _loose_vertices(self, step: Step) -> Iterator[int]:
+        for i in self._fold.structure.of_type(step.level.type):
+            if not (self._conditions.has_host(self._shape_of(i)) or self._in_host(i)):
+                yield i

@@ -1,0 +1,1 @@
+"""Tables over the whole fleet that answer most requests without a search."""

@@ -1,0 +1,209 @@
+"""The fleet as tables: which clusters have enough hosts for a form of request, all in a few array operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from rainbow_sched.matching.index.request_form import Form, read_forms
+from rainbow_sched.matching.index.rows import Changed, Held, Rows, around, offer
+from rainbow_sched.matching.index.slots import slots_in
+from rainbow_sched.matching.index.suffix_counts import suffix_of
+from rainbow_sched.matching.index.tables import ROOT, Floats, HostTable, Mask
+from rainbow_sched.matching.index.types import Kinds, kinds_of
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts, kinds
+from rainbow_sched.matching.structure.shapes import multiplicities
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.request import Request, Requirement
+
+MOST_MASKS = 4096
+
+
+class Marks:
+    """A growing set of clusters; None while it is empty."""
+
+    __slots__ = ("mask",)
+
+    def __init__(self, mask: Mask | None = None) -> None:
+        self.mask = mask
+
+    def add(self, more: Mask | None) -> None:
+        """Add clusters, if there are any to add."""
+        if more is not None:
+            self.mask = more if self.mask is None else self.mask | more
+
+
+class Answer(NamedTuple):
+    """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide.
+
+    `room`: hosts with room for a slot now, or slots, of which `needed` are asked for. Of hosts, a job takes at most as
+    many as it is placed on; of slots (`by_units`), at most as many as it takes units.
+    """
+
+    now: Mask
+    ever: Mask
+    unsure: Mask | None
+    room: Floats | None
+    needed: int
+    by_units: bool
+
+
+class SlotCounts(NamedTuple):
+    """By cluster number: how many slots fit now and ever, and where the exact matcher must count them."""
+
+    now: Floats
+    ever: Floats
+    unsure: Mask | None
+
+    def sure(self, cluster: int) -> bool:
+        """True if a cluster's numbers are exact."""
+        return self.unsure is None or not self.unsure[cluster]
+
+
+class FleetIndex:
+    """Tables of all hosts of all clusters."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.ever: dict[str, HostTable] = {ROOT: HostTable()}
+        self.moved: dict[str, HostTable] = {}  # how now differs from ever
+        self.kinds = Kinds()
+        self._rows: dict[int, Rows] = {}
+        self._read_forms = Remembered(read_forms)
+        self._masks: dict[object, tuple[int, int, Mask]] = {}
+
+    def put(self, cluster: int, fold: Fold) -> None:
+        """Add a cluster, all of it free."""
+        self.drop(cluster)
+        self.kinds.set(cluster, kinds_of(fold))
+        for shape, count in multiplicities(fold.root).items():
+            if shape.kids:
+                table = self.ever.setdefault(shape.type, HostTable())
+                table.add((cluster, shape.cls, True, offer(shape)), count)
+        self.ever[ROOT].add((cluster, fold.root.cls, True, around(fold.root)), 1)
+
+    def drop(self, cluster: int) -> None:
+        """Remove a cluster."""
+        self.kinds.grow(cluster + 1)
+        self.kinds.set(cluster, ())
+        for table in self.ever.values():
+            table.forget(cluster)
+        if self._rows.pop(cluster, None) is not None:
+            for table in self.moved.values():
+                table.forget(cluster)
+
+    def change(self, cluster: int, fold: Fold, state: Held, changed: Changed) -> None:
+        """Move the hosts around changed vertices to the rows where they now belong."""
+        rows = self._rows.get(cluster)
+        if rows is None:
+            rows = self._rows[cluster] = Rows(cluster, fold, self.moved)
+        rows.change(state, changed)
+
+    def answer(self, request: Request) -> Answer:
+        """Where the request fits, and where that is not known by the tables alone."""
+        forms, exact = self._read_forms(request)
+        unsure = Marks(None if exact else np.ones(self.kinds.size, np.bool_))
+        now, ever, room, by_units = self._form(forms[0], unsure)
+        for form in forms[1:]:
+            form_now, form_ever, *_ = self._form(form, unsure)
+            now, ever, room = now & form_now, ever & form_ever, None
+        if len(forms) > 1:
+            for need in (need for form in forms for need in form.needs):
+                unsure.add(self.kinds.get("inner", need.type))
+        if request.requires:
+            met = self._root_meets(request.requires)
+            now, ever = now & met, ever & met
+        return Answer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
+
+    def slots(self, request: Request) -> SlotCounts | None:
+        """How many of the one top-level resource fit in each cluster; None where tables cannot tell."""
+        forms, exact = self._read_forms(request)
+        form = forms[0]
+        if not exact or len(forms) > 1 or not form.host or form.wrappers or form.abstract:
+            return None
+        unsure = Marks()
+        self._form(form, unsure)
+        now, ever = self._slots(replace(form, count=max(2, form.count)), form.host)  # one is answered by yes or no
+        if request.requires:
+            met = self._root_meets(request.requires)
+            now, ever = now * met, ever * met
+        return SlotCounts(now, ever, unsure.mask)
+
+    def _root_meets(self, requires: tuple[Requirement, ...]) -> Mask:
+        table = self.ever[ROOT]
+        rows = table.size
+        met = np.zeros(self.kinds.size, np.bool_)
+        met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
+        return met
+
+    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask, Floats | None, bool]:
+        """Which clusters have enough for one form, now and ever; where that may be too many goes to `unsure`.
+
+        The third: how many hosts have room for a slot now, or, if the fourth is True, how many slots there is room for.
+        """
+        now, ever = self._slots(form, form.host)
+        by_units = not (form.exclusive or not form.shared or form.count == 1)
+        if form.host:
+            unsure.add(self.kinds.get("nested", form.host))
+            lacks = self.kinds.lacking(form.host) if form.abstract else None
+            if lacks is not None:
+                by_units = True
+                slots = replace(form, shared=True, exclusive=False, count=max(2, form.count))  # one: only yes or no
+                root_now, root_ever = self._slots(slots, ROOT)
+                now, ever = np.where(lacks, root_now, now), np.where(lacks, root_ever, ever)
+                if form.exclusive:
+                    unsure.add(lacks)
+        room = None if by_units and any(need.scale for need in form.needs) else now
+        good_ever = ever >= form.count
+        good_now = good_ever if now is ever else now >= form.count
+        for type, abstract in form.wrappers:
+            unsure.add(self.kinds.several(type))
+            lacks = None if abstract else self.kinds.lacking(type)
+            if lacks is not None:
+                good_now, good_ever = good_now & ~lacks, good_ever & ~lacks
+        for need in form.needs:
+            lumpy = self.kinds.get("lumpy", need.type)  # whole vertices with a size or a unit: rows do not know them
+            if lumpy is not None:
+                room = None
+                good_now, good_ever = good_now | lumpy, good_ever | lumpy
+                unsure.add(lumpy)
+            unsure.add(self.kinds.get("nested", need.type))
+            unsure.add(self.kinds.get("mixed", need.type))
+            if need.exclusive:
+                unsure.add(self.kinds.get("sized", need.type))
+            if len(form.needs) > 1 or form.exclusive:
+                unsure.add(self.kinds.get("inner", need.type))
+        return good_now, good_ever, room, by_units
+
+    def _slots(self, form: Form, host: str) -> tuple[Floats, Floats]:
+        """How many slots fit each cluster now and ever, by cluster number."""
+        mask = self._class_mask(form.requires) if form.requires else None
+        table, moved = self.ever.get(host), self.moved.get(host)
+        ever = self._count(table, form, mask) if table else np.zeros(self.kinds.size)
+        return (ever + self._count(moved, form, mask), ever) if moved else (ever, ever)
+
+    def _count(self, table: HostTable, form: Form, mask: Mask | None) -> Floats:
+        suffix = suffix_of(table)
+        found = suffix.slots(form, mask, self.kinds.size) if suffix else None
+        return found if found is not None else slots_in(table, form, mask, self.kinds.size)
+
+    def _class_mask(self, requires: tuple[Requirement, ...]) -> Mask:
+        """By class of facts: are all these requirements met?"""
+        facts = self.facts
+        key = (requires, kinds(requires))
+        known = self._masks.get(key)
+        if known is not None and known[0] == len(facts.classes) and known[1] == len(facts.facts):
+            return known[2]
+        bits = -1
+        for requirement in requires:
+            bits &= facts.class_bits(requirement)
+        size = len(facts.classes)
+        packed = np.frombuffer(bits.to_bytes(size // 8 + 1, "little"), np.uint8)
+        mask = np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
+        if len(self._masks) >= MOST_MASKS:
+            self._masks.clear()
+        self._masks[key] = (size, len(facts.facts), mask)
+        return mask

@@ -1,0 +1,108 @@
+"""Requests that the index can answer: slots of plain leaves inside one kind of host.
+
+`read_form` looks at a request once. What it cannot express exactly it leaves out, and says so: the
+index then only removes clusters that cannot fit, and the exact matcher decides on the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rainbow_sched.model.quantities import factor
+from rainbow_sched.model.request import Level, Request, Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """So much of a leaf type in one slot; `scale` is bytes per asked unit, 0 if the unit is not one of bytes."""
+
+    type: str
+    count: int
+    unit: str
+    scale: int
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One top-level resource: `count` slots of `needs`, each inside one `host` (empty: anywhere in the cluster)."""
+
+    host: str
+    count: int
+    needs: tuple[Need, ...]
+    shared: bool = False
+    exclusive: bool = False
+    abstract: bool = False
+    requires: tuple[Requirement, ...] = ()
+    wrappers: tuple[tuple[str, bool], ...] = ()  # levels of count 1 around the host: (type, abstract)
+    exact: bool = True  # False: this is less than what was asked
+
+
+def read_forms(request: Request) -> tuple[tuple[Form, ...], bool]:
+    """A form for each top-level resource, and whether they together say all that the request does."""
+    forms = tuple(_form(level) for group in request.groups for level in group.levels)
+    plain = not (request.hosts or request.not_hosts or request.properties)
+    exact = plain and all(form.exact for form in forms)
+    if exact and len(forms) > 1:
+        types = [need.type for form in forms for need in form.needs]
+        exact = len(types) == len(set(types)) and not any(
+            form.exclusive or any(need.exclusive for need in form.needs) for form in forms
+        )
+    return forms, exact
+
+
+def _need(level: Level, times: int = 1) -> Need:
+    scale = (factor(level.unit) or 0) if level.unit else 0
+    return Need(level.type, level.count.min * times, level.unit, scale, level.exclusive)
+
+
+def _form(level: Level) -> Form:
+    wrappers: list[tuple[str, bool]] = []
+    exact = True
+    top = level
+    while len(level.inside) == 1 and level.inside[0].inside and level.count.min == 1 and not level.exclusive:
+        exact = exact and not level.requires
+        wrappers.append((level.type, level.abstract and not level.requires))
+        level = level.inside[0]
+    if not level.inside:
+        return Form(host="", count=1, needs=(_need(level),), exact=not level.requires)
+    if any(inner.inside for inner in level.inside):
+        return _deep(top)
+    types = {inner.type for inner in level.inside}
+    return Form(
+        host=level.type,
+        count=level.count.min,
+        needs=tuple(_need(inner) for inner in level.inside) if len(types) == len(level.inside) else _merged(level),
+        shared=level.shared,
+        exclusive=level.exclusive,
+        abstract=level.abstract and not level.requires,
+        requires=level.requires,
+        wrappers=tuple(wrappers),
+        exact=exact and len(types) == len(level.inside) and not any(inner.requires for inner in level.inside),
+    )
+
+
+def _merged(level: Level) -> tuple[Need, ...]:
+    """The first leaf of each type: less than what was asked, never more."""
+    first = {inner.type: inner for inner in reversed(level.inside)}
+    return tuple(_need(inner) for inner in first.values())
+
+
+def _deep(top: Level) -> Form:
+    """Levels inside levels: all that is asked of each type must at least be somewhere in the cluster."""
+    totals: dict[str, Need] = {}
+
+    def add(level: Level, times: int) -> None:
+        if level.inside:
+            for inner in level.inside:
+                add(inner, times * level.count.min)
+            return
+        need = _need(level, times)
+        known = totals.get(need.type)
+        if known is None:
+            totals[need.type] = need
+        elif known.unit == need.unit:
+            totals[need.type] = Need(need.type, known.count + need.count, need.unit, need.scale, False)
+
+    add(top, 1)
+    return Form(host="", count=1, needs=tuple(totals.values()), exact=False)

@@ -1,0 +1,109 @@
+"""What the index must know of a cluster's types to tell where counting rows is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rainbow_sched.matching.index.tables import Mask
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.shapes import Shape
+
+
+class Kinds:
+    """What is true of a type in a cluster, as masks over clusters; see `kinds_of` for the words."""
+
+    def __init__(self) -> None:
+        self.size = 16
+        self._masks: dict[tuple[str, str], Mask] = {}
+        self._holding: dict[tuple[str, str], int] = {}  # how many clusters a mask holds
+        self._of: dict[int, frozenset[tuple[str, str]]] = {}  # by cluster
+        self._equal: dict[frozenset[tuple[str, str]], frozenset[tuple[str, str]]] = {}  # few designs, many clusters
+
+    def grow(self, size: int) -> None:
+        """Make room for cluster numbers below `size`."""
+        if size > self.size:
+            self.size = max(size, 2 * self.size)
+            for key, mask in self._masks.items():
+                self._masks[key] = np.concatenate([mask, np.zeros(self.size - len(mask), np.bool_)])
+
+    def set(self, cluster: int, kinds: Iterable[tuple[str, str]]) -> None:
+        """Say what a cluster is; what is not said does not hold."""
+        for key in self._of.pop(cluster, ()):
+            self._masks[key][cluster] = False
+            self._holding[key] -= 1
+        after = frozenset(kinds)
+        if after:
+            self._of[cluster] = after = self._equal.setdefault(after, after)
+        for key in after:
+            if key not in self._masks:
+                self._masks[key] = np.zeros(self.size, np.bool_)
+            self._masks[key][cluster] = True
+            self._holding[key] = self._holding.get(key, 0) + 1
+
+    def get(self, word: str, type: str) -> Mask | None:
+        """The clusters of which this is true, or None if there are none."""
+        return self._masks[word, type] if self._holding.get((word, type)) else None
+
+    def lacking(self, type: str) -> Mask | None:
+        """The clusters without vertices of a type, or None if all have some."""
+        if self._holding.get(("has", type), 0) == len(self._of):
+            return None
+        known = self.get("has", type)
+        return np.ones(self.size, np.bool_) if known is None else ~known
+
+    def several(self, type: str) -> Mask | None:
+        """The clusters whose vertices of a type are more than one that all else lies in or above."""
+        known = self.get("has", type)
+        if known is None or self._holding["has", type] == self._holding.get(("sole", type), 0):
+            return None
+        sole = self.get("sole", type)
+        return known if sole is None else known & ~sole
+
+
+def kinds_of(fold: Fold) -> set[tuple[str, str]]:
+    """Pairs of a word and a type.
+
+    has     there are such vertices
+    nested  some lie inside their own type
+    sole    there is one, and all other vertices lie in it or above it
+    sized   some without things inside hold more than one unit, or have a unit
+    inner   some have things inside
+    outer   some have nothing inside
+    mixed   both of these
+    lumpy   some with things inside have a size or a unit
+    """
+    graph = fold.graph
+    found: set[tuple[str, str]] = set()
+    first: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    seen: set[tuple[Shape, frozenset[str]]] = set()
+
+    def look(shape: Shape, above: frozenset[str]) -> None:
+        if (shape, above) in seen:
+            return
+        seen.add((shape, above))
+        found.add(("has", shape.type))
+        if shape.type in above:
+            found.add(("nested", shape.type))
+        if shape.size > 1 or shape.unit:
+            found.add(("lumpy" if shape.kids else "sized", shape.type))
+        found.add(("inner" if shape.kids else "outer", shape.type))
+        for kid, _ in shape.kids:
+            look(kid, above | {shape.type})
+
+    look(fold.root, frozenset())
+    found |= {("mixed", type) for kind, type in found if kind == "inner" and ("outer", type) in found}
+    for i, type in enumerate(graph.types):
+        counts[type] = counts.get(type, 0) + 1
+        first.setdefault(type, i)
+    for type, number in counts.items():
+        if number == 1:
+            inside = sum(1 for _ in fold.structure.below(first[type]))
+            depth, at = 0, graph.parents[first[type]]
+            while at >= 0:
+                depth, at = depth + 1, graph.parents[at]
+            if inside + depth == len(graph):
+                found.add(("sole", type))
+    return found

@@ -1,0 +1,1 @@
+"""Frozen values and state machines; no I/O. Every other package uses them."""

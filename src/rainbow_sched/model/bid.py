@@ -1,0 +1,102 @@
+"""A cluster's own answer to "would you run this, when, and at what price", and how good its answers were."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.model.errors import Invalid
+
+MAX_REASON = 1_024
+MAX_NUMBER = 1e12  # seconds, or money: more is a mistake
+
+
+class BidSource(enum.StrEnum):
+    """Who says so."""
+
+    AGENT = "agent"  # the cluster's agent answered
+    HISTORY = "history"  # what jobs on this cluster waited before
+    STATE = "state"  # what the cluster reports, and whether the job fits now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """Yes or no, when it would start, what it would cost, until when that holds. Advice, not a promise."""
+
+    cluster: str
+    yes: bool
+    asked_at: float  # seconds since the epoch; the two starts count from here
+    valid_until: float
+    reason: str = ""
+    start_p50: float | None = None  # seconds of waiting; half of the jobs start by then
+    start_p90: float | None = None
+    runtime_factor: float = 1.0  # 2.0: it would run twice as long here as its owner said
+    cost: float | None = None  # the whole job
+    source: BidSource = BidSource.AGENT
+    late: bool = False  # came after the deadline of the question it answers
+
+    def __post_init__(self) -> None:
+        where = f"bid of {self.cluster}"
+        for name, value in (("start_p50", self.start_p50), ("start_p90", self.start_p90), ("cost", self.cost)):
+            if value is not None and not 0 <= value <= MAX_NUMBER:
+                raise Invalid(f"{name} is a number from 0 to {MAX_NUMBER:g}, not {value}", where=where)
+        if self.start_p50 is not None and self.start_p90 is not None and self.start_p90 < self.start_p50:
+            raise Invalid(f"start_p90 {self.start_p90} lies before start_p50 {self.start_p50}", where=where)
+        if not 0 < self.runtime_factor <= 1_000:
+            raise Invalid(f"runtime_factor lies above 0 and up to 1000, not {self.runtime_factor}", where=where)
+        if not (math.isfinite(self.asked_at) and math.isfinite(self.valid_until)):
+            raise Invalid("asked_at and valid_until are finite times", where=where)
+        if len(self.reason) > MAX_REASON:
+            raise Invalid(f"a reason has at most {MAX_REASON} characters", where=where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackRecord:
+    """How a cluster's bids compared with what came: newer jobs weigh more (see `selection/bid_scores.py`)."""
+
+    jobs: int = 0  # bids scored in all
+    weight: float = 0.0  # sum of the weights of the jobs below; recent ones count more
+    held: float = 0.0  # weighted count of jobs that started by start_p90
+    log_bias: float = 0.0  # weighted sum of ln(actual wait / predicted wait)
+    log_cost: float = 0.0  # weighted sum of ln(actual cost / predicted cost)
+    costs: float = 0.0  # sum of the weights in log_cost
+    wait: float | None = None  # weighted mean of the actual waits, seconds
+
+    @property
+    def p90_held(self) -> float | None:
+        """The share of jobs that started by their start_p90; None before the first."""
+        return self.held / self.weight if self.weight else None
+
+    def to_mapping(self) -> dict[str, float]:
+        """Plain numbers, as the store keeps them beside the cluster."""
+        out = {
+            "jobs": float(self.jobs),
+            "weight": self.weight,
+            "held": self.held,
+            "log_bias": self.log_bias,
+            "log_cost": self.log_cost,
+            "costs": self.costs,
+        }
+        if self.wait is not None:
+            out["wait"] = self.wait
+        return out
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, float]) -> TrackRecord:
+        """Back from `to_mapping`; an empty mapping is a cluster without a record."""
+        if not values:
+            return NO_RECORD
+        return cls(
+            jobs=int(values.get("jobs", 0)),
+            weight=values.get("weight", 0.0),
+            held=values.get("held", 0.0),
+            log_bias=values.get("log_bias", 0.0),
+            log_cost=values.get("log_cost", 0.0),
+            costs=values.get("costs", 0.0),
+            wait=values.get("wait"),
+        )
+
+
+NO_RECORD = TrackRecord()

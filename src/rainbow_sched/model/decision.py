@@ -1,0 +1,299 @@
+"""The stored record of one choice: every cluster, why or why not, the winner; enough to compute it again.
+
+The record is one JSON document, `rainbow.decision/2`, made of parts that are kept apart.
+The *fleet's part* says what was known of every cluster, in columns (`clusters.name[i]`,
+`clusters.fit[i]`, `state.columns.nodes_free[i]` ...). Decisions that saw the same fleet share it: it is
+made and stored once, so a decision over 100 clusters costs little and a million jobs do not fill
+a disk. What was *asked* (request, policy, limits) is made into text once for decisions that were asked
+the same, and kept with each of them, before its *own part*, the ranking and the outcome. In that a
+cluster is its place in the columns, an order that only begins elsewhere is `{"from": place}`, whoever
+is out by the owner's limits and the fit alone is not named again, and what is empty is left out. In a
+state, null and absent are the same: not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from rainbow_sched.model.candidate import Count, Limits, Placed, counted
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.match import Fit
+
+SCHEMA = "rainbow.decision/2"
+COLUMNS = ("fit", "slots_now", "slots_ever")
+ESTIMATE = ("start", "start_p90", "runtime_factor", "cost", "source")
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """This cluster gets the job."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing now; decide again when something changes. `ever`: a cluster that is registered could run it."""
+
+    reasons: tuple[str, ...]
+    ever: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nothing, and the owner asked not to wait."""
+
+    reasons: tuple[str, ...]
+    ever: bool = False
+
+
+Outcome: TypeAlias = Chosen | Wait | Refuse
+
+
+class Row(NamedTuple):
+    """One cluster of a decision, as `plan` and `explain` show it."""
+
+    name: str
+    fit: str
+    reason: str
+    rank: int | None = None  # 0 is the winner; None: not in the ranking
+    score: float | None = None
+    terms: Mapping[str, float] = {}
+    slots_now: int = 0
+    slots_ever: int = 0
+    state: Mapping[str, object] = {}
+    state_age: float | None = None
+    bid: Mapping[str, Any] | None = None
+    estimate: Mapping[str, Any] = {}  # start, start_p90, cost as they were used, with their source
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FleetPart:
+    """What was known of every cluster; one object for all decisions that saw the same."""
+
+    text: str  # its JSON
+
+    @cached_property
+    def document(self) -> Mapping[str, Any]:
+        """It, read."""
+        document: Mapping[str, Any] = json.loads(self.text)
+        return document
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The clusters that could run it, in the order of the columns."""
+        return tuple(self.document["clusters"]["name"])
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Where in the columns a cluster stands."""
+        return {name: i for i, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class AskedPart:
+    """What was asked; one object for all decisions that were asked the same."""
+
+    document: Mapping[str, Any]
+
+    @cached_property
+    def text(self) -> str:
+        """Its JSON."""
+        return encoded(self.document)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One choice: what it shares with others, and what is its own."""
+
+    fleet: FleetPart
+    asked: AskedPart
+    mine: Mapping[str, Any]
+
+    @cached_property
+    def own(self) -> Mapping[str, Any]:
+        """All but the fleet's part, with the ranking as places."""
+        own = {**_EMPTY, **self.asked.document, **self.mine}
+        ranked, dropped = own["ranked"], own["dropped"]
+        if isinstance(ranked, Mapping) or len(ranked) + len(dropped) < len(self.fleet.names):
+            dropped = own["dropped"] = dict(sorted({**self._out(), **dropped}.items()))
+        if isinstance(ranked, Mapping):
+            left = [i for i, name in enumerate(self.fleet.names) if name not in dropped]
+            first = ranked["from"]
+            own["ranked"] = [*left[first:], *left[:first]]
+        return own
+
+    def _out(self) -> dict[str, str]:
+        """Who is out by the owner's limits and the fit alone: a rule says it, so it is not written down for each."""
+        try:
+            limits = limits_of(self.asked.document["limits"])
+            columns = self.fleet.document["clusters"]
+            fits = zip(columns["name"], map(Fit, columns["fit"]), strict=True)
+            bids = self.mine.get("bids", {})
+            return {name: why for name, fit in fits if (why := limits.why_not(name, fit, bid=name in bids))}
+        except (KeyError, TypeError, ValueError) as error:
+            raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Chosen, Wait or Refuse."""
+        outcome = self.mine["outcome"]
+        if outcome["kind"] == "chosen":
+            return Chosen(outcome["cluster"])
+        kind = Wait if outcome["kind"] == "wait" else Refuse
+        return kind(tuple(outcome["reasons"]), outcome["ever"])
+
+    @property
+    def winner(self) -> str | None:
+        """The cluster that was chosen, if one was."""
+        cluster: str | None = self.mine["outcome"].get("cluster")
+        return cluster
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Every cluster that is left, best first; what `satisfy_only` answers."""
+        names = self.fleet.names
+        return tuple(names[i] for i in self.own["ranked"])
+
+    @property
+    def policy(self) -> str:
+        """The policy that chose."""
+        name: str = self.own["policy"]["name"]
+        return name
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The whole document, in which the ranking is by name."""
+        return {"schema": SCHEMA, **self.own, "ranked": list(self.ranked), **self.fleet.document}
+
+    def rows(self) -> Iterator[Row]:
+        """One row per cluster: the ranking in order, then who was dropped, then who does not fit."""
+        own, fleet = self.own, self.fleet.document
+        ranked, reasons = own["ranked"], own["reasons"]
+        for rank, i in enumerate(ranked):
+            reason = reasons if isinstance(reasons, str) else reasons[rank]
+            yield self._row(i, reason, rank, own["scores"][rank] if own["scores"] else None)
+        for name, reason in own["dropped"].items():
+            yield self._row(self.fleet.place[name], reason, None, None)
+        for name, (fit, reason) in fleet["misfits"].items():
+            yield Row(name=name, fit=fit, reason=reason)
+
+    def _row(self, i: int, reason: str, rank: int | None, score: float | None) -> Row:
+        own, fleet, name = self.own, self.fleet.document, self.fleet.names[i]
+        columns, state = fleet["clusters"], state_of(fleet, i)
+        at = columns["at"][i]
+        age = None if at is None else round(max(0.0, own["at"] - at), 3)
+        stale = at is not None and at < own["at"] - own["stale_after"]
+        placed = Placed(*own["placed"].get(name, ()))
+        since = () if stale else (_since(key, count) for key, count in counted(state, placed).items())
+        return Row(
+            name=name,
+            reason=reason,
+            **{column: columns[column][i] for column in COLUMNS},
+            rank=rank,
+            score=score,
+            state=state,
+            state_age=age,
+            terms=own["terms"].get(name, {}),
+            bid=own["bids"].get(name),
+            estimate=dict(zip(ESTIMATE, own["estimates"].get(name, ()), strict=False)),
+            notes=(*since, *own["notes"].get(name, ())),
+        )
+
+    def to_json(self) -> str:
+        """The whole document as compact JSON."""
+        return encoded(self.record)
+
+    @classmethod
+    def from_json(cls, text: str) -> Decision:
+        """Read a whole document; raise Invalid if it is not one."""
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise Invalid(f"a decision's record is JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {type(record).__name__!r}")
+        return cls.from_record(record)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Decision:
+        """From the whole document; raise Invalid if it is not one."""
+        if record.get("schema") != SCHEMA:
+            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {record.get('schema')!r}")
+        missing = sorted((_OWN | set(SHARED)) - record.keys())
+        if missing:
+            raise Invalid(f"a decision's record lacks {', '.join(missing)}")
+        fleet = FleetPart(encoded({key: record[key] for key in SHARED}))
+        asked = {key: record[key] for key in ASKED}
+        own = {key: value for key, value in record.items() if key in _OWN and key not in asked}
+        try:
+            own["ranked"] = [fleet.place[name] for name in record["ranked"]]
+        except (KeyError, TypeError):
+            raise Invalid("a decision's record is damaged: its ranking names clusters that it does not know") from None
+        return cls(fleet, AskedPart(asked), own)
+
+
+class Stored(NamedTuple):
+    """A decision as it is kept: what was asked with its own part, and the part that it shares with others."""
+
+    own: str
+    fleet: str
+
+    @classmethod
+    def of(cls, decision: Decision) -> Stored:
+        """For keeping; raise Invalid if a parameter or a term is no finite plain value."""
+        return cls(f"{decision.asked.text[:-1]},{encoded(decision.mine)[1:]}", decision.fleet.text)
+
+    def decision(self) -> Decision:
+        """Back again; raise Invalid if it is damaged or was written by an older version."""
+        try:
+            own = json.loads(self.own)
+            asked = AskedPart({key: own.pop(key) for key in ASKED})
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
+        return Decision(FleetPart(self.fleet), asked, own)
+
+
+def encoded(value: Mapping[str, Any]) -> str:
+    """A part of a record as compact JSON; raise Invalid if a state, a parameter or a term is no finite plain value."""
+    try:
+        return _ENCODE(value)
+    except (ValueError, TypeError) as error:
+        raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
+
+
+def limits_of(raw: Mapping[str, Any]) -> Limits:
+    """What the owner allowed, from the record."""
+    return Limits(**{**raw, "only": frozenset(raw["only"]), "never": frozenset(raw["never"])})
+
+
+def _since(key: str, count: Count) -> str:
+    return f"{key} {count.now:g}: {count.reported:g} reported, {count.placed} placed since"
+
+
+def state_of(fleet: Mapping[str, Any], i: int) -> dict[str, object]:
+    """The state of one cluster as it was reported, by its place in the columns."""
+    state = fleet["state"]
+    found = {key: column[i] for key, column in state["columns"].items() if column[i] is not None}
+    return {**found, **state["rare"].get(str(i), {})}
+
+
+SHARED = ("clusters", "state", "records", "misfits")
+ASKED = ("request", "policy", "limits", "stale_after")
+_EMPTY: Mapping[str, Any] = {
+    "scores": [],
+    "dropped": {},
+    "terms": {},
+    "placed": {},
+    "bids": {},
+    "no_bids": {},
+    "estimates": {},
+    "notes": {},
+}
+_OWN = frozenset({"snapshot", "at", "seed", "outcome", "ranked", "reasons", *ASKED, *_EMPTY})

@@ -1,0 +1,304 @@
+"""Why a request does not fit a cluster, as typed values that hold what was asked and what is there.
+
+Every reason knows whether it holds for ever or only now, and gives one plain sentence.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+from rainbow_sched.model.quantities import factor, human_bytes
+
+MOST_NAMED = 4  # groups that a sentence names one by one
+
+
+class When(enum.StrEnum):
+    """Does a reason hold for the whole graph, or only for what is free now?"""
+
+    NEVER = "never"
+    NOT_NOW = "not now"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A few names of vertices and how many more there are."""
+
+    names: tuple[str, ...] = ()
+    more: int = 0
+
+    def sentence(self) -> str:
+        """`perl-n01, perl-n02 and 30 more`."""
+        listed = ", ".join(self.names)
+        if not self.more:
+            return listed
+        return f"{listed} and {self.more} more" if listed else f"{self.more} vertices"
+
+
+def amount(number: int, unit: str) -> str:
+    """`4`, `16GiB` or `4 ports`."""
+    scale = factor(unit) if unit else None
+    if scale is not None:
+        return human_bytes(number * scale)
+    return f"{number} {unit}" if unit else str(number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tagged:
+    """To and from plain values, with the class's tag."""
+
+    tag: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"reason": self.tag, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSuchType(_Tagged):
+    """The cluster has no vertex of this type at all."""
+
+    tag: ClassVar[str] = "no-such-type"
+    group: int
+    level: str  # the path of types from the top, "node/gpu"
+    type: str
+    known: tuple[str, ...] = ()
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        return f"{self.type}: there is none in this cluster (it has {', '.join(self.known)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooFew(_Tagged):
+    """Less of a resource than asked, inside one vertex of the level above or in all."""
+
+    tag: ClassVar[str] = "too-few"
+    group: int
+    level: str
+    type: str
+    asked: int
+    best: int
+    unit: str = ""
+    inside: str = ""  # the type of the level above; empty: the whole cluster
+    where: Where = Where()
+    exclusive: bool = False
+    blocked: str = ""  # what stands in the way now: "3 down, 2 drained, 40 in use"
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        place = f" in one {self.inside}" if self.inside else ""
+        alone = " (exclusive)" if self.exclusive else ""
+        at_most = "at most" if self.when is When.NEVER else "free now"
+        found = f" ({self.inside or 'at'} {self.where.sentence()})" if self.where.names else ""
+        why = f"; {self.blocked}" if self.blocked else ""
+        best = amount(self.best, self.unit)
+        return f"{self.type}{alone}: {amount(self.asked, self.unit)} needed{place}, {best} {at_most}{found}{why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementUnmet(_Tagged):
+    """No vertex of the level meets a requirement; `found` holds the values that are there."""
+
+    tag: ClassVar[str] = "requirement-unmet"
+    group: int  # -1: of the request as a whole
+    level: str
+    type: str
+    requirement: str
+    found: tuple[str, ...] = ()
+    more: int = 0
+    has_subsystem: bool = True
+    where: Where = Where()
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        asked = f"{self.requirement} on {self.type}"
+        if not self.has_subsystem:
+            return f"{asked}: the cluster has no such subsystem"
+        if not self.found:
+            return f"{asked}: found nothing"
+        return f"{asked}: found {', '.join(self.found)}{f' and {self.more} more' if self.more else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooFewMeet(_Tagged):
+    """Some vertices of a level meet what is required of them and hold what is asked inside, but not enough."""
+
+    tag: ClassVar[str] = "too-few-meet"
+    group: int
+    level: str
+    type: str
+    asked: int
+    best: int
+    inside: str = ""
+    exclusive: bool = False
+    blocked: str = ""
+    when: When = When.NEVER
+    slots: bool = False  # asked are slots, several of which may lie in one vertex
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        place = f" in one {self.inside}" if self.inside else ""
+        alone = " (exclusive)" if self.exclusive else ""
+        do = "do" if self.when is When.NEVER else "do now"
+        why = f"; {self.blocked}" if self.blocked else ""
+        if self.slots:
+            fit = "fit" if self.when is When.NEVER else "fit now"
+            return f"slots{place}: {self.asked} needed, each inside one {self.type}, {self.best} {fit}{why}"
+        return f"{self.type}{alone}: {self.asked} needed{place} that hold all that is asked, {self.best} {do}{why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAllowed(_Tagged):
+    """The request's own hosts or properties leave too little over."""
+
+    tag: ClassVar[str] = "not-allowed"
+    what: str  # "hosts", "not_hosts" or "properties"
+    asked: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        wanted = ", ".join(self.asked)
+        if self.missing:
+            return f"{self.what} {wanted}: this cluster has no {', '.join(self.missing)}"
+        return f"{self.what} {wanted}: what they leave over is not enough"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Competing(_Tagged):
+    """Each part fits alone, but they need the same resources."""
+
+    tag: ClassVar[str] = "competing"
+    groups: tuple[int, ...]
+    types: tuple[str, ...] = ()
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        parts = " and ".join(str(group + 1) for group in self.groups[:MOST_NAMED])
+        if len(self.groups) > MOST_NAMED:
+            parts = f"1 to {len(self.groups)}"
+        over = f" over {', '.join(self.types)}" if self.types else ""
+        if len(self.groups) < 2:
+            return f"each part of group {parts} fits alone, but not all together: they compete{over}"
+        return f"groups {parts} fit alone, but not together: they compete{over}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided(_Tagged):
+    """An exact answer would take more work than the limit allows."""
+
+    tag: ClassVar[str] = "undecided"
+    steps: int
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        return f"not decided: the parts compete in too many ways ({self.steps} steps were tried)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesNotSought(_Tagged):
+    """Not why it does not fit, but why nothing is said about what would help: the last of the reasons."""
+
+    tag: ClassVar[str] = "changes-not-sought"
+    levels: int
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        return f"the request ({self.levels} levels) is too large to try every change that might help"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedHosts(_Tagged):
+    """Inside one host some vertices meet what is asked and others do not, and the manager cannot be told which."""
+
+    tag: ClassVar[str] = "mixed-hosts"
+    group: int
+    level: str
+    type: str
+    requirement: str
+    subsystem: str = ""  # empty: the request's own hosts or properties
+    inside: str = ""  # the type of the hosts; empty: these vertices lie in no host
+    where: Where = Where()
+    when: When = When.NEVER
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        place = f"in {self.inside} {self.where.sentence()}" if self.inside else "in this cluster"
+        told = f"which {self.type} to use"
+        remedy = f"require it of the {self.inside}" if self.inside else f"require it of every {self.type}"
+        return (
+            f"{self.requirement} on {self.type}: {place} some meet it and others do not, "
+            f"and the cluster's manager cannot be told {told}; {remedy}, or drop it"
+        )
+
+
+_KINDS = (
+    NoSuchType,
+    TooFew,
+    RequirementUnmet,
+    TooFewMeet,
+    NotAllowed,
+    Competing,
+    Undecided,
+    ChangesNotSought,
+    MixedHosts,
+)
+Reason: TypeAlias = (
+    NoSuchType
+    | TooFew
+    | RequirementUnmet
+    | TooFewMeet
+    | NotAllowed
+    | Competing
+    | Undecided
+    | ChangesNotSought
+    | MixedHosts
+)
+_REASONS: dict[str, type[Reason]] = {kind.tag: kind for kind in _KINDS}
+
+
+def reason_from_json(raw: Mapping[str, Any]) -> Reason:
+    """From what `to_json` wrote."""
+    kind = _REASONS[raw["reason"]]
+    values = {field.name: _value(field.name, raw[field.name]) for field in fields(kind)}
+    return kind(**values)
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "when":
+        return When(value)
+    if name == "where":
+        return Where(tuple(value["names"]), value["more"])
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A requirement that was met, and where."""
+
+    type: str
+    requirement: str
+    where: Where
+
+    def sentence(self) -> str:
+        """One plain sentence."""
+        return f"{self.requirement} on {self.type}: {self.where.sentence()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> Met:
+        """From what `to_json` wrote."""
+        return Met(raw["type"], raw["requirement"], _value("where", raw["where"]))

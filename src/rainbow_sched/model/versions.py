@@ -1,0 +1,117 @@
+"""How values of graphs compare: equality across types, and an order for numbers and versions that never fails.
+
+Two JSON numbers compare as numbers. Everything else compares as versions: `12.2.0-rc1` comes
+before `12.2.0` (semver's rules where a text parses as one), and otherwise by natural order, in
+which runs of digits count as numbers (`2Aug2023` before `23Jun2022`, `1.9` before `1.10`).
+Trailing zeros of a plain release mean nothing: `12.2` and `12.2.0` are equal.
+
+A version begins with a digit, or with `v` and a digit. What does not (`gcc`, `nvme`, true) has no
+place among versions: it is neither at least nor at most any of them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TypeAlias
+
+from rainbow_sched.model.request import Scalar
+
+VersionKey: TypeAlias = tuple[tuple[int, int, str], ...]
+
+# Ranks of what may stand at one position: a prerelease mark, the end, a number, a word.
+_PRERELEASE, _END, _NUMBER, _WORD = range(4)
+_MAX_TEXT = 256  # longer texts are compared by their head: nobody writes such versions
+
+# Three numbers and any prerelease are semver; with other lengths a prerelease must start with a letter,
+# so that dates such as 2023-08-02 keep their natural order.
+_RELEASE = re.compile(
+    r"(?P<release>[0-9]+(?:\.[0-9]+)*)"
+    r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?",
+    re.ASCII,
+)
+_BEGINNING = re.compile(r"\s*v?[0-9]", re.ASCII)
+_RUN = re.compile(r"[0-9]+|[^\W\d_]+", re.UNICODE)
+
+
+def is_number(value: object) -> bool:
+    """True for JSON numbers; booleans are not numbers."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """The ways to write a scalar; values are equal when they share one: "5" and 5 do, "1.10" and "1.1" do not."""
+    if isinstance(value, bool):
+        return ("true", "True") if value else ("false", "False")
+    if isinstance(value, float):
+        return (str(int(value)), repr(value)) if value.is_integer() else (repr(value),)
+    if isinstance(value, int):
+        return (str(value), f"{value}.0")
+    return (str(value),)
+
+
+def is_version(value: Scalar) -> bool:
+    """True if a value, as it is written, begins as a version does."""
+    return _BEGINNING.match(texts(value)[0]) is not None
+
+
+def bound_problem(bound: Scalar) -> str | None:
+    """Why nothing could ever meet this bound of a range; None if something could."""
+    if is_version(bound) or (is_number(bound) and bound == bound):
+        return None
+    return (
+        f"{str(bound)[:40]!r} is no bound: write a number, or a version, which begins with a digit or with v and a "
+        "digit; for a word write match"
+    )
+
+
+def equal(one: object, other: object) -> bool:
+    """Equality across types, as graphs in the wild hold both "5" and 5."""
+    if isinstance(one, bool) is not isinstance(other, bool) and is_number(one) | is_number(other):
+        return False
+    return not set(texts(one)).isdisjoint(texts(other))
+
+
+@lru_cache(maxsize=65_536)
+def version_key(text: str) -> VersionKey:
+    """A key that orders texts as versions: total, and without exceptions. Whether they are versions is not asked."""
+    text = text.strip()[:_MAX_TEXT]
+    if _BEGINNING.match(text):
+        text = text.removeprefix("v")
+    found = _RELEASE.fullmatch(text)
+    if found is not None:
+        parts = found["release"].split(".")
+        pre = found["pre"]
+        if pre is None or len(parts) == 3 or pre[0].isalpha():
+            return _release_key([int(part) for part in parts], pre)
+    key = [
+        (_NUMBER, int(run), "") if run.isascii() and run.isdigit() else (_WORD, 0, run.casefold())
+        for run in _RUN.findall(text)
+    ]
+    return (*key, (_END, 0, ""))
+
+
+def _release_key(numbers: list[int], pre: str | None) -> VersionKey:
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    key = [(_NUMBER, number, "") for number in numbers]
+    if pre is not None:
+        key.append((_PRERELEASE, 0, ""))
+        key += [(_NUMBER, int(part), "") if part.isdigit() else (_WORD, 0, part) for part in pre.split(".")]
+    return (*key, (_END, 0, ""))
+
+
+def at_most(one: Scalar, other: Scalar) -> bool:
+    """True if both are numbers or both are versions, and `one` does not come after `other`."""
+    if not isinstance(one, (bool, str)) and not isinstance(other, (bool, str)):
+        return one <= other
+    if not (is_version(one) and is_version(other)):
+        return False
+    return version_key(texts(one)[0]) <= version_key(texts(other)[0])
+
+
+def within(value: Scalar, least: Scalar | None, most: Scalar | None) -> bool:
+    """True if `value` lies in the inclusive range; a missing bound does not bind."""
+    if value != value or least != least or most != most:  # "not a number" lies nowhere
+        return False
+    return (least is None or at_most(least, value)) and (most is None or at_most(value, most))

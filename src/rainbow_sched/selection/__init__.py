@@ -1,0 +1,1 @@
+"""Choose one of the clusters that fit and record why; pure."""

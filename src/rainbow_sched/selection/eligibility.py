@@ -1,0 +1,113 @@
+"""Who takes part in a choice: apply the owner's limits, the age of reports, what was placed since, and "no" bids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rainbow_sched.model.bid import Bid
+from rainbow_sched.model.candidate import Candidate, Demand, Limits, age, is_stale
+from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.selection.bid_scores import Estimate, bias, corrected, estimate
+from rainbow_sched.selection.question import Question
+
+
+class Field(NamedTuple):
+    """The clusters that take part, as policies see them, and the others with their reasons."""
+
+    kept: Sequence[Candidate]  # by name
+    dropped: dict[str, str]  # without those that are out by the owner's limits and their fit alone
+    notes: dict[str, list[str]]  # what was done to a cluster's numbers, beside counting what was placed since
+    estimates: dict[str, Estimate]
+    given: Lineup  # all of them as given
+
+
+def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool = True) -> Field:
+    """Sort the candidates by name, bring their numbers up to date, and drop the ones that cannot be chosen.
+
+    `bids`: the policy chooses by them, so a cluster without one is noted. `ages`: it looks at
+    the age of reports. `limited`: apply deadline and cost, which need bids to be known.
+    """
+    asked = question.asked
+    limits, demand = asked.limits, asked.demand
+    limited = limited and asked.bounded
+    given = Lineup.of(question.candidates)
+    some = given if given.all_now and not (limits.only or limits.never) else _eligible(given, limits)
+    fresh = some.oldest >= question.now - asked.stale_after
+    if given.unasked and fresh and not (bids or ages or limited):
+        return Field(some, {}, {}, {}, given)
+    kept: list[Candidate] = []
+    field = Field(kept, {}, {}, {}, given)
+    for raw in some:
+        notes: list[str] = []
+        candidate = _up_to_date(raw, question, notes)
+        if ages and raw.report.at is not None:
+            candidate = replace(candidate, state_age=age(raw.report.at, question.now))
+        if bids and candidate.bid is None:
+            notes.append(f"no bid{f' ({raw.no_bid})' if raw.no_bid else ''}: judged on its state and history")
+        why = _says_no(candidate, limits)
+        if (bids or limited) and not why:
+            predicted = field.estimates[raw.name] = estimate(candidate, demand)
+            if limited:
+                why = _over_limit(predicted, demand, limits, question.now)
+        if notes:
+            field.notes[raw.name] = notes
+        if why:
+            field.dropped[raw.name] = why
+        else:
+            kept.append(candidate)
+    return field
+
+
+_eligible = Remembered(Lineup.eligible, most=256)
+
+
+def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:
+    """`raw` itself when nothing is to be corrected, which is the common case."""
+    candidate = raw
+    limit = question.asked.stale_after
+    if is_stale(raw.report, question.now, limit):
+        old = age(raw.report.at or 0.0, question.now)
+        notes.append(f"its state is {old:.0f} s old, over {limit:.0f} s: treated as unknown")
+        candidate = replace(candidate, state={})
+    if raw.bid is not None:
+        candidate = replace(candidate, bid=_live(raw.bid, raw, question.now, notes))
+    return candidate
+
+
+def _live(bid: Bid, raw: Candidate, now: float, notes: list[str]) -> Bid | None:
+    if bid.valid_until < now:
+        notes.append(f"its bid expired {now - bid.valid_until:.0f} s ago")
+        return None
+    if bid.late:
+        notes.append(f"its bid came late, {now - bid.asked_at:.0f} s ago")
+    factor = bias(raw.record)
+    if bid.start_p50 is not None and abs(factor - 1.0) >= 0.05:
+        notes.append(f"its waits are {factor:.1f} times what it bids: corrected")
+    return corrected(bid, raw.record, now)
+
+
+def _says_no(candidate: Candidate, limits: Limits) -> str:
+    """Why not, or nothing: by its bid, or because the bid that let it in has expired."""
+    bid = candidate.bid
+    if bid is not None and not bid.yes:
+        return f"says no: {bid.reason or 'without a reason'}"
+    return limits.why_not(candidate.name, candidate.fit, bid=bid is not None)
+
+
+def _over_limit(e: Estimate, demand: Demand, limits: Limits, now: float) -> str:
+    if limits.max_cost is not None:
+        if e.cost is None:
+            return f"its cost is not known, and at most {limits.max_cost:g} is allowed"
+        if e.cost > limits.max_cost:
+            return f"would cost {e.cost:.2f}; at most {limits.max_cost:g} is allowed"
+    if limits.deadline is None:
+        return ""
+    if e.start_p90 is None:
+        return "its start is not known, and there is a deadline"
+    done = now + e.start_p90 + (demand.duration or 0.0) * e.runtime_factor
+    if done <= limits.deadline:
+        return ""
+    return f"would {'end' if demand.duration else 'start'} {done - limits.deadline:.0f} s after the deadline"

@@ -1,0 +1,38 @@
+"""Small formulas over a cluster's state and a job's parameters: read once, evaluated in a microsecond.
+
+Numbers (all floats), texts, true and false, arithmetic, comparisons, `&& || !`, `a ? b : c`,
+`a ?? b`, `x IN (a, b)`, `=~` with a glob, and a few functions. No loops, no attributes, no
+`eval`; size, nesting and every result are bounded. `docs/policies.md` has the whole language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rainbow_sched.selection.expressions.compiler import Compiler
+from rainbow_sched.selection.expressions.errors import BadExpression, EvaluationError, ExpressionError, MissingVariable
+from rainbow_sched.selection.expressions.fast import Run
+from rainbow_sched.selection.expressions.parser import parse
+
+__all__ = ["BadExpression", "EvaluationError", "Expression", "ExpressionError", "MissingVariable", "compiled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled expression. Call `run(variables)`; it keeps nothing between calls."""
+
+    text: str
+    names: frozenset[str]  # the variables it may read
+    run: Run
+
+    def __call__(self, variables: Mapping[str, object]) -> object:
+        """The value for these variables; raise EvaluationError or MissingVariable if there is none."""
+        return self.run(variables)
+
+
+def compiled(text: str) -> Expression:
+    """Read `text`; raise BadExpression, pointing at the character, if it is not an expression."""
+    compiler = Compiler(text)
+    run = compiler.compile(parse(text))
+    return Expression(text, frozenset(compiler.names), run)

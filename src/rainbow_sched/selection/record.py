@@ -1,0 +1,219 @@
+"""Write a decision as one JSON document of columns, and read the question back out of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from rainbow_sched.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
+from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed, Report
+from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.decision import (
+    ASKED,
+    SHARED,
+    AskedPart,
+    Chosen,
+    Decision,
+    FleetPart,
+    Outcome,
+    Wait,
+    encoded,
+    state_of,
+)
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.bid_scores import Estimate
+from rainbow_sched.selection.eligibility import Field
+from rainbow_sched.selection.policies import Ranking
+from rainbow_sched.selection.question import Asked, Question
+
+
+def write_record(question: Question, field: Field, ranking: Ranking, outcome: Outcome) -> Decision:
+    """The whole record; see `model/decision.py` for its shape."""
+    given = field.given
+    fleet = _fleet_alone(given) if not question.misfits else _fleet(given, question.misfits)
+    own = {
+        "snapshot": question.snapshot,
+        "at": question.now,
+        "seed": question.seed,
+        "outcome": _outcome(outcome),
+        **_ranking(ranking, field, fleet),
+    }
+    if field.dropped or ranking.dropped:
+        own["dropped"] = dict(sorted({**field.dropped, **ranking.dropped}.items()))
+    if given.placed:
+        own["placed"] = given.placed
+    if not given.unasked:
+        own["bids"] = {c.name: _bid(c.bid) for c in given if c.bid is not None}
+        own["no_bids"] = {c.name: c.no_bid for c in given if c.no_bid}
+    if field.estimates:
+        own["estimates"] = {name: _estimate(estimate) for name, estimate in field.estimates.items()}
+    if field.notes:
+        own["notes"] = field.notes
+    return Decision(fleet, _asked(question.asked), own)
+
+
+def _ranking(ranking: Ranking, field: Field, fleet: FleetPart) -> dict[str, Any]:
+    """The order as places in the columns; scores, reasons and terms in that order. A reason of all is written once."""
+    if ranking.given is field.kept and ranking.reason is not None:
+        return {"ranked": {"from": ranking.first}, "reasons": ranking.reason}
+    place = fleet.place
+    ranked = ranking.ranked
+    reasons, scores = [entry.reason for entry in ranked], [entry.score for entry in ranked]
+    return {
+        "ranked": [place[entry.name] for entry in ranked],
+        "scores": scores if any(score is not None for score in scores) else [],
+        "reasons": reasons[0] if len(set(reasons)) == 1 else reasons,
+        "terms": {entry.name: entry.terms for entry in ranked if entry.terms},
+    }
+
+
+def _ask(asked: Asked) -> AskedPart:
+    policy, options = asked.chosen_policy
+    said = {
+        "name": policy,
+        "options": dict(options),
+        "configured": asked.policy,
+        "configured_options": dict(asked.options),
+    }
+    parts = (_request(asked.request_hash, asked.demand), said, _limits(asked.limits), asked.stale_after)
+    return AskedPart(dict(zip(ASKED, parts, strict=True)))
+
+
+_asked = Remembered(_ask)
+
+
+def _fleet(given: Lineup, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
+    """What is known of the fleet, made once for all decisions that see the same of it."""
+    return _fleet_part(given.reports, given.later, given.slots, tuple([(name, *why) for name, why in misfits.items()]))
+
+
+_fleet_alone = Remembered(lambda given: _fleet(given, {}), most=256)
+
+
+@lru_cache(maxsize=256)
+def _fleet_part(
+    reports: tuple[Report, ...],
+    later: tuple[tuple[int, Fit], ...],
+    slots: tuple[tuple[int, int], ...],
+    misfits: tuple[tuple[str, Fit, str], ...],
+) -> FleetPart:
+    """`later`: the places of those that do not fit now; `slots`: now and ever, where they were counted."""
+    fits = [Fit.NOW.value] * len(reports)
+    for i, fit in later:
+        fits[i] = fit.value
+    columns = {
+        "name": [report.name for report in reports],
+        "fit": fits,
+        "slots_now": [now for now, _ in slots] or [0] * len(reports),
+        "slots_ever": [ever for _, ever in slots] or [0] * len(reports),
+        "at": [report.at for report in reports],
+    }
+    parts = (
+        columns,
+        _state_columns([report.state for report in reports]),
+        {report.name: report.record.to_mapping() for report in reports if report.record is not NO_RECORD},
+        {name: [fit.value, why] for name, fit, why in misfits},
+    )
+    return FleetPart(encoded(dict(zip(SHARED, parts, strict=True))))
+
+
+def _request(hash: str, demand: Demand) -> dict[str, Any]:
+    return {
+        "hash": hash,
+        "name": demand.name,
+        "nodes": demand.nodes,
+        "cores": demand.cores,
+        "duration": demand.duration,
+        "parameters": dict(demand.parameters),
+        "options": dict(demand.options),
+    }
+
+
+def _state_columns(states: list[Mapping[str, object]]) -> dict[str, Any]:
+    """A column for each key; keys that few clusters report go by cluster number, so that no column is mostly empty."""
+    counts = Counter(chain.from_iterable(states))
+    enough = len(states) // 2
+    columns = {key: [state.get(key) for state in states] for key, count in counts.items() if count > enough}
+    rare = counts.keys() - columns.keys()
+    if not rare:
+        return {"columns": columns, "rare": {}}
+    found = {str(i): {k: v for k, v in state.items() if k in rare} for i, state in enumerate(states)}
+    return {"columns": columns, "rare": {i: some for i, some in found.items() if some}}
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    if isinstance(outcome, Chosen):
+        return {"kind": "chosen", "cluster": outcome.cluster}
+    kind = "wait" if isinstance(outcome, Wait) else "refuse"
+    return {"kind": kind, "reasons": list(outcome.reasons), "ever": outcome.ever}
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    return {
+        "deadline": limits.deadline,
+        "max_cost": limits.max_cost,
+        "only": sorted(limits.only),
+        "never": sorted(limits.never),
+        "prefer": limits.prefer,
+        "later": limits.later,
+        "otherwise": limits.otherwise,
+    }
+
+
+def _bid(bid: Bid) -> dict[str, Any]:
+    return {
+        "yes": bid.yes,
+        "asked_at": bid.asked_at,
+        "valid_until": bid.valid_until,
+        "reason": bid.reason,
+        "start_p50": bid.start_p50,
+        "start_p90": bid.start_p90,
+        "runtime_factor": bid.runtime_factor,
+        "cost": bid.cost,
+        "source": bid.source.value,
+        "late": bid.late,
+    }
+
+
+def _estimate(estimate: Estimate) -> list[Any]:
+    return [estimate.start, estimate.start_p90, estimate.runtime_factor, estimate.cost, estimate.source.value]
+
+
+def read_candidates(decision: Decision) -> list[Candidate]:
+    """The candidates as they were given."""
+    own, fleet = decision.own, decision.fleet.document
+    columns = fleet["clusters"]
+    found = []
+    for i, name in enumerate(columns["name"]):
+        report = Report(
+            name=name,
+            state=state_of(fleet, i),
+            at=columns["at"][i],
+            record=TrackRecord.from_mapping(fleet["records"].get(name, {})),
+        )
+        candidate = Candidate.of(
+            report,
+            Fit(columns["fit"][i]),
+            placed=Placed(*own["placed"][name]) if name in own["placed"] else NOTHING_PLACED,
+            slots_now=columns["slots_now"][i],
+            slots_ever=columns["slots_ever"][i],
+            bid=bid_from_json(name, own["bids"][name]) if name in own["bids"] else None,
+            no_bid=own["no_bids"].get(name, ""),
+        )
+        found.append(candidate)
+    return found
+
+
+def bid_from_json(cluster: str, raw: Mapping[str, Any]) -> Bid:
+    """One entry of the record's `bids`, as it was given: not corrected by the cluster's track record."""
+    return Bid(**{**raw, "cluster": cluster, "source": BidSource(raw["source"])})
+
+
+def read_demand(record: Mapping[str, Any]) -> Demand:
+    """What policies saw of the request."""
+    request = {key: value for key, value in record["request"].items() if key != "hash"}
+    return Demand(**request)

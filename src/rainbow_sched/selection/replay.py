@@ -1,0 +1,39 @@
+"""Compute a stored decision again from its record alone: same question, same answer."""
+
+from __future__ import annotations
+
+from rainbow_sched.model.decision import Decision, limits_of
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.decide import Asked, Question, decide
+from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
+from rainbow_sched.selection.record import read_candidates, read_demand
+
+
+def replay(record_json: str, policies: PolicyTable = BUILT_IN) -> Decision:
+    """Decide again; raise Invalid for a damaged record, UnknownPolicy if the policy is not installed here."""
+    return decide(question_of(Decision.from_json(record_json)), policies)
+
+
+def question_of(decision: Decision) -> Question:
+    """The question that a decision answered."""
+    record, misfits = decision.own, decision.fleet.document["misfits"]
+    try:
+        asked = Asked(
+            demand=read_demand(record),
+            policy=record["policy"]["configured"],
+            options=record["policy"]["configured_options"],
+            limits=limits_of(record["limits"]),
+            request_hash=record["request"]["hash"],
+            stale_after=record["stale_after"],
+        )
+        return Question(
+            asked=asked,
+            candidates=read_candidates(decision),
+            misfits={name: (Fit(fit), why) for name, (fit, why) in misfits.items()},
+            seed=record["seed"],
+            snapshot=record["snapshot"],
+            now=record["at"],
+        )
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None

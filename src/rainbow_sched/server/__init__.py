@@ -1,0 +1,1 @@
+"""The network side: gRPC services, admission, and errors as statuses."""

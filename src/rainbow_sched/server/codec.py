@@ -1,0 +1,271 @@
+"""Between messages and values: nothing of protobuf goes further in than this file and its siblings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rainbow_sched.jobspecs import parse
+from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.jobspecs.dialects.requirements import check_bounds
+from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
+from rainbow_sched.model.credential import Principal
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
+from rainbow_sched.model.request import Request
+from rainbow_sched.pb.v2 import jobs_pb2
+from rainbow_sched.service.submission.new_jobs import Receipt
+from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.service.views.explanation import Story
+from rainbow_sched.service.views.jobs import JobView
+from rainbow_sched.store.base import Dependency, JobFilter
+
+KEPT = 2_048  # specs, and terms
+MAX_KEPT_TERMS = 1_024  # bytes
+MAX_SPEC = 64 * 1024  # characters
+MAX_IDS = 30_000  # SQLite binds 32766 values
+MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of jobs; clients commonly take 4 MiB
+_DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
+
+
+class Reader:
+    """Reads specs and terms; what came before, word for word, is not read again."""
+
+    def __init__(self) -> None:
+        self._specs: OrderedDict[tuple[bool, str, str], tuple[Request, str, str]] = OrderedDict()
+        self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
+        self._opened = Remembered(opened)
+
+    def spec(self, spec: jobs_pb2.Spec) -> tuple[Request, str, str]:
+        """The request, its canonical JSON, and the text as it was submitted (empty if it was canonical)."""
+        canonical = spec.canonical
+        text = canonical or spec.text
+        if not text:
+            raise Invalid("there is nothing to run: give a command, a jobspec or a script")
+        if len(text) > MAX_SPEC:
+            raise Invalid(f"a jobspec has at most {MAX_SPEC} characters; this one has {len(text)}")
+        key = (bool(canonical), spec.dialect, text)
+        found = self._specs.get(key)
+        if found is None:
+            if canonical:
+                request, source = from_json(text), ""
+                check_bounds(request)
+            else:
+                request, source = parse(text, dialect=spec.dialect or None), text
+            found = self._specs[key] = (request, to_json(request), source)
+            if len(self._specs) > KEPT:
+                self._specs.popitem(last=False)
+        return found
+
+    def terms(self, message: jobs_pb2.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
+        """The terms, and the jobs to wait for; jobs with the same terms share one object."""
+        key = (message.SerializeToString(), self._opened(by))
+        found = self._terms.get(key)
+        if found is None:
+            found = terms_in(message, by), _dependencies(message)
+            if len(key[0]) <= MAX_KEPT_TERMS:
+                self._terms[key] = found
+                if len(self._terms) > KEPT:
+                    self._terms.popitem(last=False)
+        return found
+
+
+def submissions(reader: Reader, message: jobs_pb2.SubmitRequest, by: Principal) -> list[Submission]:
+    """The jobs that a message asks for: one, or one per index of an array."""
+    request, spec, source = reader.spec(message.spec)
+    terms, waits_for = reader.terms(message.terms, by)
+    common = Submission(
+        owner=by.name,
+        request=request,
+        spec=spec,
+        source=source,
+        name=message.name or request.name,
+        terms=terms,
+        client_token=message.client_token,
+        waits_for=waits_for,
+    )
+    if not message.terms.array:
+        return [common]
+    made = []
+    for index in array_indices(message.terms.array):
+        token = f"{message.client_token}#{index}" if message.client_token else ""
+        terms = terms_in(message.terms, by, {ARRAY_LABEL: str(index)})
+        made.append(replace(common, terms=terms, client_token=token))
+    return made
+
+
+def _dependencies(message: jobs_pb2.Terms) -> tuple[Dependency, ...]:
+    if len(message.dependencies) > MAX_DEPENDENCIES:
+        raise Invalid(f"a job waits for at most {MAX_DEPENDENCIES} others")
+    found = []
+    for text in message.dependencies:
+        parts = _DEPENDENCY.fullmatch(text)
+        if not parts:
+            raise Invalid(f"{text!r} is not a dependency; write after:ID, afterok:ID, afternotok:ID or afterany:ID")
+        found.append(Dependency(parts[1], int(parts[2])))
+    return tuple(found)
+
+
+def terms_in(message: jobs_pb2.Terms, by: Principal, extra: dict[str, str] | None = None) -> Terms:
+    """The terms of a submission; what the caller's credential opens goes with the job."""
+    try:
+        delivery = Delivery(message.delivery or Delivery.AT_MOST_ONCE.value)
+    except ValueError:
+        raise Invalid(f"delivery is at-most-once or at-least-once, not {message.delivery!r}") from None
+    return Terms(
+        priority=message.priority,
+        delivery=delivery,
+        retries=message.retries,
+        hold=message.hold,
+        start_after=message.start_after if message.HasField("start_after") else None,
+        deadline=message.deadline if message.HasField("deadline") else None,
+        fail_fast=message.fail_fast,
+        policy=message.policy,
+        policy_options=dict(message.policy_options),
+        only_clusters=tuple(message.only_clusters),
+        not_clusters=tuple(message.not_clusters),
+        max_cost=message.max_cost if message.HasField("max_cost") else None,
+        prefer=message.prefer,
+        labels={**message.labels, **(extra or {})},
+        signature=message.signature,
+        lost_after=message.lost_after if message.HasField("lost_after") else None,
+        opened=opened(by),
+        reruns=message.reruns,
+    )
+
+
+def opened(by: Principal) -> tuple[str, ...]:
+    """The patterns of clusters that a caller may submit to; empty: all."""
+    patterns = sorted(scope.partition(":")[2] for scope in by.scopes if scope.startswith("submit:"))
+    return () if by.admin or "*" in patterns else tuple(patterns)
+
+
+def terms_out(terms: Terms) -> jobs_pb2.Terms:
+    """Terms as a message."""
+    return jobs_pb2.Terms(
+        priority=terms.priority,
+        delivery=terms.delivery.value,
+        retries=terms.retries,
+        hold=terms.hold,
+        start_after=terms.start_after,
+        deadline=terms.deadline,
+        fail_fast=terms.fail_fast,
+        policy=terms.policy,
+        policy_options=terms.policy_options,
+        only_clusters=terms.only_clusters,
+        not_clusters=terms.not_clusters,
+        max_cost=terms.max_cost,
+        prefer=terms.prefer,
+        labels=terms.labels,
+        signature=terms.signature,
+        lost_after=terms.lost_after,
+        reruns=terms.reruns,
+    )
+
+
+def receipt_out(receipt: Receipt) -> jobs_pb2.SubmitResponse:
+    """The answer to a submission."""
+    return jobs_pb2.SubmitResponse(
+        id=receipt.id, state=receipt.state.value, cluster=receipt.cluster, reason=receipt.reason
+    )
+
+
+def job_out(view: JobView, *, spec: bool = False, nodes: int = 0) -> jobs_pb2.Job:
+    """A job as a message."""
+    job, attempt = view.job, view.attempt
+    return jobs_pb2.Job(
+        id=job.id,
+        owner=job.owner,
+        name=job.name,
+        state=job.state.value,
+        cluster=job.cluster,
+        attempt=job.attempt,
+        attempt_state=attempt.state.value if attempt else "",
+        native_id=attempt.native_id if attempt else "",
+        exit_code=job.exit_code,
+        reason=job.reason,
+        hold=job.hold.value if job.hold else "",
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        spec=job.spec if spec else "",
+        source=job.source if spec else "",
+        terms=terms_out(job.terms),
+        evaluations=job.evaluations,
+        evaluated_at=job.evaluated_at,
+        nodes=nodes,
+        failure=attempt.failure.value if attempt and attempt.failure else "",
+        hosts=attempt.nodes if attempt else "",
+        code=attempt.code if attempt else "",
+    )
+
+
+def page_out(made: Iterable[jobs_pb2.Job], limit: int) -> jobs_pb2.ListJobsResponse:
+    """As many of the jobs as one answer can carry, and where the next page begins."""
+    page, size, jobs = jobs_pb2.ListJobsResponse(), 0, list(made)
+    for job in jobs:
+        size += job.ByteSize()
+        if size > MAX_PAGE and page.jobs:
+            break
+        page.jobs.append(job)
+    if page.jobs and (len(page.jobs) < len(jobs) or len(jobs) == limit):
+        page.next = page.jobs[-1].id
+    return page
+
+
+def filter_in(message: jobs_pb2.JobFilter) -> JobFilter:
+    """Which jobs are meant."""
+    checked_ids(message.ids)
+    if len(message.labels) > MAX_LABELS:
+        raise Invalid(f"a filter names at most {MAX_LABELS} labels")
+    try:
+        states = frozenset(JobState(state) for state in message.states)
+    except ValueError as error:
+        raise Invalid(f"{error}; the states are {', '.join(JobState)}") from None
+    return JobFilter(
+        states=states,
+        owners=frozenset({message.owner} if message.owner else ()),
+        cluster=message.cluster,
+        name=message.name,
+        labels=dict(message.labels),
+        ids=frozenset(message.ids) if message.ids else None,
+        since=message.since if message.HasField("since") else None,
+    )
+
+
+def checked_ids(ids: Sequence[int]) -> Sequence[int]:
+    """Jobs by number, so many that one look at the store finds them."""
+    if len(ids) > MAX_IDS:
+        raise Invalid(f"a call names at most {MAX_IDS} jobs; ask in several, or with another filter")
+    return ids
+
+
+def event_out(event: Event) -> jobs_pb2.Event:
+    """An event as a message."""
+    return jobs_pb2.Event(
+        seq=event.seq,
+        job=event.job,
+        at=event.at,
+        kind=event.kind.value,
+        state=event.state.value,
+        attempt=event.attempt,
+        detail=json.dumps(event.detail),
+    )
+
+
+def story_out(story: Story, nodes: int) -> jobs_pb2.ExplainResponse:
+    """A job with everything that explains it."""
+    job = job_out(story.view, spec=True, nodes=nodes)
+    job.evaluations = story.evaluations
+    if story.evaluated_at is not None:
+        job.evaluated_at = story.evaluated_at
+    return jobs_pb2.ExplainResponse(
+        job=job,
+        decision=story.decision,
+        explanations=story.explanations,
+        events=[event_out(event) for event in story.events],
+    )

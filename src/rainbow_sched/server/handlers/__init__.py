@@ -1,0 +1,1 @@
+"""The gRPC services: translate, delegate, translate back."""

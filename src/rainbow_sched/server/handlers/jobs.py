@@ -1,0 +1,103 @@
+"""rainbow.v2.Jobs: translate, delegate, translate back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from rainbow_sched.model.candidate import Demand
+from rainbow_sched.model.credential import Principal
+from rainbow_sched.model.errors import Invalid
+from rainbow_sched.pb.v2 import jobs_pb2, jobs_pb2_grpc
+from rainbow_sched.server import codec
+from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.service.assembly import Service
+from rainbow_sched.service.scheduling.question import Ask
+from rainbow_sched.service.views import explanation, jobs, watch
+
+
+class JobsHandler(jobs_pb2_grpc.JobsServicer):
+    """What people do with jobs."""
+
+    def __init__(self, service: Service, reader: codec.Reader) -> None:
+        self._service, self._reader = service, reader
+        self._core = service.core
+
+    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
+        by = self._met()
+        receipts = await self._service.intake.submit(codec.submissions(self._reader, request, by))
+        return codec.receipt_out(receipts[0])
+
+    async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Any) -> jobs_pb2.SubmitBatchResponse:
+        by = self._met()
+        made = [one for message in request.jobs for one in codec.submissions(self._reader, message, by)]
+        if not made:
+            raise Invalid("the batch is empty")
+        receipts = await self._service.intake.submit(made)
+        return jobs_pb2.SubmitBatchResponse(jobs=[codec.receipt_out(receipt) for receipt in receipts])
+
+    async def Plan(self, request: jobs_pb2.PlanRequest, context: Any) -> jobs_pb2.PlanResponse:
+        ask_request, spec, _ = self._reader.spec(request.spec)
+        by = self._met()
+        terms = codec.terms_in(request.terms, by)
+        seed = self._core.ids.seed()
+        ask = Ask(request=ask_request, spec=spec, terms=terms, owner=by.name, seed=seed, show_slots=True)
+        plan = await explanation.plan(self._service.decider, ask, reasons=request.reasons)
+        return jobs_pb2.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
+
+    async def Get(self, request: jobs_pb2.GetJobRequest, context: Any) -> jobs_pb2.Job:
+        view = await jobs.get(self._core, request.id, caller())
+        return codec.job_out(view, spec=request.spec, nodes=self._nodes(view))
+
+    async def List(self, request: jobs_pb2.ListJobsRequest, context: Any) -> jobs_pb2.ListJobsResponse:
+        limit = min(request.limit or 100, jobs.MOST_LISTED)
+        which = codec.filter_in(request.filter)
+        found = await jobs.listed(self._core, which, caller(), before=request.before, limit=limit)
+        return codec.page_out((codec.job_out(view, nodes=self._nodes(view)) for view in found), limit)
+
+    async def Watch(self, request: jobs_pb2.WatchRequest, context: Any) -> AsyncIterator[jobs_pb2.Event]:
+        which = codec.filter_in(request.filter)
+        after = request.after
+        if request.from_now:
+            after = await watch.latest(self._core)
+            await context.send_initial_metadata((("rainbow-after", str(after)),))  # for who is cut before any event
+        async for event in watch.watch(self._core, which, caller(), after):
+            yield codec.event_out(event)
+
+    async def Logs(self, request: jobs_pb2.LogsRequest, context: Any) -> AsyncIterator[jobs_pb2.LogChunk]:
+        chunks = watch.logs(
+            self._core,
+            request.id,
+            caller(),
+            follow=request.follow,
+            streams=(request.stream,) if request.stream else (),
+            offsets={"stdout": request.stdout_offset, "stderr": request.stderr_offset},
+            tail=request.tail,
+        )
+        async for chunk in chunks:
+            yield jobs_pb2.LogChunk(stream=chunk.stream, offset=chunk.offset, data=chunk.data)
+
+    async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
+        which = codec.filter_in(request.filter) if request.HasField("filter") else None
+        found = await jobs.cancel(
+            self._core, codec.checked_ids(request.ids), which, caller(), request.reason, dry_run=request.dry_run
+        )
+        unchanged = [view.job.id for view in found if view.unchanged]
+        return jobs_pb2.CancelResponse(jobs=[codec.job_out(view) for view in found], unchanged=unchanged)
+
+    async def Release(self, request: jobs_pb2.ReleaseRequest, context: Any) -> jobs_pb2.Job:
+        return codec.job_out(await jobs.release(self._core, request.id, caller()))
+
+    async def Explain(self, request: jobs_pb2.ExplainRequest, context: Any) -> jobs_pb2.ExplainResponse:
+        story = await explanation.explain(self._service.decider, request.id, caller())
+        return codec.story_out(story, self._nodes(story.view))
+
+    def _met(self) -> Principal:
+        """Who asks for a decision; where clusters have rules, it is remembered what an issuer said of them."""
+        by = caller()
+        if self._core.fleet.rules:
+            self._core.people.met(by)
+        return by
+
+    def _nodes(self, view: jobs.JobView) -> int:
+        return Demand.of(self._core.request_of(view.job.spec)).nodes

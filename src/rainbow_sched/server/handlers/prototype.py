@@ -1,0 +1,173 @@
+"""The first Rainbow's two services on the same port: its clients work unmodified, its oddities included."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.registry import parse
+from rainbow_sched.jobspecs.writer import as_nextgen
+from rainbow_sched.model.decision import Chosen
+from rainbow_sched.model.errors import Impossible, Invalid
+from rainbow_sched.model.job import Job, Terms
+from rainbow_sched.model.request import Request
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow_sched.selection.decide import decide
+from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.server.codec import opened
+from rainbow_sched.service.agents import offers
+from rainbow_sched.service.assembly import Service
+from rainbow_sched.service.clusters import registration, removal, reported_state
+from rainbow_sched.service.clusters.rules import shown_to
+from rainbow_sched.service.scheduling.question import Ask
+from rainbow_sched.service.submission.submission import Submission
+
+MOST_INT32 = 2**31 - 1
+_OWN_GRAPH = ("", "cluster")
+
+
+class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
+    """convergedcomputing.org.grpc.v1.RainbowScheduler."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._core = service, service.core
+
+    async def Register(self, request: rainbow_pb2.RegisterRequest, context: Any) -> rainbow_pb2.RegisterResponse:
+        if request.subsystem not in _OWN_GRAPH:
+            raise Invalid("a new cluster comes with its own graph; register subsystems afterwards")
+        made = await registration.register(self._core, request.name, request.nodes.encode())
+        if made is None:
+            return rainbow_pb2.RegisterResponse(request_id=_id(), status=rainbow_pb2.RegisterResponse.REGISTER_EXISTS)
+        return rainbow_pb2.RegisterResponse(
+            request_id=_id(), token=made.token, secret=made.secret, status=rainbow_pb2.RegisterResponse.REGISTER_SUCCESS
+        )
+
+    async def RegisterSubsystem(
+        self, request: rainbow_pb2.RegisterRequest, context: Any
+    ) -> rainbow_pb2.RegisterResponse:
+        await registration.put_subsystem(
+            self._core, request.name, request.subsystem, request.nodes.encode(), replace=False
+        )
+        return rainbow_pb2.RegisterResponse(request_id=_id(), status=rainbow_pb2.RegisterResponse.REGISTER_SUCCESS)
+
+    async def Delete(self, request: rainbow_pb2.DeleteRequest, context: Any) -> rainbow_pb2.DeleteResponse:
+        await removal.delete(self._core, request.name)
+        return rainbow_pb2.DeleteResponse(status=rainbow_pb2.DeleteResponse.DELETE_SUCCESS)
+
+    async def DeleteSubsystem(self, request: rainbow_pb2.DeleteRequest, context: Any) -> rainbow_pb2.DeleteResponse:
+        await registration.delete_subsystem(self._core, request.name, request.subsytem)
+        return rainbow_pb2.DeleteResponse(status=rainbow_pb2.DeleteResponse.DELETE_SUCCESS)
+
+    async def UpdateState(
+        self, request: rainbow_pb2.UpdateStateRequest, context: Any
+    ) -> rainbow_pb2.UpdateStateResponse:
+        await reported_state.update_state(self._core, request.cluster, reported_state.parse_state(request.payload))
+        return rainbow_pb2.UpdateStateResponse(status=rainbow_pb2.UpdateStateResponse.UPDATE_STATE_SUCCESS)
+
+    async def SubmitJob(self, request: rainbow_pb2.SubmitJobRequest, context: Any) -> rainbow_pb2.SubmitJobResponse:
+        submission = self._submission(request)
+        ask = Ask(
+            request=submission.request,
+            spec=submission.spec,
+            terms=submission.terms,
+            owner=submission.owner,
+            seed=self._core.ids.seed(),
+        )
+        decision = decide(await self._service.decider.asked(ask), self._core.policies)
+        if not isinstance(decision.outcome, Chosen):
+            raise Impossible("no clusters passed selection: " + "; ".join(decision.outcome.reasons))
+        if request.satisfy_only:
+            ranked = list(decision.ranked)
+            return rainbow_pb2.SubmitJobResponse(
+                request_id=_id(),
+                cluster=ranked[0],
+                clusters=ranked,
+                status=rainbow_pb2.SubmitJobResponse.SUBMIT_SUCCESS,
+            )
+        [receipt] = await self._service.intake.submit([submission])
+        if receipt.id > MOST_INT32:
+            raise Invalid("job ids are past what this interface can carry; use rainbow.v2")
+        cluster = receipt.cluster or await self._cluster_of(receipt.id)
+        return rainbow_pb2.SubmitJobResponse(
+            request_id=_id(), jobid=receipt.id, cluster=cluster, status=rainbow_pb2.SubmitJobResponse.SUBMIT_SUCCESS
+        )
+
+    async def _cluster_of(self, id: int) -> str:
+        """Where a job goes that is decided after it was stored, as when bids are asked for: these clients wait."""
+        await self._service.decider.decide(id)
+        job = await self._core.store.read(lambda tx: tx.job(id))
+        return "" if job is None else job.cluster
+
+    def _submission(self, request: rainbow_pb2.SubmitJobRequest) -> Submission:
+        by = caller()
+        parsed = parse(request.jobspec)
+        terms = Terms(
+            policy=request.select_algorithm,
+            policy_options=dict(request.select_options),
+            later=True,  # the prototype hands a job over at once; it waits on its cluster
+            opened=opened(by),
+        )
+        return Submission(
+            owner=by.name,
+            request=parsed,
+            spec=to_json(parsed),
+            source=request.jobspec,
+            name=request.name or parsed.name,
+            terms=terms,
+        )
+
+    async def ReceiveJobs(
+        self, request: rainbow_pb2.ReceiveJobsRequest, context: Any
+    ) -> rainbow_pb2.ReceiveJobsResponse:
+        limit = request.maxJobs if request.maxJobs > 0 else offers.MOST_RECEIVED
+        taken = await offers.receive(self._core, request.cluster, limit)
+        answer = rainbow_pb2.ReceiveJobsResponse(request_id=_id())
+        for _, job in taken:
+            answer.jobs[job.id] = _as_received(job, self._core.request_of(job.spec))
+        if taken:
+            answer.status = rainbow_pb2.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
+        return answer
+
+    async def AcceptJobs(self, request: rainbow_pb2.AcceptJobsRequest, context: Any) -> rainbow_pb2.AcceptJobsResponse:
+        asked = dict.fromkeys(request.jobids)
+        done = await offers.accept(self._core, request.cluster, [(id, 0, "") for id in asked])
+        whole = rainbow_pb2.AcceptJobsResponse.RESULT_TYPE_SUCCESS
+        return rainbow_pb2.AcceptJobsResponse(
+            status=whole if done and len(done) == len(asked) else rainbow_pb2.AcceptJobsResponse.RESULT_TYPE_PARTIAL
+        )
+
+
+class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
+    """service.MemoryGraph: which clusters could ever run this? Register is refused at the gate."""
+
+    def __init__(self, service: Service) -> None:
+        self._core = service.core
+
+    async def Satisfy(self, request: memory_pb2.SatisfyRequest, context: Any) -> memory_pb2.SatisfyResponse:
+        if request.matcher not in ("", "match"):
+            raise Invalid(f"did not find algorithm named {request.matcher}; there is one, match")
+        wanted = parse(request.payload)
+        by, closed = caller(), self._core.fleet.closed()
+        seen = [name for name in self._core.fleet.names() if shown_to(self._core, by, name)]
+        open_names = [name for name in seen if name not in closed]
+        found = sorted(self._core.fleet.graphs.match(wanted, open_names).ever) if open_names else []
+        total = len(seen)
+        return memory_pb2.SatisfyResponse(
+            clusters=found,
+            status=memory_pb2.SatisfyResponse.RESULT_TYPE_SUCCESS,
+            total_clusters=total,
+            total_matches=len(found),
+            total_mismatches=total - len(found),
+        )
+
+
+def _as_received(job: Job, request: Request) -> str:
+    """A job in the form in which the prototype's receivers read it."""
+    text = job.source or json.dumps(as_nextgen(request).document)
+    return json.dumps({"id": job.id, "cluster": job.cluster, "name": job.name, "jobspec": text, "command": ""})
+
+
+def _id() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,279 @@
+"""Run a server: open the store, load the fleet, then open the port; drain and leave on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from dataclasses import replace
+from typing import Any
+
+from grpc import aio
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from rainbow_sched.model.errors import RainbowError, Unavailable
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow_sched.pb.v2 import (
+    access_pb2,
+    access_pb2_grpc,
+    agents_pb2,
+    agents_pb2_grpc,
+    clusters_pb2,
+    clusters_pb2_grpc,
+    jobs_pb2,
+    jobs_pb2_grpc,
+)
+from rainbow_sched.server.admission.connections import Connections, room_for
+from rainbow_sched.server.admission.gate import Gate
+from rainbow_sched.server.admission.limits import Limits
+from rainbow_sched.server.admission.methods import LARGEST
+from rainbow_sched.server.codec import Reader
+from rainbow_sched.server.handlers.access import AccessHandler
+from rainbow_sched.server.handlers.agents import AgentsHandler
+from rainbow_sched.server.handlers.clusters import ClustersHandler
+from rainbow_sched.server.handlers.jobs import JobsHandler
+from rainbow_sched.server.handlers.prototype import GraphHandler, SchedulerHandler
+from rainbow_sched.server.oidc import Oidc
+from rainbow_sched.server.options import ServerOptions, registration_secret, split_address, write_secret
+from rainbow_sched.server.restore import ADMIN_FILE, check_database, check_file
+from rainbow_sched.server.tls import Certificates
+from rainbow_sched.service.access.accounts import ensure_administrator
+from rainbow_sched.service.assembly import Service, assemble, first_administrator
+from rainbow_sched.service.clock import AnchoredClock
+from rainbow_sched.service.maintenance.generations import History
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.store.base import Store
+from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.mark_file import MarkFile
+from rainbow_sched.store.opening import open_claimed
+
+log = logging.getLogger("rainbow.server")
+DRAIN = 5.0  # seconds for calls under way at a SIGTERM
+LINGER = 1.0  # seconds in which a server that was replaced says so to those who call
+SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
+YOUNG = 10_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
+
+_SERVICES = (
+    jobs_pb2.DESCRIPTOR.services_by_name["Jobs"],
+    clusters_pb2.DESCRIPTOR.services_by_name["Clusters"],
+    agents_pb2.DESCRIPTOR.services_by_name["Agents"],
+    access_pb2.DESCRIPTOR.services_by_name["Access"],
+    rainbow_pb2.DESCRIPTOR.services_by_name["RainbowScheduler"],
+    memory_pb2.DESCRIPTOR.services_by_name["MemoryGraph"],
+)
+
+
+def serve(options: ServerOptions) -> None:
+    """Run until a signal says stop; raise a RainbowError if it cannot start."""
+    options.check()
+    os.umask(0o077)  # database, WAL and secrets are for the server's own user alone
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    sys.setswitchinterval(SWITCH)
+    gc.set_threshold(YOUNG)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_without_headers)
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_serve(options))
+    else:
+        uvloop.run(_serve(options))
+
+
+def _without_headers(record: logging.LogRecord) -> bool:
+    """gRPC logs headers that are no text, and with them whatever credential stands there: not here."""
+    return "Invalid encoding" not in record.getMessage()
+
+
+async def _serve(options: ServerOptions) -> None:
+    options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    running = await Running.start(options)
+    gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
+    log.info("listening on %s", running.address)
+    stopping, replaced = asyncio.create_task(stop.wait()), asyncio.create_task(running.claim.wait_replaced())
+    await asyncio.wait({stopping, replaced}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if replaced.done():
+        log.error("%s", replaced.result())
+        await running.stop_replaced()
+        raise replaced.result()
+    replaced.cancel()
+    log.info("stopping: calls under way may finish")
+    await running.stop()
+
+
+class Running:
+    """A server that answers calls."""
+
+    def __init__(
+        self, service: Service, gate: Gate, server: aio.Server, alive: Any, address: str, claim: Claim
+    ) -> None:
+        self.service, self.gate, self._server, self._alive, self.address = service, gate, server, alive, address
+        self.claim = claim
+
+    @staticmethod
+    async def start(options: ServerOptions) -> Running:
+        """Open everything; the port comes last, when calls can be answered."""
+        check_file(options)
+        store, claim = await open_claimed(options.database())
+        try:
+            return await Running._start(options, store, claim)
+        except BaseException:
+            await store.close()  # releases the claim: the next start need not wait for it to lapse
+            raise
+
+    @staticmethod
+    async def _start(options: ServerOptions, store: Store, claim: Claim) -> Running:
+        await check_database(store, options)
+        clock, ids = AnchoredClock(), Ids()
+        secret, kept_in = registration_secret(options)
+        if kept_in is not None:
+            log.info("the secret for registering clusters is in %s", kept_in)
+        elif len(secret) < 16:
+            log.warning("the registration secret has fewer than 16 characters; it can be guessed")
+        admin = await first_administrator(store, ids, clock.now())
+        if admin is not None:
+            path = options.data_dir / ADMIN_FILE
+            write_secret(path, admin)
+            log.info("first start: the administrator's token is in %s", path)
+        service = await assemble(store, _settings(options), clock, ids, secret)
+        claim.mark_file = MarkFile(options.data_dir)
+        claim.mark_file.begin(service.core.history.now, await store.read(lambda tx: tx.last_seq()))
+        _tell_restore(service.core.history)
+        if admin is not None:
+            await ensure_administrator(service.core)
+        if options.oidc is not None:
+            service.core.recogniser.voucher = Oidc(options.oidc)
+        gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
+        gate.claim = claim
+        server, alive = _listen(service, gate, options.limits)
+        address = _bind(server, options)
+        gate.connections = Connections(
+            int(address.rpartition(":")[2]),
+            strangers=int(options.limits.strangers),
+            per_address=int(options.limits.connections_per_address),
+        )
+        await server.start()
+        service.start()
+        gate.start()
+        return Running(service, gate, server, alive, address, claim)
+
+    async def stop(self) -> None:
+        """Tell health first, let waiting calls go, finish the others, close the store."""
+        await self._alive.enter_graceful_shutdown()
+        self.service.core.hub.close()
+        await self._server.stop(DRAIN)
+        await self.gate.stop()
+        await self.service.stop()
+
+    async def stop_replaced(self) -> None:
+        """Leave to another server what it has taken over: write nothing, and say so to those who call meanwhile."""
+        await self._alive.enter_graceful_shutdown()
+        self.service.core.hub.close()
+        await asyncio.sleep(LINGER)
+        await self._server.stop(LINGER)
+        with contextlib.suppress(RainbowError):  # what it would write is refused
+            await self.gate.stop()
+        await self.service.stop()
+
+
+def _tell_restore(history: History) -> None:
+    """After a restore, say what is still waited for."""
+    awaited = [row.cluster for row in history.clusters.values() if row.state.holds_jobs]
+    if awaited:
+        log.warning(
+            "the database was restored: jobs from before wait until these clusters have reported: %s; "
+            "see `rainbow restored`",
+            ", ".join(awaited),
+        )
+
+
+def _settings(options: ServerOptions) -> Settings:
+    base = Settings()
+    told = Settings(
+        policy=options.policy or base.policy,
+        policy_options=options.policy_options,
+        graph_backend=options.graph_backend,
+        graph_options=options.graph_options,
+        queued_per_owner=int(options.limits.queued),
+    )
+    changes: dict[str, Any] = {**options.seconds(), **options.numbers()}
+    return replace(told, **changes)
+
+
+def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, Any]:
+    core = service.core
+    server = aio.server(
+        options=(
+            ("grpc.max_receive_message_length", LARGEST),
+            ("grpc.max_send_message_length", LARGEST),
+            ("grpc.so_reuseport", 0),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.keepalive_time_ms", 60_000),  # a client that vanished without a word is let go
+            ("grpc.http2.ping_timeout_ms", 20_000),
+            # Clients ping every 20 s; a server or a machine that was held up gets several of them at once.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+            ("grpc.http2.max_ping_strikes", 10),
+            ("grpc.max_metadata_size", 64 * 1024),
+            ("grpc.max_allowed_incoming_connections", room_for(int(limits.connections))),
+            ("grpc.max_concurrent_streams", 1_000),  # of one connection; a client waits with more
+            ("grpc.server_handshake_timeout_ms", 10_000),
+            ("grpc.max_connection_idle_ms", 600_000),
+        ),
+    )
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Reader()), gate)
+    clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), gate)
+    agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), gate)
+    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), gate)
+    rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), gate)
+    memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), gate)
+    alive = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
+    health_pb2_grpc.add_HealthServicer_to_server(alive, gate)
+    names = [descriptor.full_name for descriptor in _SERVICES]
+    names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
+    reflecting = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # nor this
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, gate)
+    server.add_generic_rpc_handlers((gate,))
+    return server, alive
+
+
+def _why_not(listen: str) -> str:
+    """What the system says to somebody else who would listen there: gRPC keeps it to itself."""
+    host, port = split_address(listen)
+    try:
+        found = socket.getaddrinfo(host or "::", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "the port is taken; is another server running there?"
+        return str(error.strerror or error)
+    return "it could not be bound"
+
+
+def _bind(server: aio.Server, options: ServerOptions) -> str:
+    host, _ = split_address(options.listen)
+    target = options.listen if host else f"[::]{options.listen}"
+    try:
+        files = options.tls_files()
+        if files is None:
+            port = server.add_insecure_port(target)
+        else:
+            port = server.add_secure_port(target, Certificates(files).credentials())
+    except RuntimeError:
+        raise Unavailable(f"cannot listen on {options.listen}: {_why_not(options.listen)}") from None
+    return f"{host or '[::]'}:{port}"

@@ -1,0 +1,1 @@
+"""Use cases; the only package that combines matching, selection, store, graphs and clock."""

@@ -1,0 +1,1 @@
+"""Principals, accounts, groups, credential renewal and the audit log."""

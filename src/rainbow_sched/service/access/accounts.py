@@ -1,0 +1,348 @@
+"""People, groups and tokens: made, listed, changed, revoked and rotated, each change with its line in the audit log.
+
+Nobody hands out more than they have: a new token opens at most what the token that asks for
+it opens, and lives no longer. A token that is not within reach is answered like none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rainbow_sched.model.cluster import cluster_name
+from rainbow_sched.model.credential import Credential, Kind, Principal, checked_scope, user_name
+from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid, NotFound
+from rainbow_sched.service.access.audit import acting
+from rainbow_sched.service.access.principals import ADMIN, changed, ends_at, store_rights, stored_rights, within
+from rainbow_sched.service.clusters.rules import refresh
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.store.base import Account, AuditRow, Store, Tx
+
+DAY = 86_400.0
+TOKEN_TTL = 30 * DAY
+JOIN_TTL = 3_600.0
+LONGEST_TTL = 366 * DAY
+GRACE = 600.0
+LONGEST_GRACE = 7 * DAY
+MOST_NAMES = 1_000
+MOST_TOKENS = 1_000  # live ones of one owner
+_ROTATING = (Kind.USER, Kind.ADMIN, Kind.AGENT)  # a cluster's submit token is shared: no holder may change it alone
+_PEOPLE = (Kind.USER, Kind.ADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    """A user with the rights that are their own."""
+
+    account: Account
+    rights: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group: clusters that one name stands for, and rights that its users have."""
+
+    name: str
+    clusters: tuple[str, ...]
+    rights: tuple[str, ...]
+    users: tuple[str, ...]
+
+
+async def put_user(
+    core: Core,
+    name: str,
+    *,
+    groups: Sequence[str] | None = None,
+    rights: Sequence[str] | None = None,
+    disabled: bool | None = None,
+    create: bool = False,
+) -> UserView:
+    """Add a user, or change what is given of one. Who is disabled is refused from now on, open streams included."""
+    user_name(name)
+    by, now = acting(), core.clock.now()
+    if by.principal.name == name and (disabled or (rights is not None and "admin" not in rights)):
+        raise Invalid("nobody takes the right of an administrator from themselves; let another one do it")
+    asked_groups = None if groups is None else tuple(sorted({user_name(group) for group in _bounded(groups)}))
+    asked_rights = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
+
+    def work(tx: Tx) -> UserView:
+        before = tx.user(name)
+        if create and before is not None:
+            raise AlreadyExists(f"there is a user {name!r}; change it with: rainbow user set {name}")
+        if not create and before is None:
+            raise NotFound(f"there is no user {name!r}; add one with: rainbow user add {name}")
+        kept = before or Account(name=name)
+        unknown = set(asked_groups or ()) - {group.name for group in tx.groups()}
+        if unknown:
+            raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
+        off = kept.disabled if disabled is None else disabled
+        account = tx.put_user(name, kept.groups if asked_groups is None else asked_groups, off, now)
+        store_rights(tx, "user", name, stored_rights(tx, "user", name) if asked_rights is None else asked_rights)
+        view = UserView(account, stored_rights(tx, "user", name))
+        by.note(tx, "user.add" if create else "user.change", name, now, _told(view))
+        return view
+
+    view = await core.store.write(work)
+    core.recogniser.forget()
+    await refresh(core)
+    return view
+
+
+def _told(view: UserView) -> str:
+    state = "disabled; " if view.account.disabled else ""
+    return f"{state}groups {','.join(view.account.groups) or '-'}; rights {','.join(view.rights) or '-'}"
+
+
+def _bounded(names: Sequence[str]) -> Sequence[str]:
+    if len(names) > MOST_NAMES:
+        raise Invalid(f"at most {MOST_NAMES} names, not {len(names)}")
+    return names
+
+
+async def users(core: Core) -> list[UserView]:
+    """All users by name."""
+    return await core.store.read(
+        lambda tx: [UserView(account, stored_rights(tx, "user", account.name)) for account in tx.users()]
+    )
+
+
+async def put_group(
+    core: Core,
+    name: str,
+    *,
+    clusters: Sequence[str] | None = None,
+    rights: Sequence[str] | None = None,
+    create: bool = False,
+) -> GroupView:
+    """Add a group, or change what is given of one."""
+    user_name(name)
+    by, now = acting(), core.clock.now()
+    members = None if clusters is None else tuple(sorted({cluster_name(one) for one in _bounded(clusters)}))
+    asked = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
+
+    def work(tx: Tx) -> GroupView:
+        known = {group.name: group.clusters for group in tx.groups()}
+        if create and name in known:
+            raise AlreadyExists(f"there is a group {name!r}; change it with: rainbow group set {name}")
+        if not create and name not in known:
+            raise NotFound(f"there is no group {name!r}; add one with: rainbow group add {name}")
+        tx.put_group(name, known.get(name, ()) if members is None else members)
+        store_rights(tx, "group", name, stored_rights(tx, "group", name) if asked is None else asked)
+        view = _group(tx, name)
+        detail = f"clusters {','.join(view.clusters) or '-'}; rights {','.join(view.rights) or '-'}"
+        by.note(tx, "group.add" if create else "group.change", name, now, detail)
+        return view
+
+    view = await core.store.write(work)
+    core.recogniser.forget()
+    await refresh(core)
+    return view
+
+
+def _group(tx: Tx, name: str) -> GroupView:
+    clusters = next(group.clusters for group in tx.groups() if group.name == name)
+    users = tuple(user.name for user in tx.users() if name in user.groups)
+    return GroupView(name=name, clusters=clusters, rights=stored_rights(tx, "group", name), users=users)
+
+
+async def groups(core: Core) -> list[GroupView]:
+    """All groups by name."""
+    return await core.store.read(lambda tx: [_group(tx, group.name) for group in tx.groups()])
+
+
+async def create_token(
+    core: Core, by: Principal, *, owner: str, scopes: Sequence[str], ttl: float, note: str, join: bool
+) -> tuple[str, Credential]:
+    """A new token: its text, to be shown once, and what is stored of it."""
+    actor, now = acting(), core.clock.now()
+    asked = tuple(sorted({checked_scope(scope) for scope in _bounded(scopes)}))
+    owner, kind, asked = _checked(by, owner or by.name, asked, join)
+    seconds = _seconds(ttl, JOIN_TTL if join else TOKEN_TTL)
+    until = now + seconds if by.admin or by.until is None else min(now + seconds, by.until)
+    text, stored = core.ids.credential(
+        kind, owner, asked, now, expires_at=until, uses_left=1 if join else None, note=_printable(note)
+    )
+
+    def work(tx: Tx) -> None:
+        if owner != by.name and not join and tx.user(owner) is None:
+            raise NotFound(f"there is no user {owner!r}; add one with: rainbow user add {owner}")
+        if sum(one.live(now) for one in tx.credentials(owner=owner)) >= MOST_TOKENS:
+            raise Invalid(f"{owner} has {MOST_TOKENS} live tokens; revoke some")
+        tx.add_credential(stored)
+        actor.note(tx, "token.create", stored.id, now, f"for {owner}: {','.join(asked)}")
+
+    await core.store.write(work)
+    return text, stored
+
+
+def _checked(by: Principal, owner: str, scopes: tuple[str, ...], join: bool) -> tuple[str, Kind, tuple[str, ...]]:
+    """Refuse what the caller has not to give."""
+    if by.kind not in _PEOPLE:
+        raise Denied("only people make tokens; this credential is a cluster's")
+    if owner != by.name and not by.admin:
+        raise Denied("your credential makes tokens for yourself alone")
+    if join:
+        scopes = scopes or ("register:*",)
+        if not all(scope.startswith("register:") for scope in scopes):
+            raise Invalid("a join token opens registration only: register:PATTERN")
+    elif not scopes:
+        scopes = tuple(sorted(by.scopes)) if owner == by.name else ()
+        if not scopes:
+            raise Invalid("say what the token opens: for example submit:CLUSTER, job:read:own")
+    if not within(by, scopes):
+        raise Denied("a new token opens at most what the credential that asks for it opens")
+    return owner, Kind.JOIN if join else Kind.ADMIN if "admin" in scopes else Kind.USER, scopes
+
+
+def _seconds(ttl: float, default: float) -> float:
+    if ttl == 0:
+        return default
+    if not 1 <= ttl <= LONGEST_TTL:
+        raise Invalid(f"a token lives between 1 second and {LONGEST_TTL / DAY:g} days")
+    return ttl
+
+
+def _printable(note: str) -> str:
+    if len(note) > 200 or not note.isprintable():
+        raise Invalid("a note has at most 200 printable characters")
+    return note
+
+
+async def tokens(core: Core, by: Principal, owner: str, *, everybody: bool, dead: bool) -> list[Credential]:
+    """Tokens within reach: one's own, or anybody's for an administrator."""
+    chosen = None if everybody and by.admin else owner if owner and by.admin else by.name
+    if owner and owner != by.name and not by.admin:
+        return []
+    now = core.clock.now()
+
+    def work(tx: Tx) -> list[Credential]:
+        found = [_with_end(tx, one) for one in tx.credentials(owner=chosen)]
+        return [one for one in found if dead or one.live(now)]
+
+    return await core.store.read(work)
+
+
+def _with_end(tx: Tx, credential: Credential) -> Credential:
+    end = ends_at(tx, credential.id)
+    if end is None or (credential.expires_at is not None and credential.expires_at <= end):
+        return credential
+    return replace(credential, expires_at=end)
+
+
+async def revoke(core: Core, by: Principal, id: str) -> None:
+    """End a token now, everywhere."""
+    actor, now = acting(), core.clock.now()
+
+    def work(tx: Tx) -> None:
+        stored = _reached(tx, by, id, now)
+        tx.revoke(stored.id, now)
+        changed(tx)
+        actor.note(tx, "token.revoke", stored.id, now, f"of {stored.owner}")
+
+    await core.store.write(work)
+    core.recogniser.forget()
+
+
+async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str, Credential]:
+    """A new secret in place of an old one; the old one stays good for `grace` seconds, so that none is cut off."""
+    actor, now = acting(), core.clock.now()
+    if grace and not 0 < grace <= LONGEST_GRACE:
+        raise Invalid(f"the old secret stays good for at most {LONGEST_GRACE / DAY:g} days")
+    old = await core.store.read(lambda tx: _reached(tx, by, id or by.credential, now))
+    if old.kind is Kind.JOIN:
+        raise Invalid("a join token serves once; make a new one")
+    lifetime = None if old.expires_at is None else now + (old.expires_at - old.created_at)
+    text, new = core.ids.credential(old.kind, old.owner, old.scopes, now, expires_at=lifetime, note=old.note)
+
+    def work(tx: Tx) -> None:
+        again = _reached(tx, by, old.id, now)
+        if ends_at(tx, again.id) is not None:
+            raise Denied("this secret was rotated already; use the new one")
+        tx.add_credential(new)
+        tx.set_meta(f"ends.{again.id}", repr(now + (grace or GRACE)))
+        changed(tx)
+        actor.note(tx, "token.rotate", again.id, now, f"of {again.owner}: {new.id} takes its place")
+
+    await core.store.write(work)
+    core.recogniser.forget()
+    return text, new
+
+
+def _reached(tx: Tx, by: Principal, id: str, now: float) -> Credential:
+    """A live token that the caller may end or replace; any other is answered like one that does not exist."""
+    stored = tx.credential(id)
+    if stored is None or not stored.live(now) or not _may_change(by, stored):
+        raise NotFound(f"there is no token {id[:32]!r}")
+    return stored
+
+
+def _may_change(by: Principal, stored: Credential) -> bool:
+    if by.admin:
+        return True
+    if stored.id == by.credential:
+        return stored.kind in _ROTATING
+    return by.kind in _PEOPLE and stored.owner == by.name and within(by, stored.scopes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Some lines of the audit log, and whether the whole of it holds."""
+
+    lines: list[AuditRow]
+    count: int
+    more: bool
+    verified: bool = False
+    broken_at: int = 0
+
+
+async def read_audit(
+    core: Core, *, after: int, limit: int, verify: bool, newest: bool, equal: dict[str, str]
+) -> AuditPage:
+    """Lines of the log; `verify` walks the chain from the beginning."""
+    most = min(limit if limit > 0 else 100, 1_000)
+
+    def work(tx: Tx) -> AuditPage:
+        count = tx.sizes()["audit"]
+        start = max(0, count - most) if newest else max(0, after)
+        lines = tx.audit(start, most + 1, **equal)
+        broken = tx.verify_audit() if verify else None
+        return AuditPage(
+            lines=lines[:most],
+            count=count,
+            more=len(lines) > most,
+            verified=verify and broken is None,
+            broken_at=broken or 0,
+        )
+
+    return await core.store.read(work)
+
+
+async def new_administrator(store: Store, ids: Ids, now: float) -> str:
+    """For an operator who has the data but no token: open the first account again, with a new one; the text of it."""
+    text, credential = ids.credential(
+        Kind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note="made beside the database"
+    )
+
+    def work(tx: Tx) -> None:
+        before = tx.user(ADMIN)
+        tx.put_user(ADMIN, before.groups if before else (), False, now)
+        store_rights(tx, "user", ADMIN, tuple(sorted({"admin", *stored_rights(tx, "user", ADMIN)})))
+        tx.add_credential(credential)
+        acting().note(tx, "token.recover", credential.id, now, f"for {ADMIN}, by whoever can open the database")
+
+    await store.write(work)
+    return text
+
+
+async def ensure_administrator(core: Core) -> None:
+    """At the first start: give the first administrator an account, so that it can be disabled like any other."""
+    now = core.clock.now()
+
+    def work(tx: Tx) -> None:
+        if tx.user(ADMIN) is None:
+            tx.put_user(ADMIN, (), False, now)
+            store_rights(tx, "user", ADMIN, ("admin",))
+            acting().note(tx, "user.add", ADMIN, now, "first start")
+
+    await core.store.write(work)

@@ -1,0 +1,1 @@
+"""What agents say and are told: Sync, offers, reports, presence."""

@@ -1,0 +1,242 @@
+"""Take jobs by hand, as the prototype's receivers do: a lease for a while, then accept for good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
+from rainbow_sched.model.binding import GroupHosts, NodeRules, may_bind
+from rainbow_sched.model.errors import Corrupt, Invalid
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.request import Request
+from rainbow_sched.selection.expressions import ExpressionError, compiled
+from rainbow_sched.selection.job_filter import Value, holds, variables
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.access.audit import acting, ranges
+from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER, BoundOffer, bound_offer
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.maintenance.restore import check_heard, may_run_elsewhere
+from rainbow_sched.store.base import Tx
+
+DEFAULT_RECEIVED = 100
+MOST_RECEIVED = 1_000
+MOST_UNWANTED = 200  # jobs that a filter hands on in one transaction
+MOST_ORDERED = 500  # jobs among which a cluster's own order is made
+MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
+LONGEST_LEASE = 3_600.0
+RECEIVER = "receiver "  # before the time of the call, as the holder of a lease that no agent has
+
+_read = lru_cache(256)(compiled)  # every Sync of a cluster brings the same
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which jobs a cluster takes, and which of them first: expressions over what they ask for, or nothing."""
+
+    accept: str = ""  # empty: all
+    order: str = ""  # the highest first; empty: by priority, then as they came
+
+    def __post_init__(self) -> None:
+        for text in filter(None, (self.accept, self.order)):
+            _read(text)
+
+    def takes(self, job: Job, request: Request) -> bool:
+        """True if the cluster wants it; not if its filter speaks of what the job does not have."""
+        try:
+            return not self.accept or holds(_read(self.accept), _variables(job, request))
+        except ExpressionError:
+            return False
+
+    def rank(self, job: Job, request: Request) -> tuple[float, int, int]:
+        """What is smaller goes first; last, whatever has no number."""
+        try:
+            value = _read(self.order)(_variables(job, request))
+        except ExpressionError:
+            value = ""
+        number = float(value) if isinstance(value, bool | int | float) else -math.inf
+        return -number, -job.terms.priority, job.id
+
+
+ALL = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """What offers that may be bound to hosts carry, by fence."""
+
+    known: Mapping[str, BoundOffer] = field(default_factory=dict)
+    otherwise: BoundOffer | None = None  # of one that is not there; None: not known yet
+
+    def of(self, attempt: Attempt) -> BoundOffer | None:
+        """What the offer of an attempt carries; None: not known yet."""
+        return self.known.get(attempt.token, self.otherwise)
+
+    def hosts(self, attempt: Attempt) -> tuple[GroupHosts, ...]:
+        """The hosts that an offer names."""
+        known = self.known.get(attempt.token)
+        return () if known is None else known.hosts
+
+
+async def receive(
+    core: Core, cluster: str, limit: int, *, lease: float = 0.0, choice: Choice = ALL
+) -> list[tuple[Attempt, Job]]:
+    """Lease jobs of a cluster: no two receivers get one job, and what is not accepted in time comes back."""
+    if limit <= 0:
+        limit = DEFAULT_RECEIVED
+    if not 0 <= lease <= LONGEST_LEASE:
+        raise Invalid(f"a lease lasts for at most {LONGEST_LEASE:g} seconds")
+    seconds = lease or core.settings.lease
+    core.fleet.member(cluster)
+    check_heard(core, cluster)
+
+    def work(tx: Tx, fx: Effects) -> tuple[list[tuple[Attempt, Job]], bool]:
+        now = core.clock.now()
+        return lease_offers(
+            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, choice
+        )
+
+    found, more = await core.write(work)
+    while more and not found:
+        found, more = await core.write(work)
+    return found
+
+
+async def bound_offers(core: Core, cluster: str, rules: NodeRules | None) -> Bindings:
+    """What offers that wait for an agent carry, by fence: of those that may be bound to hosts.
+
+    It is made before the transaction that leases them, because the graphs belong to the event loop's thread.
+    """
+    member = core.fleet.get(cluster)
+    if member is None or member.broken:
+        return Bindings(otherwise=BoundOffer(refusal="its stored graph is damaged"))
+    if not member.bindable:
+        return Bindings()
+
+    def work(tx: Tx) -> list[Attempt]:
+        return [each for state in BEFORE_CONFIRM for each in tx.attempts_in(cluster, state, MOST_ORDERED)]
+
+    attempts = await core.store.read(work)
+    found = {}
+    for attempt in attempts:
+        request = member.bindable.get(attempt.token)
+        if request is not None:
+            found[attempt.token] = bound_offer(core.fleet, cluster, request, rules, attempt.token)
+    return Bindings(found)
+
+
+def lease_offers(
+    core: Core,
+    tx: Tx,
+    fx: Effects,
+    cluster: str,
+    limit: int,
+    holder: str,
+    until: float,
+    choice: Choice,
+    bindings: Bindings | None = None,
+) -> tuple[list[tuple[Attempt, Job]], bool]:
+    """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster.
+
+    True beside them if so many were handed on that others should write first: there may be more that are wanted.
+    `bindings`: of those for an agent (see `bound_offers`); None: who takes them is not told of hosts. One that is not
+    known yet is left for the next call.
+    """
+    now = core.clock.now()
+    taken: list[tuple[Attempt, Job]] = []
+    size = unwanted = unknown = 0
+    while len(taken) < limit and unwanted < MOST_UNWANTED and size <= MOST_BYTES and not unknown:
+        leased = _leased(core, tx, cluster, limit - len(taken), holder, until, choice)
+        if not leased:
+            break
+        for attempt, job in leased:
+            request = core.request_of(job.spec)
+            bound = UNBOUND_OFFER if bindings is None or not may_bind(request) else bindings.of(attempt)
+            if bound is None:
+                unknown += 1
+                _put_back(tx, attempt, now)
+                continue
+            size += len(job.source) + len(job.spec) + bound.size + 256
+            if size > MOST_BYTES and taken:
+                _put_back(tx, attempt, now)
+            elif bound.refusal or not choice.takes(job, request):
+                unwanted += 1
+                why = bound.refusal or f"it takes only jobs with {choice.accept}"
+                how = lifecycle.Ending(state=AttemptState.RETURNED, reason=why)
+                lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+            else:
+                taken.append((attempt, job))
+    return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED or bool(unknown)
+
+
+def _put_back(tx: Tx, attempt: Attempt, now: float) -> None:
+    """Leave an offer that nobody was told of for the next call, which leases it with all its time."""
+    tx.update_attempt(attempt, AttemptState.LEASED, now, holder="", lease_until=now)
+
+
+def _leased(
+    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: Choice
+) -> list[tuple[Attempt, Job]]:
+    """The next offers, by the cluster's own order if it has one."""
+    if choice.order:
+        with suppress(Corrupt):  # one of them is damaged; leasing them as they come finds it, and ends it
+            return _first(core, tx, cluster, limit, holder, until, choice)
+    return tx.lease(cluster, limit, holder, until, now=core.clock.now())
+
+
+def _first(
+    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: Choice
+) -> list[tuple[Attempt, Job]]:
+    """Of those that would be next, the first by the cluster's own order."""
+    now = core.clock.now()
+    offered = tx.attempts_in(cluster, AttemptState.OFFERED, MOST_ORDERED)
+    lapsed = [a for a in tx.attempts_in(cluster, AttemptState.LEASED) if (a.lease_until or 0.0) <= now]
+    jobs = {job.id: job for job in tx.jobs([attempt.job for attempt in offered + lapsed])}
+    ranked = sorted(offered + lapsed, key=lambda a: choice.rank(jobs[a.job], core.request_of(jobs[a.job].spec)))
+    return [
+        (tx.update_attempt(attempt, AttemptState.LEASED, now, holder=holder, lease_until=until), jobs[attempt.job])
+        for attempt in ranked[:limit]
+    ]
+
+
+def _told(tx: Tx, fx: Effects, cluster: str, taken: list[tuple[Attempt, Job]], now: float) -> list[tuple[Attempt, Job]]:
+    """The same, and whoever follows the jobs hears of it."""
+    if not taken:
+        return []
+    fx.events = True
+    told = tx.tell_jobs([job for _, job in taken], now, {"attempt": AttemptState.LEASED.value, "cluster": cluster})
+    return [(attempt, job) for (attempt, _), job in zip(taken, told, strict=True)]
+
+
+async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) -> list[Attempt]:
+    """Take leased jobs over for good; those that are not leased to this cluster any more are left out."""
+    asked = list(ids)
+    by = acting()
+
+    def work(tx: Tx, fx: Effects) -> list[Attempt]:
+        now = core.clock.now()
+        done = []
+        for job_id, n, token in asked:
+            job = lifecycle.readable_job(tx, job_id)
+            attempt = tx.attempt(job_id, n or (job.attempt if job else 0))
+            if job is None or attempt is None or attempt.cluster != cluster or (token and token != attempt.token):
+                continue
+            if may_run_elsewhere(core, tx, job_id, cluster):
+                continue
+            if attempt.state is AttemptState.LEASED and job.attempt == attempt.n and not job.state.terminal:
+                lifecycle.hand_off(tx, fx, job, attempt, now)
+                done.append(attempt)
+        if done:
+            by.note(tx, "job.accept", ranges(attempt.job for attempt in done), now, f"for {cluster}")
+        return done
+
+    return await core.write(work)
+
+
+def _variables(job: Job, request: Request) -> dict[str, Value]:
+    terms = job.terms
+    return variables(request, owner=job.owner, name=job.name, priority=terms.priority, labels=terms.labels)

@@ -1,0 +1,279 @@
+"""Take in all that an agent knows, after a restore: attempts that the database has lost, and ends that it missed.
+
+Pure of I/O beside the open transaction. The newest attempt of a job that some cluster may have started is the one
+that counts: whatever the copy has as live before it had ended when that one was made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
+from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.model.job import MAX_NAME, Job, JobEvent, JobState, Terms
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.agents import reports as reported
+from rainbow_sched.service.agents.items import Items
+from rainbow_sched.service.agents.report_reader import storable
+from rainbow_sched.service.agents.sync_messages import (
+    KnownAttempt,
+    Ref,
+    Report,
+    SyncIn,
+    SyncOut,
+    UnknownReport,
+    journal_of,
+)
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.maintenance.restore import withdraw_unheard
+from rainbow_sched.store.base import Draft, Finding, ReportState, Tx
+
+NEVER_RAN = frozenset({AttemptState.WITHDRAWN, AttemptState.RETURNED, AttemptState.LAPSED})
+OTHER_JOURNAL = "its agent has another journal than when the copy was made, so it cannot tell what ran before"
+NO_JOURNAL = "its agent has a journal that never heard of this server, so it cannot tell whether one ran before"
+FORGOTTEN = "its agent has forgotten attempts that ended after the copy was made"
+RECEIVED = "jobs were taken there by hand (rainbow receive), which its agent does not know"
+FOLLOWED = "a newer attempt was made in the time that the restore has lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """One recall that is being taken in."""
+
+    core: Core
+    tx: Tx
+    fx: Effects
+    out: SyncOut
+    told: SyncIn
+    now: float
+
+    def note(self, kind: str, ref: Ref, detail: str) -> None:
+        """Keep what was found, for the operator."""
+        restore = self.core.history.restore
+        assert restore is not None
+        self.tx.add_finding(
+            Finding(
+                generation=restore.number,
+                at=self.now,
+                kind=kind,
+                job=ref.job,
+                n=ref.n,
+                cluster=self.told.cluster,
+                detail=storable(detail)[:1024],
+            )
+        )
+
+
+def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, before: str | None) -> None:
+    """Take in what an agent knows, and note that its cluster has reported; `before`: the epoch that was stored."""
+    row = core.history.clusters.get(told.cluster)
+    if told.recall is None or row is None:
+        return
+    now = core.clock.now()
+    taking = Taking(core=core, tx=tx, fx=fx, out=out, told=told, now=now)
+    for known in sorted(told.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
+        items.each(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take, taking, known))
+    why = RECEIVED if tx.was_received(told.cluster) else _unclear(core, told, before)
+    if why:  # what this agent would be offered again may have begun: it knows nothing of it
+        withdraw_unheard(tx, fx, core.history, told.cluster, now)
+    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(told.cluster, state)]:
+        items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
+    state = ReportState.UNCLEAR if why else ReportState.REPORTED
+    tx.update_unreported(row.cluster_id, state, why)
+    tx.resume_leases(row.cluster_id, now + core.settings.lease)
+    fx.reports.append(replace(row, state=state, why=why))
+
+
+def _end_cancelled(tx: Tx, fx: Effects, attempt: Attempt, now: float) -> None:
+    """What was to be cancelled, and was never begun, is."""
+    job = tx.job(attempt.job)
+    if job is not None and job.state is JobState.CANCELLING:
+        how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=job.reason)
+        lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+
+
+def _unclear(core: Core, told: SyncIn, before: str | None) -> str:
+    """Return why an agent's word does not settle what ran; empty if it does."""
+    assert told.recall is not None
+    if before is not None and journal_of(before) != journal_of(told.epoch):
+        return OTHER_JOURNAL
+    if before is None and not told.mark:
+        return NO_JOURNAL
+    restore = core.history.restore
+    if not told.recall.complete and restore is not None:
+        reports = [known.report for known in told.recall.attempts]
+        ends = [r.ended_at for r in reports if isinstance(r, Report) and r.ended_at is not None]
+        if not ends or min(ends) > core.history.copied_at:
+            return FORGOTTEN
+    return ""
+
+
+def _take(taking: Taking, known: KnownAttempt) -> None:
+    tx, ref = taking.tx, known.ref
+    job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
+    if job is None:
+        _take_unknown_job(taking, known)
+    elif attempt is not None and attempt.token == ref.token:
+        if attempt.cluster == taking.told.cluster:
+            _bring_up(taking, known, job, attempt)
+    elif _is_another(taking, job):
+        _note_another(taking, known)
+    elif attempt is None:
+        _take_unknown_attempt(taking, known, job)
+
+
+def _is_another(taking: Taking, job: Job) -> bool:
+    """Return whether a job was submitted here after the copy was put back: others cannot know it.
+
+    It has the id of a lost job if that was before an agent noticed that the database is a copy.
+    """
+    after = taking.core.history.own_after
+    if after is None:
+        return False
+    first = taking.tx.events(0, 1, job=job.id)
+    return bool(first) and first[0].seq > after
+
+
+def _note_another(taking: Taking, known: KnownAttempt) -> None:
+    """Nothing is taken in of a lost job whose id another job has; what still runs of it is killed as unknown."""
+    again = "its id was given to another job before the restore was noticed"
+    if known.phase == "ended":
+        taking.note("lost-job", known.ref, f"{_state(known.report)}; {again}")
+    elif known.phase == "confirmed":
+        taking.note("killed", known.ref, again)
+
+
+def _bring_up(taking: Taking, known: KnownAttempt, job: Job, attempt: Attempt) -> None:
+    """An attempt that the database has: it may have gone further since the copy was made."""
+    tx, fx, told, now = taking.tx, taking.fx, taking.told, taking.now
+    if attempt.state.live and known.phase == "never":
+        how = lifecycle.Ending(state=AttemptState.RETURNED, reason="its agent never took it")
+        lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+    elif known.phase in ("confirmed", "ended") and attempt.state in BEFORE_CONFIRM:
+        changes = {"holder": told.epoch, "guarded": told.guards}
+        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, **changes)
+        taking.note("started", known.ref, f"{known.phase} by its agent")
+    if known.phase == "ended":
+        if attempt.state.live:
+            taking.note("ended", known.ref, _state(known.report))
+        _report(taking, known)
+    if known.phase in ("confirmed", "ended") and not (attempt.state.live or job.state.terminal):
+        taking.note("too-late", known.ref, f"attempt {attempt.n} is {attempt.state.value}; {known.phase} there")
+
+
+def _state(report: Report | UnknownReport | None) -> str:
+    return report.state.value if isinstance(report, Report) else "unknown"
+
+
+def _report(taking: Taking, known: KnownAttempt) -> None:
+    """The end that an agent tells of takes its usual way."""
+    tx, fx, out, now = taking.tx, taking.fx, taking.out, taking.now
+    if isinstance(known.report, Report):
+        reported.report(tx, fx, out, taking.told.cluster, known.report, now)
+    elif known.report is not None:
+        reported.keep_unknown(tx, fx, out, taking.told.cluster, known.report, now)
+
+
+def _take_unknown_attempt(taking: Taking, known: KnownAttempt, job: Job) -> None:
+    """An attempt that was made after the copy; what was not confirmed then is not confirmed any more."""
+    tx, ref = taking.tx, known.ref
+    if known.phase not in ("confirmed", "ended") or not taking.core.history.is_old(job.id):
+        return
+    newer = [attempt for attempt in tx.attempts(job.id) if attempt.n > ref.n]
+    started = [a for a in newer if a.state not in BEFORE_CONFIRM and a.state not in NEVER_RAN]
+    if job.state.terminal or started:
+        taking.note("too-late", ref, f"job {job.id} is {job.state.value}; {known.phase} there")
+        return
+    _adopt(taking, known, job)
+    taking.note("adopted", ref, known.phase if known.report is None else _state(known.report))
+    if known.phase == "ended":
+        _report(taking, known)
+
+
+def _adopt(taking: Taking, known: KnownAttempt, job: Job) -> None:
+    """Make it the job's live attempt."""
+    tx, fx, now, cluster, ref = taking.tx, taking.fx, taking.now, taking.told.cluster, known.ref
+    attempts = tx.attempts(job.id)
+    unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts of which nothing is known here
+    for attempt in attempts:
+        if attempt.state.live:
+            unknown += _follow(taking, attempt)
+    detail: Mapping[str, object] = {"cluster": cluster, "adopted": ref.n}
+    if job.state is JobState.BOUND:
+        job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": FOLLOWED})
+    elif job.state is JobState.HELD:
+        job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
+    attempt = tx.add_attempt(job, cluster, ref.token, now, n=ref.n)
+    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=taking.told.epoch, guarded=taking.told.guards)
+    event = JobEvent.UPDATED if job.state is JobState.CANCELLING else JobEvent.BOUND
+    reason = job.reason if job.state is JobState.CANCELLING else f"found on {cluster} after the restore"
+    bound = tx.update_job(
+        job,
+        event,
+        now,
+        detail=detail,
+        cluster=cluster,
+        attempt=ref.n,
+        reason=reason,
+        failures=min(job.terms.retries, job.failures + unknown),  # each may have been a further run
+        reruns_used=min(job.terms.reruns, job.reruns_used + unknown),
+    )
+    if bound.state is JobState.CANCELLING:
+        tx.add_command(attempt, lifecycle.CANCEL, now)
+    fx.placed.append((cluster, ref.token, job.spec, job.owner))
+    fx.gone.append(job.id)
+    fx.events = True
+
+
+def _follow(taking: Taking, attempt: Attempt) -> bool:
+    """A newer attempt was made: close this one; return whether it may have run."""
+    tx, now, history = taking.tx, taking.now, taking.core.history
+    taking.fx.released.append((attempt.cluster, attempt.token))
+    row = history.clusters.get(attempt.cluster)
+    awaited = row is not None and row.state.holds_jobs and attempt.cluster != taking.told.cluster
+    if attempt.state in BEFORE_CONFIRM and not awaited:
+        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=FOLLOWED)
+        return False
+    if attempt.state in BEFORE_CONFIRM:  # its cluster may have begun it
+        attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, now)
+    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=FOLLOWED)
+    return True
+
+
+def _take_unknown_job(taking: Taking, known: KnownAttempt) -> None:
+    """A job that was submitted after the copy: while it is on a cluster, its agent knows what it is."""
+    ref = known.ref
+    if known.phase == "ended":
+        taking.note("lost-job", ref, f"{_state(known.report)}; the database knows nothing else of it")
+        return
+    if known.phase != "confirmed":
+        return
+    draft = _draft(taking.core, known, taking.now) if taking.core.history.is_old(ref.job) else None
+    if draft is None:
+        taking.note("killed", ref, "its agent does not know what it is")
+        return
+    taking.tx.add_lost_job(ref.job, draft)
+    taking.note("found-job", ref, f"submitted by {draft.owner} after the copy was made")
+    job = taking.tx.job(ref.job)
+    assert job is not None
+    _adopt(taking, known, job)
+
+
+def _draft(core: Core, known: KnownAttempt, now: float) -> Draft | None:
+    """The job as its agent has it. An agent could say anything, so it runs nowhere else: see `Terms.from_agent`."""
+    offer = known.offer
+    if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME or known.ref.job < 1:
+        return None
+    try:
+        core.request_of(offer.spec)
+        said = json.loads(offer.terms)
+        labels = {str(key): str(value) for key, value in said.get("labels", {}).items()}
+        terms = Terms(labels=labels, deadline=said.get("deadline"), from_agent=True)
+    except (RainbowError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    name = storable(offer.name)[:MAX_NAME]
+    return Draft(owner=storable(offer.owner), name=name, spec=offer.spec, terms=terms, submitted_at=now)

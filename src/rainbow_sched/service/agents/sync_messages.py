@@ -1,0 +1,175 @@
+"""What an agent says and is told in one Sync, as plain values; `server/handlers/agents.py` puts them on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
+from rainbow_sched.model.binding import GroupHosts, NodeRules
+from rainbow_sched.model.job import Job
+from rainbow_sched.store.base import Command
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An attempt by job, number and fencing token."""
+
+    job: int
+    n: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """News of one attempt."""
+
+    ref: Ref
+    state: AttemptState
+    exit_code: int | None = None
+    failure: Failure | None = None
+    reason: str = ""
+    native_id: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    nodes: str = ""  # hostlist: where the manager runs it
+    code: str = ""  # typed reason of a return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownReport:
+    """A report that this server does not understand. It is stored as it came and moves nothing."""
+
+    ref: Ref
+    text: str  # the report as JSON
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOffer:
+    """A job as it was offered to an agent, not checked."""
+
+    name: str
+    owner: str
+    spec: str
+    terms: str  # JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownAttempt:
+    """What an agent knows of one attempt."""
+
+    ref: Ref
+    phase: str  # accepted: not confirmed; confirmed: may be with the manager; ended; never: it was never taken
+    report: Report | UnknownReport | None = None
+    offer: KnownOffer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """Everything that an agent knows of its attempts."""
+
+    attempts: tuple[KnownAttempt, ...]
+    complete: bool  # False: attempts that ended before the oldest of these are forgotten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidAnswer:
+    """An agent's bid, before it is checked."""
+
+    id: str
+    yes: bool
+    reason: str
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPiece:
+    """A piece of a job's output."""
+
+    ref: Ref
+    stream: str
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncIn:
+    """Heartbeat, inventory and mailbox of an agent."""
+
+    cluster: str
+    epoch: str
+    seq: int
+    held: tuple[tuple[Ref, str], ...] = ()
+    reports: tuple[Report, ...] = ()
+    unknown: tuple[UnknownReport, ...] = ()
+    accepts: tuple[Ref, ...] = ()
+    rejects: tuple[tuple[Ref, str], ...] = ()
+    command_acks: tuple[int, ...] = ()
+    bids: tuple[BidAnswer, ...] = ()
+    want: int = 0
+    accept_only: str = ""
+    order_by: str = ""
+    output: tuple[OutputPiece, ...] = ()
+    manager: str = ""
+    guards: bool = False  # runs are ended on the cluster when it is out of touch, even if the agent is dead
+    node_rules: NodeRules | None = None  # None: the agent binds no job to hosts
+    wait: float = 0.0
+    state: Mapping[str, object] | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
+    used: Mapping[str, int] | None = None
+    mark: str = ""  # how far the database had come when the agent last heard of it
+    recalls: bool = False  # it can answer a recall
+    recall: Recall | None = None
+
+    def brings_news(self) -> bool:
+        """True if it says anything that must be stored; bids and the inventory alone need not be."""
+        return bool(
+            self.reports
+            or self.unknown
+            or self.accepts
+            or self.rejects
+            or self.command_acks
+            or self.output
+            or self.state is not None
+            or self.marks
+            or self.used is not None
+            or self.recall is not None
+        )
+
+
+@dataclass(slots=True)
+class SyncOut:
+    """What an agent is told."""
+
+    confirms: list[Ref] = field(default_factory=list)
+    offers: list[tuple[Attempt, Job]] = field(default_factory=list)
+    hosts: dict[str, tuple[GroupHosts, ...]] = field(default_factory=dict)  # of offers that are bound, by fence
+    commands: list[Command] = field(default_factory=list)
+    kills: list[Ref] = field(default_factory=list)
+    acked: list[Ref] = field(default_factory=list)
+    unknown: list[Ref] = field(default_factory=list)  # whose report was stored as it came, and not understood
+    output_acks: list[tuple[Ref, str, int]] = field(default_factory=list)
+    expected: list[Ref] = field(default_factory=list)
+    resync: bool = False
+    recall: bool = False  # nothing of the message was taken: the agent is to tell all that it knows
+    mark: str = ""
+
+    def says_something(self) -> bool:
+        """True if there is a reason to answer at once."""
+        return bool(
+            self.confirms
+            or self.offers
+            or self.commands
+            or self.kills
+            or self.acked
+            or self.unknown
+            or self.output_acks
+            or self.expected
+            or self.resync
+        )
+
+
+def journal_of(epoch: str) -> str:
+    """The journal that an agent's epoch names: it stays the same when the agent is started again."""
+    return epoch.partition(".")[0]

@@ -1,0 +1,161 @@
+"""Put a service together: open the store, bring the fleet into memory, start what runs by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.cluster import Cluster
+from rainbow_sched.model.credential import Kind, digest
+from rainbow_sched.model.request import Request
+from rainbow_sched.selection.policies import installed
+from rainbow_sched.service.access.principals import REGISTRATION_META, Recogniser
+from rainbow_sched.service.agents.host_binding import nodes_of
+from rainbow_sched.service.agents.presence import Presence
+from rainbow_sched.service.agents.sync import Agents
+from rainbow_sched.service.clock import Clock
+from rainbow_sched.service.clusters.fleet import Fleet
+from rainbow_sched.service.clusters.loader import load_cluster, load_jobs
+from rainbow_sched.service.clusters.rules import refresh
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.maintenance import generations, restore
+from rainbow_sched.service.maintenance.retention import Retention
+from rainbow_sched.service.maintenance.timers import Timers
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.scheduling.loop import Decider
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.service.submission.intake import Intake
+from rainbow_sched.store.base import Store, Tx
+from rainbow_sched.store.records import Placement
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Service:
+    """Everything that answers calls."""
+
+    core: Core
+    intake: Intake
+    decider: Decider
+    agents: Agents
+    timers: Timers
+    _running: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Begin deciding and watching the clock."""
+        self._running = [asyncio.create_task(self.decider.run()), asyncio.create_task(self.timers.run())]
+
+    async def stop(self) -> None:
+        """End what runs by itself, then let go of the store."""
+        for task in self._running:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.core.store.close()
+
+
+async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, registration: str) -> Service:
+    """A service over an open store, with the fleet loaded; `registration` is the secret that admits clusters."""
+    policies = installed()
+    policies.build(settings.policy, settings.policy_options)
+    now = clock.now()
+    generation, key = ids.fence(), ids.fence()
+    await store.write(lambda tx: generations.begin(tx, generation, key, now))
+    core = Core(
+        store=store,
+        fleet=Fleet(open_backend(settings.graph_backend, settings.graph_options)),
+        clock=clock,
+        ids=ids,
+        history=await store.read(generations.read),
+        settings=settings,
+        recogniser=Recogniser(store, digest(registration)),
+        presence=Presence(settings.heartbeat, settings.silent_after, now),
+        policies=policies,
+        started_at=now,
+    )
+    await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
+    with _no_collections():
+        await _load_fleet(core)
+        await refresh(core)
+        await restore.hold_waiting(core)
+        await load_jobs(core)
+    await _shorten_leases(core)
+    core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
+    return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core, Retention(core)))
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """While millions of objects are made that all stay, looking for garbage among them finds none and takes long."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+async def _load_fleet(core: Core) -> None:
+    """Every stored cluster, with what is placed on it."""
+    for cluster in await core.store.read(lambda tx: tx.clusters()):
+        if await load_cluster(core, cluster):
+            await _load_placements(core, cluster)
+
+
+async def _load_placements(core: Core, cluster: Cluster) -> None:
+    """Count what is already placed on a cluster."""
+
+    reported = cluster.state_at if cluster.state_at is not None else math.inf
+    stored = await core.store.read(lambda tx: tx.placements(cluster.name))
+    core.fleet.place_all(cluster.name, _placed(core, cluster.name, stored, reported))
+
+
+def _placed(
+    core: Core, cluster: str, stored: list[Placement], reported: float
+) -> Iterator[tuple[str, Request, str, bool, tuple[str, ...]]]:
+    for job, token, created_at, spec, owner, nodes in stored:
+        if spec is None:  # it is never handed out; what runs of it goes on, uncounted
+            log.error("job %d on %s: its stored request is damaged", job, cluster)
+        else:
+            yield token, core.request_of(spec), owner, created_at <= reported, nodes_of(nodes)
+
+
+async def _shorten_leases(core: Core) -> None:
+    """If the clock was set back since the last event, leases would last that much longer: they begin anew instead."""
+    now = core.clock.now()
+    until = now + core.settings.lease
+
+    def work(tx: Tx) -> None:
+        last = tx.events(tx.last_seq() - 1, 1)
+        if not last or last[0].at <= now:
+            return
+        for name in core.fleet.names():
+            for attempt in tx.attempts_in(name, AttemptState.LEASED):
+                if attempt.lease_until is not None and attempt.lease_until > until:
+                    tx.update_attempt(attempt, attempt.state, now, lease_until=until)
+
+    await core.store.write(work)
+
+
+async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:
+    """At the first start: make one administrator and return its token, to be filed once. Later: None."""
+    token, credential = ids.credential(
+        Kind.ADMIN, "admin", ("admin", "submit:*", "register:*"), now, note="first start"
+    )
+
+    def work(tx: Tx) -> bool:
+        if tx.credentials(kind=Kind.ADMIN):
+            return False
+        tx.add_credential(credential)
+        return True
+
+    return token if await store.write(work) else None

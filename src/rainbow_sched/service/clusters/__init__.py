@@ -1,0 +1,1 @@
+"""The fleet: registration, rules, reported state, removal."""

@@ -1,0 +1,348 @@
+"""The fleet in memory: a cache of the store's clusters and graphs, rebuilt at start, changed only after commits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.model.bid import TrackRecord
+from rainbow_sched.model.binding import may_bind
+from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Placed, Report
+from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.cluster import Cluster, Standing
+from rainbow_sched.model.cluster_rules import ClusterRules
+from rainbow_sched.model.errors import NotFound
+from rainbow_sched.model.graph import Graph, Mark, Subsystem
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.match import Fit, Matches
+from rainbow_sched.model.request import Request
+from rainbow_sched.service.clusters.member import Member, hold, hold_next, hold_there, room_came_back
+
+MOST_LINEUPS = 256
+_OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
+
+
+class Fleet:
+    """Every registered cluster by name, and the graph backend that holds their graphs."""
+
+    def __init__(self, graphs: GraphBackend) -> None:
+        self.graphs = graphs
+        self._size_of = Remembered(_size)
+        self.version = 0  # grows with every change; decisions name it
+        self.rules: dict[str, ClusterRules] = {}  # of clusters that have some; most fleets have none
+        self.unbinding: set[str] = set()  # clusters whose agents do not keep jobs on the hosts that they are bound to
+        self.may_bind = Remembered(may_bind)
+        self._members: dict[str, Member] = {}
+        self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
+        self._lineups: dict[int, tuple[Matches, Lineup]] = {}  # by the identity of matches, until a cluster changes
+        self._shown: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # kept until a cluster changes
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._members)
+
+    def member(self, name: str) -> Member:
+        """One cluster; raise NotFound."""
+        member = self._members.get(name)
+        if member is None:
+            raise NotFound(f"there is no cluster {name!r}; `rainbow clusters` lists those you may see")
+        return member
+
+    def get(self, name: str) -> Member | None:
+        """One cluster, or None."""
+        return self._members.get(name)
+
+    def candidate(self, name: str, fit: Fit, **more: Any) -> Candidate:
+        """One cluster as a decision sees it."""
+        member = self._members[name]
+        report = member.report
+        if report is None:
+            cluster = member.cluster
+            record = TrackRecord.from_mapping(cluster.record)
+            report = member.report = Report(name=name, state=cluster.state, at=cluster.state_at, record=record)
+        placed = member.placed_since if report.state else NOTHING_PLACED
+        return Candidate.of(report, fit, placed=placed, **more)
+
+    def lineup(self, matches: Matches) -> Lineup:
+        """Those that fit, now or later, as decisions see them; the same object until one of them changes."""
+        known = self._lineups.get(id(matches))
+        if known is not None and known[0] is matches:
+            return known[1]
+        if len(self._lineups) >= MOST_LINEUPS:
+            self._lineups.clear()
+        made = Lineup(self._candidates(matches))
+        self._lineups[id(matches)] = (matches, made)
+        return made
+
+    def _candidates(self, matches: Matches) -> list[Candidate]:
+        """Each is made anew only when it has changed."""
+        if matches.all_now:
+            shown = self._shown[Fit.NOW]
+            if len(shown) < len(self._members):
+                shown.update((name, self.candidate(name, Fit.NOW)) for name in self._members.keys() - shown.keys())
+            return [shown[name] for name in matches.ever]
+        found = []
+        for name in matches.ever:
+            fit = matches.fit(name)
+            candidate = self._shown[fit].get(name)
+            if candidate is None:
+                candidate = self._shown[fit][name] = self.candidate(name, fit)
+            found.append(candidate)
+        return found
+
+    def held_by(self, name: str, owner: str) -> int:
+        """How many jobs of an owner were given to a cluster and have not ended."""
+        return self._members[name].held[owner]
+
+    def cores_per_node(self, name: str) -> float:
+        """How many cores a node of a cluster has, on the average; counted once for each graph."""
+        member = self._members[name]
+        if member.cores_per_node is None:
+            totals = {} if member.broken else self.graphs.summary(name).totals
+            cores, nodes = (totals[type].size if type in totals else 0 for type in ("core", "node"))
+            member.cores_per_node = max(1.0, cores / max(1, nodes))
+        return member.cores_per_node
+
+    def closed(self) -> Mapping[str, str]:
+        """Clusters that take no work now, with the reason."""
+        if self._closed is not None:
+            return self._closed
+        reasons: dict[str, str] = {}
+        for name, member in self._members.items():
+            if member.broken:
+                reasons[name] = f"its stored graph is damaged: {member.broken}"
+            elif member.cluster.standing not in _OPEN:
+                why = f" ({member.cluster.drain_reason})" if member.cluster.drain_reason else ""
+                reasons[name] = f"is {member.cluster.standing.value}{why}"
+            elif member.cluster.standing is Standing.DEGRADED and member.placements:
+                reasons[name] = f"is degraded ({member.cluster.drain_reason})"
+        self._closed = reasons
+        return reasons
+
+    def add(self, cluster: Cluster, graph: Graph, subsystems: Iterable[Subsystem]) -> None:
+        """Take a cluster in, or take it in anew with another graph."""
+        kept = self._members.get(cluster.name)
+        self.graphs.put(cluster.name, graph)
+        member = Member(cluster) if kept is None else kept
+        member.cluster, member.broken, member.cores_per_node = cluster, "", None
+        member.subsystems = []
+        for subsystem in subsystems:
+            self.graphs.put_subsystem(cluster.name, subsystem)
+            member.subsystems.append(subsystem.name)
+        self._members[cluster.name] = member
+        self._load_marks(cluster, graph)
+        self._take_node_rules(cluster)
+        member.crowded, member.displaced = {}, {}
+        for fence, request in member.placements.items():
+            if fence in member.nodes:
+                hold_there(self.graphs, member, fence)
+            else:
+                hold_next(self.graphs, member, fence, request)
+        self._standing_changed(member)
+
+    def add_broken(self, cluster: Cluster, reason: str) -> None:
+        """Take a cluster in whose graph cannot be used: it is listed, but takes no work."""
+        with suppress(NotFound):  # what of it could be used
+            self.graphs.remove(cluster.name)
+        member = self._members[cluster.name] = Member(cluster, broken=reason)
+        self._standing_changed(member)
+
+    def put_subsystem(self, name: str, subsystem: Subsystem) -> None:
+        """Add or replace one subsystem; of a damaged cluster it is used once its own graph was replaced."""
+        member = self.member(name)
+        if not member.broken:
+            self.graphs.put_subsystem(name, subsystem)
+        if subsystem.name not in member.subsystems:
+            member.subsystems.append(subsystem.name)
+        self.version += 1
+
+    def drop_subsystem(self, name: str, subsystem: str) -> None:
+        """Remove all of one subsystem."""
+        member = self.member(name)
+        if not member.broken:
+            self.graphs.drop_subsystem(name, subsystem)
+        member.subsystems = [kept for kept in member.subsystems if kept != subsystem]
+        self.version += 1
+
+    def update(self, cluster: Cluster) -> None:
+        """Take over a changed row; one that is older than what is known changes nothing."""
+        member = self._members.get(cluster.name)
+        if member is None or (cluster.id, cluster.version) < (member.cluster.id, member.cluster.version):
+            return
+        before, member.cluster = member.cluster, cluster
+        if cluster.state_at != before.state_at:
+            member.placed_since, member.counted = NOTHING_PLACED, {}
+        if not member.broken and (cluster.marks != before.marks or cluster.used != before.used):
+            gone = {vertex: Mark.UP for vertex in before.marks if vertex not in cluster.marks}
+            self.graphs.mark(cluster.name, gone | {v: Mark(m) for v, m in cluster.marks.items()})
+            self.graphs.use(cluster.name, cluster.used)
+        if not member.broken and cluster.node_rules != before.node_rules:
+            self._take_node_rules(cluster)
+        self._standing_changed(member)
+
+    def _take_node_rules(self, cluster: Cluster) -> None:
+        """Let matching know what the cluster's manager can be told."""
+        self.graphs.set_node_rules(cluster.name, cluster.node_rules)
+        if cluster.node_rules is None or cluster.node_rules.hosts:
+            self.unbinding.discard(cluster.name)
+        else:
+            self.unbinding.add(cluster.name)
+
+    def remove(self, name: str) -> None:
+        """Forget a cluster."""
+        member = self._members.pop(name, None)
+        if member is not None:
+            if not member.broken:
+                self.graphs.remove(name)
+            self.unbinding.discard(name)
+            self._standing_changed(member)
+
+    def place(self, name: str, fence: str, request: Request, owner: str) -> None:
+        """Count an attempt that was given to a cluster against what is free there."""
+        member = self._members.get(name)
+        if member is None or member.broken:
+            return
+        hold(self.graphs, member, fence, request)
+        member.placements[fence] = request
+        if self.may_bind(request):
+            member.bindable[fence] = request
+        if fence not in member.owners:
+            member.owners[fence] = owner
+            member.held[owner] += 1
+        size, since = self._size_of(request), member.placed_since
+        member.counted[fence] = size
+        member.placed_since = Placed(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
+        self._load_changed(member)
+
+    def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool, tuple[str, ...]]]) -> None:
+        """What `place` does, for many at once: each is (fence, request, owner, whether the cluster's state knows it,
+        the nodes where it runs).
+
+        Nothing else happens in between, so what did not fit does not fit the next of its kind.
+        """
+        member = self._members.get(name)
+        if member is None or member.broken:
+            return
+        jobs, nodes, cores = member.placed_since
+        for fence, request, owner, reported, there in attempts:
+            member.placements[fence] = request
+            if self.may_bind(request):
+                member.bindable[fence] = request
+            if there:
+                member.nodes[fence] = there
+                hold_there(self.graphs, member, fence)
+            else:
+                hold_next(self.graphs, member, fence, request)
+            member.owners[fence] = owner
+            if reported:
+                continue
+            size = member.counted[fence] = self._size_of(request)
+            jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
+        member.placed_since = Placed(jobs, nodes, cores)
+        member.held = Counter(member.owners.values())
+        self._load_changed(member)
+
+    def release(self, name: str, fence: str) -> None:
+        """An attempt has left a cluster, or was never given to it after all: what it took is free again."""
+        member = self._members.get(name)
+        if member is None or member.broken:
+            return
+        self.graphs.release(name, fence)
+        member.placements.pop(fence, None)
+        member.bindable.pop(fence, None)
+        member.nodes.pop(fence, None)
+        member.displaced.pop(fence, None)
+        owner = member.owners.pop(fence, None)
+        if owner is not None:
+            member.held[owner] -= 1
+            if not member.held[owner]:
+                del member.held[owner]
+        size = member.counted.pop(fence, None)
+        if size is not None:  # the cluster has told nothing since: for all it knows, the attempt was never there
+            since = member.placed_since
+            member.placed_since = Placed(since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores)
+        room_came_back(self.graphs, member)
+        self._load_changed(member)
+
+    def follow(self, name: str, fence: str, nodes: tuple[str, ...]) -> None:
+        """An attempt runs on these nodes, as its agent reports: count it there."""
+        member = self._members.get(name)
+        if member is None or member.broken or fence not in member.placements or member.nodes.get(fence) == nodes:
+            return
+        request = member.placements[fence]
+        line = member.crowded.get(id(request))
+        if line is not None and fence in line.fences:
+            line.fences.remove(fence)
+        member.nodes[fence] = nodes
+        self.graphs.release(name, fence)
+        hold_there(self.graphs, member, fence)
+        room_came_back(self.graphs, member)
+        self._load_changed(member)
+
+    def note(self, name: str, good: bool) -> None:
+        """Remember whether a cluster's last attempt went well, for its breaker."""
+        member = self._members.get(name)
+        if member is not None:
+            member.bad_streak = 0 if good else member.bad_streak + 1
+
+    def _standing_changed(self, member: Member) -> None:
+        member.report, self._closed = None, None
+        self._rules_changed(member.cluster)
+        self._show_anew(member.cluster.name)
+        self.version += 1
+
+    def _rules_changed(self, cluster: Cluster) -> None:
+        if cluster.rules and cluster.name in self._members:
+            self.rules[cluster.name] = ClusterRules.of(cluster.rules)
+        elif self.rules:
+            self.rules.pop(cluster.name, None)
+
+    def _show_anew(self, name: str) -> None:
+        self._lineups.clear()
+        for shown in self._shown.values():
+            shown.pop(name, None)
+
+    def _load_changed(self, member: Member) -> None:
+        if member.cluster.state:  # of a cluster that reports nothing, decisions see no load either
+            self._show_anew(member.cluster.name)
+        if member.cluster.standing is Standing.DEGRADED:
+            self._closed = None  # one job at a time
+        self.version += 1
+
+    def _load_marks(self, cluster: Cluster, graph: Graph) -> None:
+        """Take over what is down and used, of vertices that the graph still has."""
+        known = graph.positions() if cluster.marks or cluster.used else {}
+        if cluster.marks:
+            self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items() if v in known})
+        if cluster.used:
+            self.graphs.use(cluster.name, {v: units for v, units in cluster.used.items() if v in known})
+
+
+def _size(request: Request) -> Placed:
+    """What one job of a request is, among those placed since a report."""
+    demand = Demand.of(request)
+    return Placed(1, demand.nodes, demand.cores)
+
+
+def without_unknown(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
+    """The marks whose vertices still exist after a graph was replaced."""
+    known = set(ids)
+    return {vertex: mark for vertex, mark in marks.items() if vertex in known}
+
+
+def with_marks(cluster: Cluster, changes: Mapping[str, Mark]) -> Cluster:
+    """The cluster after vertices were marked."""
+    marks = dict(cluster.marks)
+    for vertex, mark in changes.items():
+        if mark is Mark.UP:
+            marks.pop(vertex, None)
+        else:
+            marks[vertex] = mark.value
+    return replace(cluster, marks=marks)

@@ -1,0 +1,52 @@
+"""Bring what is stored into memory: a cluster with its graphs, and the jobs that wait for a decision."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from rainbow_sched.graphs.formats.packed import unpack, unpack_subsystem
+from rainbow_sched.model.cluster import Cluster
+from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.model.job import Hold
+from rainbow_sched.service.clusters.registration import DOMINANT
+from rainbow_sched.service.core import Core
+from rainbow_sched.store.base import Tx, WaitingJob
+
+log = logging.getLogger(__name__)
+PAGE = 200_000
+
+
+async def load_cluster(core: Core, cluster: Cluster) -> bool:
+    """Take a stored cluster into the fleet; one whose graph is damaged is listed as such: then False."""
+    try:
+        graphs = await core.store.read(lambda tx: tx.graphs(cluster.id))
+        graph = unpack(graphs[DOMINANT])
+        subsystems = [unpack_subsystem(data) for name, data in graphs.items() if name != DOMINANT]
+        core.fleet.add(cluster, graph, subsystems)
+    except (RainbowError, KeyError) as error:  # whatever is wrong with one, the others are served
+        log.error("cluster %s: its stored graph cannot be used: %s", cluster.name, error)
+        core.fleet.add_broken(cluster, str(error) or "it is missing")
+        return False
+    return True
+
+
+async def load_jobs(core: Core) -> None:
+    """Put the jobs that wait for a decision on the shelf; those that are there stay as they are."""
+    after, known = 0, set(core.shelf.queued)
+    while page := await core.store.read(partial(_queued, after)):
+        core.shelf.add_queued(id for id in page if id not in known)
+        after = page[-1]
+    after = 0
+    while waiting := await core.store.read(partial(_waiting, after)):
+        core.shelf.put_all(core.fleet, [one for one in waiting if core.shelf.pile_of(one.job) is None])
+        after = waiting[-1].job
+    core.shelf.changed()
+
+
+def _queued(after: int, tx: Tx) -> list[int]:
+    return tx.queued_ids(PAGE, after)
+
+
+def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
+    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)

@@ -1,0 +1,214 @@
+"""Clusters come, change their graphs, and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rainbow_sched.graphs.formats.packed import pack, pack_subsystem, unpack, unpack_subsystem
+from rainbow_sched.graphs.formats.reader import read, read_subsystem
+from rainbow_sched.model.cluster import Cluster, Standing, cluster_name
+from rainbow_sched.model.credential import Kind
+from rainbow_sched.model.errors import AlreadyExists, Conflict, Invalid, NotFound
+from rainbow_sched.model.graph import Graph, Subsystem
+from rainbow_sched.service.access.audit import acting
+from rainbow_sched.service.access.principals import cluster_scopes
+from rainbow_sched.service.clusters.fleet import without_unknown
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.store.base import Tx
+
+DOMINANT = ""
+TRIES = 5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A new cluster's credentials; they are shown once and stored nowhere."""
+
+    token: str
+    secret: str
+
+
+async def register(core: Core, name: str, text: bytes, manager: str = "") -> Registered | None:
+    """Take a new cluster in with its graph, all or nothing; None if the name is taken."""
+    cluster_name(name)
+    if core.fleet.get(name) is not None:
+        return None
+    graph, packed = await _read(text)
+    by, now = acting(), core.clock.now()
+    scopes = cluster_scopes(name)
+    token, submit = core.ids.credential(Kind.SUBMIT, f"submitter:{name}", scopes[Kind.SUBMIT], now)
+    secret, agent = core.ids.credential(Kind.AGENT, f"cluster:{name}", scopes[Kind.AGENT], now)
+
+    def work(tx: Tx) -> Cluster:
+        cluster = tx.add_cluster(name, now)
+        if manager:
+            cluster = tx.update_cluster(cluster.id, manager=manager)
+        tx.put_graph(cluster.id, DOMINANT, packed, now)
+        tx.add_credential(submit)
+        tx.add_credential(agent)
+        by.spend(tx)
+        by.note(tx, "cluster.register", name, now, f"{len(graph)} vertices")
+        return cluster
+
+    async def take_in() -> None:
+        cluster = await core.commit(work)
+        core.fleet.add(cluster, graph, ())
+        core.shelf.changed()
+
+    try:
+        await asyncio.shield(take_in())
+    except AlreadyExists:
+        return None
+    return Registered(token, secret)
+
+
+async def replace_graph(core: Core, name: str, text: bytes) -> int:
+    """Put another dominant graph in place; subsystems must still hang on it. Answers with the number of vertices."""
+    graph, packed = await _read(text)
+    by, now = acting(), core.clock.now()
+    ids = graph.positions()
+
+    async def attempt() -> None:
+        id = core.fleet.member(name).cluster.id
+        kept = await core.store.read(lambda tx: _subsystems(tx, id))
+        subsystems = [_hung_again(unpack_subsystem(data), ids) for data in kept.values()]
+
+        def work(tx: Tx) -> Cluster:
+            cluster = _same(tx, name, id)
+            if _subsystems(tx, id) != kept:
+                raise _Changed
+            tx.put_graph(id, DOMINANT, packed, now)
+            by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
+            return tx.update_cluster(id, marks=without_unknown(cluster.marks, ids), used={})
+
+        cluster = await core.commit(work)
+        core.fleet.add(cluster, graph, subsystems)
+        core.shelf.changed()
+
+    await asyncio.shield(_until_unchanged(attempt))
+    return len(graph)
+
+
+async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, replace: bool = True) -> int:
+    """Add a subsystem, or replace it; every vertex must hang on the cluster's graph or on another of its own."""
+    cluster_name(subsystem)
+    if subsystem in ("cluster", "containment"):
+        raise Invalid(f"{subsystem!r} is the name of the cluster's own graph; give the subsystem another name")
+    by, now = acting(), core.clock.now()
+
+    async def attempt() -> int:
+        id = core.fleet.member(name).cluster.id
+        graph = await core.store.read(lambda tx: tx.graph(id, DOMINANT))
+        if graph is None:
+            raise NotFound(f"there is no cluster {name!r}")
+        made = await asyncio.to_thread(lambda: read_subsystem(subsystem, unpack(graph), text))
+        packed = pack_subsystem(made)
+
+        def work(tx: Tx) -> None:
+            _same(tx, name, id)
+            if tx.graph(id, DOMINANT) != graph:
+                raise _Changed
+            if not replace and subsystem in tx.subsystems(id):
+                raise AlreadyExists(f"cluster {name!r} has a subsystem {subsystem!r}; delete it first, or replace it")
+            tx.put_graph(id, subsystem, packed, now)
+            by.note(tx, "cluster.put-subsystem", name, now, subsystem)
+
+        await core.commit(work)
+        core.fleet.put_subsystem(name, made)
+        core.shelf.changed()
+        return len(made.vertices)
+
+    return await asyncio.shield(_until_unchanged(attempt))
+
+
+class _Changed(Exception):
+    """What a graph was checked against is no longer what is stored."""
+
+
+async def _until_unchanged(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try again when somebody else changed a graph of the same cluster between the check and the write."""
+    for _ in range(TRIES):
+        try:
+            return await attempt()
+        except _Changed:
+            continue
+    raise Conflict("the graphs of this cluster are being changed by others; try again")
+
+
+def _subsystems(tx: Tx, id: int) -> dict[str, bytes]:
+    found = {name: tx.graph(id, name) for name in tx.subsystems(id) if name != DOMINANT}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def _same(tx: Tx, name: str, id: int) -> Cluster:
+    """The cluster, if the name still means the one that was asked about."""
+    cluster = _live(tx, name)
+    if cluster.id != id:
+        raise NotFound(f"there is no cluster {name!r}")
+    return cluster
+
+
+async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
+    """Remove all of one subsystem; the cluster's own graph cannot be removed so."""
+    if subsystem in (DOMINANT, "cluster", "containment"):
+        raise Invalid("the cluster's own graph cannot be deleted by itself; delete the cluster, or replace the graph")
+    by, now = acting(), core.clock.now()
+
+    def work(tx: Tx) -> None:
+        cluster = _live(tx, name)
+        if not tx.drop_graph(cluster.id, subsystem):
+            raise NotFound(f"cluster {name!r} has no subsystem {subsystem!r}")
+        by.note(tx, "cluster.delete-subsystem", name, now, subsystem)
+
+    async def take_out() -> None:
+        await core.commit(work)
+        core.fleet.drop_subsystem(name, subsystem)
+        core.shelf.changed()
+
+    await asyncio.shield(take_out())
+
+
+async def set_standing(core: Core, name: str, standing: Standing, reason: str) -> Cluster:
+    """Drain a cluster, or open it again."""
+    by, now = acting(), core.clock.now()
+
+    def work(tx: Tx, fx: Effects) -> Cluster:
+        cluster = tx.update_cluster(_live(tx, name).id, standing=standing, drain_reason=reason)
+        by.note(tx, "cluster.standing", name, now, f"{standing.value} {reason}".strip())
+        fx.changed(cluster)
+        return cluster
+
+    core.fleet.member(name)
+    return await core.write(work)
+
+
+async def _read(text: bytes) -> tuple[Graph, bytes]:
+    """Read and pack a graph in a thread: other calls go on meanwhile."""
+
+    def parse() -> tuple[Graph, bytes]:
+        graph = read(text)
+        return graph, pack(graph)
+
+    return await asyncio.to_thread(parse)
+
+
+def _hung_again(subsystem: Subsystem, ids: dict[str, int]) -> Subsystem:
+    """The subsystem on another graph; refused if a vertex it hangs on is gone."""
+    edges = []
+    for vertex, parent, hung in subsystem.items():
+        if parent >= 0:
+            edges.append((subsystem.vertices[parent].id, vertex.id))
+        edges.extend((above, vertex.id) for above in hung)
+    return Subsystem.build(subsystem.name, ids, subsystem.vertices, edges)
+
+
+def _live(tx: Tx, name: str) -> Cluster:
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    return cluster

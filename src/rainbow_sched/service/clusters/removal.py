@@ -1,0 +1,122 @@
+"""Remove a cluster: at once when nothing runs there, else when what runs has ended, or on an operator's word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
+from rainbow_sched.model.cluster import Standing
+from rainbow_sched.model.errors import Conflict, Invalid, NotFound
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.access.audit import acting
+from rainbow_sched.service.access.principals import revoke_cluster
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.maintenance import restore
+from rainbow_sched.store.base import ReportState, Tx
+
+REMOVED = "its cluster was removed"
+LEAVES = "it is being removed"
+CHOICES = ("", "wait", "cancel", "lose")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What became of the jobs of a cluster; while some of them run, it is still there."""
+
+    moved: int  # jobs that go to another cluster
+    running: int = 0
+
+
+async def delete(core: Core, name: str, jobs: str = "") -> Left:
+    """Remove a cluster. What it has not begun goes elsewhere; `jobs` says what is to become of what runs there.
+
+    Nothing is said: it is removed only if nothing runs. `wait`: it takes no new work and is removed when the last has
+    ended. `cancel`: the same, and they are cancelled. `lose`: it is gone for good, and they with it.
+    With its own secret a cluster never ends others' jobs.
+    """
+    if jobs not in CHOICES:
+        raise Invalid(f"what runs on a cluster that is deleted is to wait, cancel or lose, not {jobs!r}")
+    by = acting()
+
+    def work(tx: Tx, fx: Effects) -> Left:
+        attempts, now = tx.live_attempts(name), core.clock.now()
+        running = [attempt for attempt in attempts if attempt.state not in BEFORE_CONFIRM]
+        if running and (not jobs or (jobs != "wait" and not by.principal.admin)):
+            raise Conflict(_say(name, len(running), admin=by.principal.admin))
+        offered = [attempt for attempt in attempts if attempt.state in BEFORE_CONFIRM]
+        if running and jobs != "lose":
+            cluster = _live(tx, name)
+            fx.changed(tx.update_cluster(cluster, standing=Standing.LEAVING, drain_reason=LEAVES))
+            _withdraw(tx, fx, offered, now)
+            for attempt in running if jobs == "cancel" else ():
+                lifecycle.cancel(tx, fx, lifecycle.need_job(tx, attempt.job), f"cluster {name} is being removed", now)
+            by.note(tx, "cluster.leave", name, now, f"{jobs} for {len(running)} jobs")
+            return Left(len(offered), len(running))
+        _withdraw(tx, fx, offered, now)
+        for attempt in running:
+            lost = f"cluster {name} was removed while it ran"
+            how = lifecycle.Ending(state=AttemptState.LOST, failure=Failure.LOST, reason=lost)
+            lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+        _take_out(tx, fx, name, now)
+        by.note(tx, "cluster.delete", name, now, f"{len(offered)} jobs moved")
+        return Left(len(offered))
+
+    core.fleet.member(name)
+    left = await core.write(work)
+    core.recogniser.forget()
+    await restore.forget_cluster(core, name)
+    return left
+
+
+async def finish(core: Core, name: str) -> bool:
+    """Take a cluster out that is to leave, if nothing of Rainbow's is left there; True if it is gone."""
+    if await core.store.read(lambda tx: sum(tx.count_live(name).values())):
+        return False
+    by = acting()
+
+    def work(tx: Tx, fx: Effects) -> bool:
+        cluster, now = tx.cluster(name), core.clock.now()
+        if cluster is None or cluster.standing is not Standing.LEAVING or tx.count_live(name):
+            return False
+        _take_out(tx, fx, name, now)
+        by.note(tx, "cluster.delete", name, now, "all its jobs have ended")
+        return True
+
+    gone = await core.write(work)
+    core.recogniser.forget()
+    await restore.forget_cluster(core, name)
+    return gone
+
+
+def _say(name: str, running: int, *, admin: bool) -> str:
+    many = "1 job runs" if running == 1 else f"{running} jobs run"
+    if not admin:
+        return f"{many} on {name}: drain it and wait until they end, or let an administrator delete it"
+    return (
+        f"{many} on {name}: delete it with --jobs wait (when they have ended), --jobs cancel (end them first), "
+        "or --jobs lose (it is gone for good, and they with it)"
+    )
+
+
+def _withdraw(tx: Tx, fx: Effects, offered: list[Attempt], now: float) -> None:
+    how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=REMOVED)
+    for attempt in offered:
+        lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+
+
+def _take_out(tx: Tx, fx: Effects, name: str, now: float) -> None:
+    id = _live(tx, name)
+    for row in tx.unreported():
+        if row.cluster_id == id and row.state.holds_jobs:
+            tx.update_unreported(id, ReportState.GIVEN_UP)
+    revoke_cluster(tx, name, now)
+    tx.remove_cluster(id, now)
+    fx.removed.append(name)
+
+
+def _live(tx: Tx, name: str) -> int:
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}; `rainbow clusters` lists those you may see")
+    return cluster.id

@@ -1,0 +1,199 @@
+"""What clusters report about themselves, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rainbow_sched.graphs.backend import Summary
+from rainbow_sched.graphs.formats.packed import unpack
+from rainbow_sched.graphs.tree import draw
+from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.model.cluster import Cluster, checked_state
+from rainbow_sched.model.errors import Corrupt, Invalid, NotFound
+from rainbow_sched.model.graph import Graph, Mark
+from rainbow_sched.service.access.audit import acting
+from rainbow_sched.service.clusters.fleet import with_marks
+from rainbow_sched.service.clusters.registration import DOMINANT
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.store.base import Tx
+
+MAX_STATE_BYTES = 256 * 1024
+_RUNNING = frozenset({AttemptState.RUNNING, AttemptState.FINISHING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One cluster as people see it."""
+
+    cluster: Cluster
+    summary: Summary | None  # None: its graph is damaged
+    subsystems: tuple[str, ...] = ()
+    queued: int = 0
+    running: int = 0
+    broken: str = ""
+
+
+def parse_state(text: str) -> dict[str, object]:
+    """A report of state: a JSON object, or (as the prototype's client sends files) a JSON string that holds one."""
+    if len(text) > MAX_STATE_BYTES:
+        raise Invalid(f"a state report has at most {MAX_STATE_BYTES} bytes")
+    value: object = text
+    for _ in range(2):
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                raise Invalid('a state report is a JSON object such as {"nodes_free": 12}') from None
+    if not isinstance(value, dict):
+        raise Invalid(f'a state report is a JSON object such as {{"nodes_free": 12}}, not {type(value).__name__}')
+    return checked_state(value)
+
+
+def what_can_be_kept(text: str) -> dict[str, object] | None:
+    """Of an agent's report of state the values that can be stored; None if it is no such report. Never raises."""
+    try:
+        value = json.loads(text) if len(text) <= MAX_STATE_BYTES else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    return {key: one for key, one in value.items() if _can_be_kept(key, one)}
+
+
+def _can_be_kept(key: str, value: object) -> bool:
+    try:
+        checked_state({key: value})
+    except (Invalid, OverflowError):
+        return False
+    return True
+
+
+async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:
+    """Merge what a cluster reports into its state."""
+    by, now = acting(), core.clock.now()
+
+    def work(tx: Tx, fx: Effects) -> Cluster:
+        by.note(tx, "cluster.state", name, now, json.dumps(dict(values)))
+        return merge_state(tx, fx, name, values, now)
+
+    return await core.write(work)
+
+
+def merge_state(tx: Tx, fx: Effects, name: str, values: Mapping[str, object], now: float) -> Cluster:
+    """The same inside an open transaction."""
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    merged = checked_state({**cluster.state, **values})
+    cluster = tx.update_cluster(cluster.id, state=merged, state_at=now, seen_at=now)
+    fx.changed(cluster)
+    return cluster
+
+
+async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[str, int] | None) -> int:
+    """Mark vertices by id or name, and take over what the manager says is in use."""
+    core.fleet.member(name)
+    graph = await dominant(core, name)
+    changes = resolve_marks(graph, marks)
+    checked = None if used is None else resolve_used(graph, used)
+    by, now = acting(), core.clock.now()
+
+    def work(tx: Tx, fx: Effects) -> None:
+        by.note(tx, "cluster.patch", name, now, f"{len(changes)} marks")
+        apply_patch(tx, fx, name, changes, checked)
+
+    await core.write(work)
+    return len(changes) + len(checked or ())
+
+
+def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used: Mapping[str, int] | None) -> None:
+    """The same inside an open transaction, with vertex ids already looked up."""
+    cluster = tx.cluster(name)
+    if cluster is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    changes: dict[str, object] = {"marks": with_marks(cluster, marks).marks}
+    if used is not None:
+        changes["used"] = dict(used)
+    fx.changed(tx.update_cluster(cluster.id, **changes))
+
+
+def resolve_marks(graph: Graph, marks: Mapping[str, str]) -> dict[str, Mark]:
+    """Vertex ids for ids or names (a name may mean several vertices); what is unknown is refused by name."""
+    if not marks:
+        return {}
+    ids = graph.positions()
+    named: dict[str, list[str]] = {}
+    for id, name in zip(graph.ids, graph.names, strict=True):
+        if name in marks:
+            named.setdefault(name, []).append(id)
+    found: dict[str, Mark] = {}
+    for key, mark in marks.items():
+        if mark not in tuple(Mark):
+            raise Invalid(f"a mark is up, down or drained, not {mark!r}", where=f"vertex {key!r}")
+        targets = [key] if key in ids else named.get(key, [])
+        if not targets:
+            raise NotFound(f"the graph has no vertex with the id or name {key!r}")
+        found.update((id, Mark(mark)) for id in targets)
+    return found
+
+
+def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
+    """Units in use by vertex id; what is unknown or more than there is, is refused by name."""
+    ids = graph.positions()
+    for key, units in used.items():
+        if key not in ids:
+            raise NotFound(f"the graph has no vertex with the id {key!r}")
+        if not 0 <= units <= graph.sizes[ids[key]]:
+            raise Invalid(f"{units} units are in use of {graph.sizes[ids[key]]}", where=f"vertex {key!r}")
+    return {key: units for key, units in used.items() if units}
+
+
+def of_this_graph(
+    graph: Graph, marks: Mapping[str, str], used: Mapping[str, int] | None
+) -> tuple[dict[str, str], dict[str, int] | None]:
+    """What an agent says of vertices that are there, in marks that there are, and no more of each than there is.
+
+    Its message may be older than the graph, which it or an operator has just replaced; refused, it would only come
+    again, and with it everything else that the agent has to say.
+    """
+    ids, names = graph.positions(), set(graph.names) if marks else set()
+    known = {key: mark for key, mark in marks.items() if (key in ids or key in names) and mark in tuple(Mark)}
+    if used is None:
+        return known, None
+    return known, {key: min(units, graph.sizes[ids[key]]) for key, units in used.items() if key in ids and units >= 0}
+
+
+async def dominant(core: Core, name: str) -> Graph:
+    """A cluster's own graph, read from the store."""
+    id = core.fleet.member(name).cluster.id
+    packed = await core.store.read(lambda tx: tx.graph(id, DOMINANT))
+    if packed is None:
+        raise NotFound(f"there is no cluster {name!r}")
+    return unpack(packed)
+
+
+async def view(core: Core, name: str) -> ClusterView:
+    """One cluster for people."""
+    member = core.fleet.member(name)
+    counts = await core.store.read(lambda tx: tx.count_live(name))
+    running = sum(count for state, count in counts.items() if state in _RUNNING)
+    spoke = core.presence.spoke_at(name)
+    seen = max(filter(None, (member.cluster.seen_at, spoke)), default=None)
+    return ClusterView(
+        cluster=replace(member.cluster, seen_at=seen),
+        summary=None if member.broken else core.fleet.graphs.summary(name),
+        subsystems=tuple(sorted(member.subsystems)),
+        queued=sum(counts.values()) - running,
+        running=running,
+        broken=member.broken,
+    )
+
+
+async def tree(core: Core, name: str) -> list[str]:
+    """The containment tree in lines, equal siblings folded into one."""
+    if core.fleet.member(name).broken:
+        raise Corrupt(f"the stored graph of {name!r} is damaged; give it another: rainbow register cluster --replace")
+    return draw(await dominant(core, name)).splitlines()

@@ -1,0 +1,122 @@
+"""Clusters' own rules: set, kept in memory, and held against every question to the fleet, here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from rainbow_sched.model.cluster import Cluster
+from rainbow_sched.model.cluster_rules import ClusterRules
+from rainbow_sched.model.credential import Principal
+from rainbow_sched.model.errors import NotFound
+from rainbow_sched.model.job import Hold
+from rainbow_sched.model.match import Fit
+from rainbow_sched.model.request import Request
+from rainbow_sched.service.access.audit import acting
+from rainbow_sched.service.access.principals import may
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.store.base import Tx
+from rainbow_sched.store.records import WaitingJob
+
+Refused = dict[str, tuple[Fit, str]]
+PAGE = 10_000
+
+
+def barred(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], Refused]:
+    """The clusters that do not exist for a job's owner, and those that will not have this job, with the reason."""
+    hidden: set[str] = set()
+    refused: Refused = {}
+    for name, rules in core.fleet.rules.items():
+        if not admitted(core, name, owner):
+            hidden.add(name)
+            continue
+        why = rules.refuses(
+            request,
+            per_node=core.fleet.cores_per_node(name) if rules.max_nodes is not None else 1.0,
+            signed=signed,
+            queued=core.fleet.held_by(name, owner),
+        )
+        if why is not None:
+            refused[name] = why
+    return frozenset(hidden), refused
+
+
+def admitted(core: Core, cluster: str, owner: str) -> bool:
+    """True if jobs of this owner may go to the cluster at all."""
+    rules = core.fleet.rules.get(cluster)
+    return rules is None or rules.admits(owner, core.people.groups_of(owner)) or core.people.is_admin(owner)
+
+
+def sees(core: Core, by: Principal, cluster: str) -> bool:
+    """True if a caller may know of a cluster: it is theirs to speak for, or their jobs may go there."""
+    if by.admin or may(by, "agent", cluster):
+        return True
+    if not may(by, "submit", cluster):
+        return False
+    rules = core.fleet.rules.get(cluster)
+    return rules is None or rules.admits(by.name, by.groups)
+
+
+def shown_to(core: Core, by: Principal, cluster: str) -> bool:
+    """The same for the prototype's question, which on this machine anybody may ask: of clusters that are for all."""
+    if by.kind is not None:
+        return sees(core, by, cluster)
+    rules = core.fleet.rules.get(cluster)
+    return rules is None or rules.admits("", ())
+
+
+def rules_shown(by: Principal, cluster: Cluster) -> Mapping[str, object]:
+    """The rules as a caller may see them: who else may use a cluster is told to those who speak for it."""
+    if by.admin or may(by, "agent", cluster.name):
+        return cluster.rules
+    return {key: value for key, value in cluster.rules.items() if key not in ("users", "groups")}
+
+
+async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, clear: bool = False) -> Cluster:
+    """Change what is given of a cluster's rules; `clear`: begin with none. What is there already stays there."""
+    by, now = acting(), core.clock.now()
+    core.fleet.member(name)
+    before = bool(core.fleet.rules)
+
+    def work(tx: Tx, fx: Effects) -> Cluster:
+        cluster = tx.cluster(name)
+        if cluster is None:
+            raise NotFound(f"there is no cluster {name!r}")
+        rules = ClusterRules() if clear else ClusterRules.of(cluster.rules)
+        said = replace(rules, **changes).to_json()  # type: ignore[arg-type]  # the caller's keys are the fields
+        known = {group.name for group in tx.groups()}
+        unknown = [one for one in ClusterRules.of(said).groups if one not in known]
+        if unknown:
+            raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
+        changed = tx.update_cluster(cluster.id, rules=said)
+        by.note(tx, "cluster.rules", name, now, ", ".join(f"{key} {value}" for key, value in said.items()) or "none")
+        fx.changed(changed)
+        return changed
+
+    cluster = await core.write(work)
+    await refresh(core)
+    if before != bool(core.fleet.rules):
+        await _pile_anew(core)
+    return cluster
+
+
+async def refresh(core: Core) -> None:
+    """An account or the first rules changed: know people again, and try what waits."""
+    if core.fleet.rules:
+        await core.people.refresh(core.store)
+        core.shelf.retry_all()
+
+
+async def _pile_anew(core: Core) -> None:
+    """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
+    after = 0
+    while page := await core.store.read(partial(_waiting, after)):
+        core.shelf.put_all(core.fleet, page)
+        after = page[-1].job
+    core.shelf.changed()
+
+
+def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
+    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)

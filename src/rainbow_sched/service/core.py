@@ -1,0 +1,158 @@
+"""What every use case stands on: the store, the fleet, the clock, and the one way to write.
+
+`Core.write` runs a use case inside one transaction and carries out what follows from it
+(changes of the fleet in memory, wake-ups) only after the commit is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rainbow_sched.jobspecs.canonical import from_json
+from rainbow_sched.model.errors import Unconfirmed
+from rainbow_sched.model.request import Request
+from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
+from rainbow_sched.service.access.groups import People
+from rainbow_sched.service.access.principals import Recogniser
+from rainbow_sched.service.agents.host_binding import nodes_of
+from rainbow_sched.service.agents.presence import Presence
+from rainbow_sched.service.clock import Clock
+from rainbow_sched.service.clusters.fleet import Fleet
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.lifecycle import keep_unsettled, settle_more
+from rainbow_sched.service.maintenance.generations import History
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.scheduling.bids import Bidding
+from rainbow_sched.service.scheduling.pending import Shelf
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.service.submission.quota import Quota
+from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Hub, cluster_bell
+from rainbow_sched.store.base import Store, Tx
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+REQUESTS_KEPT = 4_096
+
+
+@dataclass(slots=True)
+class Core:
+    """The parts of one running service."""
+
+    store: Store
+    fleet: Fleet
+    clock: Clock
+    ids: Ids
+    history: History
+    settings: Settings
+    recogniser: Recogniser
+    presence: Presence
+    policies: PolicyTable = BUILT_IN
+    people: People = field(default_factory=People)
+    hub: Hub = field(default_factory=Hub)
+    shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
+    started_at: float = 0.0
+    arriving: int = 0  # jobs of long batches that are being read and stored
+    unsettled: bool = True  # some jobs may wait for others that have ended: after a start it is not known
+    in_doubt: bool = False  # a write may be stored of which this process knows nothing: see `doubts`
+    unheard: list[Effects] = field(default_factory=list)  # what would follow from such writes
+    quota: Quota = field(init=False)
+    bidding: Bidding = field(init=False)
+    _requests: dict[str, Request] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.quota = Quota(self.settings.queued_per_owner)
+        self.bidding = Bidding(self.hub, self.clock, self.settings.bid_deadline, self.settings.bidders)
+
+    async def write(self, work: Callable[[Tx, Effects], T]) -> T:
+        """Run `work` in one transaction; when it is durable, carry out its effects and answer.
+
+        A caller that goes away does not stop it half way: the write and its effects belong together.
+        """
+        writing = asyncio.ensure_future(self._write(work))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            writing.add_done_callback(_log_failure)
+            raise
+
+    async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
+        effects = Effects()
+
+        def once(tx: Tx) -> T:
+            nonlocal effects
+            effects = Effects()
+            answer = work(tx, effects)
+            keep_unsettled(tx, effects)
+            return answer
+
+        try:
+            answer = await self.commit(once)
+        except Unconfirmed:
+            self.unheard.append(effects)
+            raise
+        self.carry_out(effects)
+        return answer
+
+    async def commit(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
+        """The store's `write`, for those who bring the memory up to it themselves; doubts are noted."""
+        try:
+            return await self.store.write(work, brief=brief)
+        except Unconfirmed:
+            self.in_doubt = True
+            raise
+
+    async def settle_waiters(self) -> None:
+        """Go on with jobs that wait for others which have ended, some in each write, until none is left."""
+        while self.unsettled:
+            self.unsettled = False
+            await self.write(lambda tx, fx: settle_more(tx, fx, self.clock.now()))
+
+    def carry_out(self, effects: Effects) -> None:
+        """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
+        for cluster in effects.clusters.values():
+            self.fleet.update(cluster)
+        for name, fence, spec, owner in effects.placed:
+            if (member := self.fleet.get(name)) is not None and fence not in member.placements:
+                self.fleet.place(name, fence, self.request_of(spec), owner)
+        for name, fence, nodes in effects.nodes:
+            self.fleet.follow(name, fence, nodes_of(nodes))
+        for name, fence in effects.released:
+            self.fleet.release(name, fence)
+        for name, good in effects.fortunes:
+            self.fleet.note(name, good)
+        for name in effects.removed:  # whoever takes the name next inherits nothing
+            self.fleet.remove(name)
+            self.presence.forget(name)
+            self.bidding.forget(name)
+        self.unsettled = self.unsettled or effects.unsettled
+        self.shelf.remove(effects.gone)
+        self.shelf.add_queued(effects.queued)
+        if effects.clusters or effects.released or effects.removed or effects.nodes:
+            self.shelf.changed()
+        for name in sorted(effects.wake):
+            self.hub.ring(cluster_bell(name))
+        if effects.reports:
+            self.history = self.history.after(effects.reports)
+        if effects.events:
+            self.hub.ring(EVENTS)
+        if effects.output:
+            self.hub.ring(OUTPUT)
+
+    def request_of(self, spec: str) -> Request:
+        """The request that a stored canonical text stands for; equal texts are read once."""
+        request = self._requests.get(spec)
+        if request is None:
+            if len(self._requests) >= REQUESTS_KEPT:
+                self._requests.clear()
+            request = self._requests[spec] = from_json(spec)
+        return request
+
+
+def _log_failure(writing: asyncio.Future[T]) -> None:
+    """Say how a write failed that nobody waits for any more."""
+    if not writing.cancelled() and (error := writing.exception()) is not None:
+        log.warning("a write whose caller has gone away failed: %s", error)

@@ -1,0 +1,411 @@
+"""The one door through which a stored job and its attempts move; each move is an event in the same transaction.
+
+Every function takes the open transaction, the job as it was read, and the time. Which
+moves are legal stands in `model/job.py` and `model/attempt.py`; what a move means for the
+rest of the system (whose agent to wake, what becomes free) is written into `Effects`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, Outcome, outcome
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import Conflict, Corrupt, NotFound
+from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.store.base import Tx
+
+CANCEL = "cancel"
+DEADLINE_PASSED = "its deadline passed"
+UNSETTLED_META = "dependents.unsettled"
+UNKNOWN_REPORT = "unknown_report"  # the detail of an event that holds a report which was not understood
+MOST_UNKNOWN = 20  # of them are kept for a job
+MOST_EVENTS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an attempt ended."""
+
+    state: AttemptState
+    exit_code: int | None = None
+    failure: Failure | None = None
+    reason: str = ""
+    ended_at: float | None = None
+    started_at: float | None = None
+    nodes: str = ""  # hostlist: where it was, if that is known
+    code: str = ""  # typed reason of a return
+    surely_over: bool = True  # False: for all we know it still runs
+
+
+def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: Stored, now: float) -> Job:
+    """Give a queued job to the cluster that was decided on."""
+    attempt = tx.add_attempt(job, cluster, token, now)
+    tx.put_decision(job.id, attempt.n, now, record)
+    fx.wake.add(cluster)
+    fx.gone.append(job.id)
+    fx.events = True
+    return tx.update_job(
+        job,
+        JobEvent.BOUND,
+        now,
+        detail={"cluster": cluster},
+        cluster=cluster,
+        attempt=attempt.n,
+        hold=None,
+        reason=f"given to {cluster}",
+        evaluations=job.evaluations + 1,
+        evaluated_at=now,
+    )
+
+
+def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> Job:
+    """Let a queued job wait for something, after it was looked at."""
+    fx.events = True
+    counted = {"evaluations": job.evaluations + 1, "evaluated_at": now}
+    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason, **counted)
+
+
+def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:
+    """What a held job waited for has come; it may have to wait for something else still."""
+    fx.events = True
+    queued = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": reason}, hold=None, reason=reason)
+    if job.hold is Hold.USER:
+        verdict, why = dependency_verdict(tx, job)
+        if verdict is False:
+            return give_up(tx, fx, queued, JobEvent.FAILED, why, now)
+        if verdict is None:
+            return _held_still(tx, queued, Hold.DEPENDENCY, "waits for other jobs", now)
+    if job.hold in (Hold.USER, Hold.DEPENDENCY) and (job.terms.start_after or 0.0) > now:
+        return _held_still(tx, queued, Hold.TIME, "waits for its start time", now)
+    fx.queued.append(job.id)
+    return queued
+
+
+def _held_still(tx: Tx, job: Job, why: Hold, reason: str, now: float) -> Job:
+    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason)
+
+
+def give_up(tx: Tx, fx: Effects, job: Job, event: JobEvent, reason: str, now: float) -> Job:
+    """End a job that has no live attempt: INFEASIBLE, EXPIRED, CANCELLED or FAILED."""
+    fx.events = True
+    fx.gone.append(job.id)
+    ended = tx.update_job(job, event, now, detail={"reason": reason}, hold=None, reason=reason, ended_at=now)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def progress(
+    tx: Tx, fx: Effects, job: Job, attempt: Attempt, to: AttemptState, now: float, **changes: object
+) -> Attempt:
+    """A live attempt goes forward; the job is told, its state stays."""
+    moved = tx.update_attempt(attempt, to, now, suspect=False, **changes)
+    fx.events = True
+    started = moved.started_at if to is AttemptState.RUNNING else job.started_at
+    told = tx.update_job(
+        job,
+        JobEvent.UPDATED,
+        now,
+        detail={"attempt": to.value, "cluster": attempt.cluster},
+        started_at=started,
+        reason=f"{to.value} on {attempt.cluster}",
+    )
+    if job.started_at is None and started is not None:
+        settle_dependents(tx, fx, told, now)
+    return moved
+
+
+def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: float) -> Job:
+    """A live attempt ended: close it, and move the job to where that leads."""
+    changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
+    if how.ended_at is not None:
+        changes["ended_at"] = how.ended_at
+    if how.nodes:
+        changes["nodes"] = how.nodes
+    if how.code:
+        changes["code"] = how.code
+    if how.started_at is not None and attempt.started_at is None:
+        changes["started_at"] = how.started_at
+    tx.update_attempt(attempt, how.state, now, suspect=False, **changes)
+    fx.events = True
+    fx.released.append((attempt.cluster, attempt.token))
+    if job.state is JobState.CANCELLING and how.state not in (AttemptState.SUCCEEDED, AttemptState.FAILED):
+        return _cancelled(tx, fx, job, now)
+    if how.state is AttemptState.SUCCEEDED:
+        return _finished(tx, fx, job, JobEvent.SUCCEEDED, how, now)
+    if how.state is AttemptState.CANCELLED:
+        lost = Ending(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
+        return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
+    further = None if job.state is JobState.CANCELLING else _further_run(job, how)
+    if further is None:
+        return _finished(tx, fx, job, JobEvent.FAILED, how, now, counted=_used(job))
+    return _again(tx, fx, job, how, now, further)
+
+
+def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: float) -> Job:
+    """Give up an accepted attempt whose cluster is silent; it is rerun only if it certainly does not run there."""
+    reason = f"{attempt.cluster} was silent for {silence:.0f} s"
+    if not attempt.guarded:
+        reason += ", and it may still run there; it is ended when the cluster comes back"
+    how = Ending(state=AttemptState.LOST, failure=Failure.LOST, reason=reason, surely_over=attempt.guarded)
+    return end_attempt(tx, fx, job, attempt, how, now)
+
+
+def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: float) -> Job:
+    """A lost attempt is told of after all: note its end. A success is the job's, unless a newer one was accepted."""
+    changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
+    tx.update_attempt(attempt, how.state, now, ended_at=how.ended_at or now, **changes)
+    if job.state.terminal:
+        return job
+    fx.events = True
+    if how.state is not AttemptState.SUCCEEDED:
+        return tx.update_job(job, JobEvent.UPDATED, now, detail={"found": attempt.n, "attempt": how.state.value})
+    newer = tx.attempt(job.id, job.attempt)
+    if newer is not None and newer.state.live:
+        if newer.state not in BEFORE_CONFIRM:
+            return job
+        tx.update_attempt(newer, AttemptState.WITHDRAWN, now, reason="an earlier attempt had succeeded")
+        fx.released.append((newer.cluster, newer.token))
+    fx.gone.append(job.id)
+    return _finished(tx, fx, replace(job, attempt=attempt.n, cluster=attempt.cluster), JobEvent.SUCCEEDED, how, now)
+
+
+def note_unknown(tx: Tx, fx: Effects, job: Job, attempt: Attempt, text: str, why: str, now: float) -> None:
+    """An agent reported what this server does not understand: keep it as an event, each text once. Nothing moves."""
+    before = [event for event in tx.events(0, MOST_EVENTS, job=job.id) if UNKNOWN_REPORT in event.detail]
+    if len(before) >= MOST_UNKNOWN:
+        return
+    if any(event.detail[UNKNOWN_REPORT] == text and event.detail["of"] == attempt.n for event in before):
+        return
+    fx.events = True
+    detail = {UNKNOWN_REPORT: text, "why": why, "of": attempt.n, "cluster": attempt.cluster}
+    tx.update_job(job, JobEvent.UPDATED, now, detail=detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """A further attempt that is allowed, and the counts of the job with it."""
+
+    failures: int
+    reruns_used: int
+    counted: str = ""  # as which of how many it counts, in words
+
+
+def _further_run(job: Job, how: Ending) -> Further | None:
+    """Return what a further attempt costs after one that ended so; None if its owner did not allow one.
+
+    Retries are for known failures and reruns for unknown outcomes; neither stands in for the other.
+    """
+    terms, failures, reruns = job.terms, job.failures, job.reruns_used
+    if terms.from_agent:
+        return None
+    match outcome(how.state, how.failure):
+        case Outcome.NOT_RUN:
+            return Further(failures=failures, reruns_used=reruns)
+        case Outcome.FAILED if failures < terms.retries_after(how.failure):
+            counted = f"retry {failures + 1} of {terms.retries}"
+            return Further(failures=failures + 1, reruns_used=reruns, counted=counted)
+        case Outcome.UNKNOWN if reruns < terms.reruns and how.surely_over:
+            counted = f"rerun {reruns + 1} of {terms.reruns}"
+            return Further(failures=failures, reruns_used=reruns + 1, counted=counted)
+    return None
+
+
+def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, further: Further) -> Job:
+    fx.queued.append(job.id)
+    reason = f"{how.state.value} by {job.cluster}"
+    if how.reason:
+        reason += f": {how.reason}"
+    if further.counted:
+        reason += f"; {further.counted}"
+    return tx.update_job(
+        job,
+        JobEvent.UNBOUND,
+        now,
+        detail={
+            "why": how.state.value,
+            "reason": how.reason,
+            "counted": further.counted,
+            **({"code": how.code} if how.code else {}),
+        },
+        failures=further.failures,
+        reruns_used=further.reruns_used,
+        reason=reason,
+        cluster="",
+    )
+
+
+def _used(job: Job) -> str:
+    """Say how many of its further runs a job has used; empty if its owner allowed none."""
+    terms = job.terms
+    numbers = ((job.failures, terms.retries, "retries"), (job.reruns_used, terms.reruns, "reruns"))
+    return ", ".join(f"{used} of {allowed} {name} used" for used, allowed, name in numbers if allowed)
+
+
+def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: Ending, now: float, *, counted: str = "") -> Job:
+    changes: dict[str, object] = {"exit_code": how.exit_code, "reason": how.reason, "ended_at": how.ended_at or now}
+    if how.started_at is not None and job.started_at is None:
+        changes["started_at"] = how.started_at
+    detail = {"exit_code": how.exit_code, "failure": how.failure.value if how.failure else "", "reason": how.reason}
+    if counted:
+        detail["counted"] = counted
+    ended = tx.update_job(job, event, now, detail=detail, **changes)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def _cancelled(tx: Tx, fx: Effects, job: Job, now: float) -> Job:
+    """The attempt of a job that is to end is over: CANCELLED, or EXPIRED if its deadline ended it."""
+    expired = job.terms.deadline is not None and now >= job.terms.deadline and job.reason == DEADLINE_PASSED
+    event = JobEvent.EXPIRED if expired else JobEvent.CANCELLED
+    ended = tx.update_job(job, event, now, detail={"reason": job.reason}, ended_at=now)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: bool = False) -> Job:
+    """End a job as soon as that can be done safely; what has finished first, has finished."""
+    if job.state.terminal or job.state is JobState.CANCELLING:
+        return job
+    if job.state is not JobState.BOUND:
+        return give_up(tx, fx, job, JobEvent.EXPIRED if expired else JobEvent.CANCELLED, reason, now)
+    attempt = live_attempt(tx, job)
+    asked = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
+    fx.events = True
+    if attempt.state in BEFORE_CONFIRM and not _may_have_begun(tx, attempt):
+        return end_attempt(tx, fx, asked, attempt, Ending(state=AttemptState.WITHDRAWN, reason=reason), now)
+    tx.add_command(attempt, CANCEL, now)
+    fx.wake.add(attempt.cluster)
+    return asked
+
+
+def _may_have_begun(tx: Tx, attempt: Attempt) -> bool:
+    """Return whether an attempt was confirmed, for all we know, in a history that a restore has lost."""
+    if attempt.job > tx.old_jobs():
+        return False
+    return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.unreported())
+
+
+def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:
+    """A receiver took the job over for good; Rainbow keeps it in its history and follows it no more."""
+    tx.update_attempt(attempt, AttemptState.HANDED_OFF, now)
+    fx.events = True
+    fx.released.append((attempt.cluster, attempt.token))
+    reason = f"handed over to {attempt.cluster}; its end is not known to Rainbow"
+    ended = tx.update_job(
+        job, JobEvent.HANDED_OFF, now, detail={"cluster": attempt.cluster}, reason=reason, ended_at=now
+    )
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
+def live_attempt(tx: Tx, job: Job) -> Attempt:
+    """The attempt of a bound job."""
+    attempt = tx.attempt(job.id, job.attempt)
+    if attempt is None or not attempt.state.live:
+        raise Conflict(f"job {job.id} has no live attempt")
+    return attempt
+
+
+def need_job(tx: Tx, id: int) -> Job:
+    """A job that must be there."""
+    job = tx.job(id)
+    if job is None:
+        raise NotFound(f"there is no job {id}")
+    return job
+
+
+def readable_job(tx: Tx, id: int) -> Job | None:
+    """A job, where many are looked at: one whose stored row is damaged moves nowhere, and must not stop the others."""
+    try:
+        return tx.job(id)
+    except Corrupt:
+        return None
+
+
+def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
+    """Release the jobs that waited for this one's start or end; end those whose condition can no longer come true.
+
+    What ends by this is settled in turn, one after the other: a long chain is no deep recursion. What is more than
+    one transaction should hold is kept for the next: see `settle_more`.
+    """
+    fx.ended.append((job.id, 0))
+    if not fx.settling:
+        settle_ended(tx, fx, now)
+
+
+def settle_ended(tx: Tx, fx: Effects, now: float) -> None:
+    """Work off the list of jobs that have begun or ended, as far as this transaction goes."""
+    fx.settling = True
+    while fx.ended and fx.room > 0:
+        id, after = fx.ended.popleft()
+        waiters = tx.waiters(id, after, fx.room)
+        if len(waiters) == fx.room:
+            fx.ended.appendleft((id, waiters[-1]))
+        fx.room -= len(waiters)
+        for number in waiters:
+            waiter = readable_job(tx, number)
+            if waiter is not None and waiter.state is JobState.HELD and waiter.hold is Hold.DEPENDENCY:
+                with suppress(Corrupt):  # another job that it waits for is damaged: it waits on
+                    settle_dependent(tx, fx, waiter, now)
+    fx.settling = False
+
+
+@contextmanager
+def together(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
+    """Jobs that were read together end together: whoever waited for one of them is settled after the last.
+
+    A job may be among them that waits for another of them. It ends by its own cause, and as it was read.
+    """
+    fx.settling = True
+    yield
+    settle_ended(tx, fx, now)
+
+
+def keep_unsettled(tx: Tx, fx: Effects) -> None:
+    """At the end of a transaction: what it left over is stored with it, so that no crash loses it."""
+    if fx.ended:
+        stored = tx.meta(UNSETTLED_META)
+        before = json.loads(stored) if stored else []
+        tx.set_meta(UNSETTLED_META, json.dumps([*before, *fx.ended]))
+        fx.unsettled = True
+
+
+def settle_more(tx: Tx, fx: Effects, now: float) -> None:
+    """Go on with what earlier transactions left over."""
+    stored = tx.meta(UNSETTLED_META)
+    if stored:
+        tx.set_meta(UNSETTLED_META, "")
+        fx.ended.extend((int(id), int(after)) for id, after in json.loads(stored))
+        settle_ended(tx, fx, now)
+
+
+def settle_dependent(tx: Tx, fx: Effects, waiter: Job, now: float) -> Job:
+    """Release or end one job that waits for others, if that is decided by now."""
+    verdict, reason = dependency_verdict(tx, waiter)
+    if verdict is False:
+        return give_up(tx, fx, waiter, JobEvent.FAILED, reason, now)
+    if verdict is True:
+        return release(tx, fx, waiter, "its dependencies have come true", now)
+    return waiter
+
+
+def dependency_verdict(tx: Tx, job: Job) -> tuple[bool | None, str]:
+    """True: all dependencies hold. False: one never can, with the reason. None: not yet."""
+    pending = False
+    for dependency in tx.dependencies(job.id):
+        on = tx.job(dependency.job)
+        if on is None:
+            return False, f"job {dependency.job}, which it waits for, does not exist"
+        good = on.state in (JobState.SUCCEEDED, JobState.HANDED_OFF)
+        if dependency.kind == "after":
+            pending = pending or not (on.state.terminal or on.started_at is not None)
+        elif not on.state.terminal:
+            pending = True
+        elif (dependency.kind == "afterok" and not good) or (dependency.kind == "afternotok" and good):
+            return False, f"{dependency.kind}:{on.id} can no longer come true: job {on.id} is {on.state.value}"
+    return (None, "") if pending else (True, "")

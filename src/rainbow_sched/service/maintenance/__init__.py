@@ -1,0 +1,1 @@
+"""Periodic work, retention, and recovery after a restore."""

@@ -1,0 +1,101 @@
+"""Which part of its history a database is in, and which clusters have not said yet what they know."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rainbow_sched.model.generation import Cause, Generation, Mark, seal
+from rainbow_sched.model.job import Terms
+from rainbow_sched.store.base import ReportState, Tx, Unreported
+
+MARK_KEY = "mark.key"  # meta: with it the marks that agents keep are sealed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Which part of its history the database is in, and what is still to be heard after a restore."""
+
+    now: Generation
+    key: bytes = field(repr=False)
+    restore: Generation | None = None  # the newest one
+    copied_at: float = 0.0  # when the newest event before that restore happened
+    own_after: int | None = None  # what came after this event is of no lost history; None: all that is older may be
+    clusters: Mapping[str, Unreported] = field(default_factory=dict)  # by name: those of that restore
+    reported: bool = True  # False: a cluster has reported since jobs were last released
+
+    def seal(self, last_event: int) -> str:
+        """Return the mark that agents get."""
+        return seal(Mark(self.now.number, self.now.id, last_event), self.key)
+
+    def is_old(self, job_id: int) -> bool:
+        """True if the job may have been handed out in a history that is lost."""
+        return self.restore is not None and job_id <= self.restore.old_jobs
+
+    def waiting_for(self, terms: Terms, besides: str = "") -> list[str]:
+        """Return the clusters that have not reported and may have got a job with these terms."""
+        return self._among(lambda row: row.state.holds_jobs, terms, besides)
+
+    def given_up(self, terms: Terms) -> list[str]:
+        """Return the clusters that will never report and may have got a job with these terms."""
+        return self._among(lambda row: row.state is ReportState.GIVEN_UP, terms, "")
+
+    def after(self, reports: Iterable[Unreported]) -> History:
+        """Return the history when these clusters have reported."""
+        return replace(self, clusters={**self.clusters, **{row.cluster: row for row in reports}}, reported=False)
+
+    def _among(self, which: Callable[[Unreported], bool], terms: Terms, besides: str) -> list[str]:
+        rows = (row for row in self.clusters.values() if which(row) and row.cluster != besides)
+        return [row.cluster for row in rows if may_have_got(terms, row.cluster)]
+
+
+def may_have_got(terms: Terms, cluster: str) -> bool:
+    """Return whether a job with these terms could be given to a cluster, whatever its graph was."""
+    return (
+        _named(terms.only_clusters, cluster)
+        and _named(terms.opened, cluster)
+        and not (terms.not_clusters and _named(terms.not_clusters, cluster))
+    )
+
+
+def _named(patterns: Sequence[str], cluster: str) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(cluster, pattern) for pattern in patterns)
+
+
+def _started_on_copy(generations: Sequence[Generation], restore: Generation | None) -> int | None:
+    """Return the newest event when the server started on a copy of which it did not know that it was one."""
+    if restore is None or restore.cause is not Cause.NOTICED:
+        return None
+    starts = [one.after_event for one in generations if one.cause is Cause.START and one.number < restore.number]
+    return starts[-1] if starts else None
+
+
+def begin(tx: Tx, id: str, key: str, now: float) -> None:
+    """Note that a server has started."""
+    if tx.meta(MARK_KEY) is None:
+        tx.set_meta(MARK_KEY, key)
+    tx.begin_generation(id, now)
+
+
+def newest_mark(tx: Tx) -> Mark | None:
+    """Return how far the database has come; None if no server has served it."""
+    generations = tx.generations()
+    return Mark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
+
+
+def read(tx: Tx) -> History:
+    """Read the history as it is stored."""
+    generations = tx.generations()
+    restores = [one for one in generations if one.cause.restores]
+    restore = restores[-1] if restores else None
+    copied = tx.events(restore.after_event - 1, 1) if restore is not None else []
+    return History(
+        now=generations[-1],
+        key=bytes.fromhex(tx.meta(MARK_KEY) or ""),
+        restore=restore,
+        copied_at=copied[0].at if copied else 0.0,
+        own_after=_started_on_copy(generations, restore),
+        clusters={row.cluster: row for row in tx.unreported()} if restores else {},
+        reported=False,
+    )

@@ -1,0 +1,286 @@
+"""After a restore: what the clusters know is taken in, and old jobs wait until nobody can have run them unseen.
+
+A restored database is an older copy of itself. A job that it has as queued may have run since, or be running.
+So every cluster is asked for all that its agent knows (R14 in docs/protocol.md); jobs from before the restore are
+held until each cluster that may have got them has reported, and if one will never report, until their owner or an
+administrator says that they may run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, AttemptState
+from rainbow_sched.model.credential import Principal
+from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
+from rainbow_sched.model.generation import Cause, Generation, Mark, unseal
+from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.access.audit import acting
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.maintenance.generations import History, read
+from rainbow_sched.store.base import Finding, ReportState, Tx, Unreported, WaitingJob
+
+log = logging.getLogger(__name__)
+JOBS_PER_WRITE = 500
+CLEARED = "may_run_since"  # detail of the event with which somebody allowed a held job to run after a restore
+EVENTS_READ = 1_000
+DEFAULT_FINDINGS, MAX_FINDINGS = 100, 10_000  # of one answer
+WITHOUT_REPORT = "its cluster will not report"
+AGENT_TOO_OLD = "its agent is too old to say what it ran; upgrade it"
+
+
+# --- the history ---
+
+
+async def reload(core: Core) -> None:
+    """Bring what is in memory up to the store."""
+    core.history = await core.store.read(read)
+
+
+async def must_recall(core: Core, cluster: str, mark: str) -> bool:
+    """Return whether the agent of a cluster is to say all that it knows before anything else of it is taken."""
+    lost = await _has_lost(core, cluster, mark)
+    row = core.history.clusters.get(cluster)
+    return lost or (row is not None and row.state is ReportState.AWAITED)
+
+
+async def _has_lost(core: Core, cluster: str, text: str) -> bool:
+    """Return whether an agent has seen what the database has lost; the first such mark begins a restore."""
+    mark = unseal(text, core.history.key) if text else None
+    if mark is None or (mark.generation, mark.id) == (core.history.now.number, core.history.now.id):
+        return False
+    if not await core.store.read(lambda tx: tx.has_lost(mark)):
+        return False
+    await _begin_restore(core, cluster, mark)
+    return True
+
+
+async def _begin_restore(core: Core, cluster: str, mark: Mark) -> None:
+    now, id = core.clock.now(), core.ids.fence()
+
+    def work(tx: Tx) -> Generation | None:
+        """Agents come together after a start: the first one begins it, and the others find it begun."""
+        restores = [one for one in tx.generations() if one.cause.restores]
+        newest = restores[-1].number if restores else 0
+        passed_over = mark.generation < newest and mark.event <= tx.last_seq()
+        return None if passed_over else tx.begin_restore(id, now, [mark], Cause.NOTICED)
+
+    restore = await core.commit(work)
+    if restore is None:
+        return
+    await reload(core)
+    log.error(
+        "this database is an older copy of itself: the agent of %s has seen event %d of generation %d. "
+        "This is now generation %d; jobs up to %d wait until every cluster has reported: see `rainbow restored`",
+        *(cluster, mark.event, mark.generation, restore.number, restore.old_jobs),
+    )
+    await hold_waiting(core)
+
+
+async def refuse_silent(core: Core, cluster: str) -> None:
+    """An agent cannot say what it knows: nothing is taken from it until it can, or its cluster is given up."""
+    row = core.history.clusters[cluster]
+    if row.state is ReportState.AWAITED:
+        await core.commit(lambda tx: tx.update_unreported(row.cluster_id, ReportState.AWAITED, AGENT_TOO_OLD))
+    raise Unavailable(
+        f"the database was restored, and this agent is too old to say what it ran since the copy was made: upgrade it, "
+        f"or let an administrator go on without its report (rainbow restored --without {cluster})"
+    )
+
+
+# --- old jobs wait ---
+
+
+async def hold_old(core: Core, ids: Sequence[int]) -> list[int]:
+    """Hold those of these queued jobs that may have run unseen; return the others."""
+    old = [id for id in ids if core.history.is_old(id)] if core.history.clusters else []
+    if not old:
+        return list(ids)
+
+    def work(tx: Tx, fx: Effects) -> set[int]:
+        held = set()
+        for id in old:
+            job = lifecycle.readable_job(tx, id)
+            if job is None or job.state is not JobState.QUEUED:
+                continue
+            why, reason = _verdict(tx, core.history, job)
+            if why is not None:
+                lifecycle.hold(tx, fx, job, why, reason, core.clock.now())
+                fx.gone.append(id)
+                held.add(id)
+        return held
+
+    held = await core.write(work)
+    return [id for id in ids if id not in held]
+
+
+def _verdict(tx: Tx, history: History, job: Job) -> tuple[Hold | None, str]:
+    """Return what an old job that could run has to wait for, if anything."""
+    waiting, gone = history.waiting_for(job.terms), history.given_up(job.terms)
+    if not (waiting or gone) or _cleared(tx, history, job):
+        return None, ""
+    if waiting:
+        return Hold.RESTORED, f"the database was restored; it may have run since on {_list(waiting)}, not heard of yet"
+    return Hold.MAY_HAVE_RUN, (
+        f"it may have run on {_list(gone)}, which will not report; if it may run (again): rainbow release {job.id}"
+    )
+
+
+def _cleared(tx: Tx, history: History, job: Job) -> bool:
+    """Return whether somebody allowed the job to run since the restore."""
+    restore = history.restore
+    if restore is None:
+        return True
+    events = tx.events(restore.after_event, EVENTS_READ, job=job.id)
+    return any(event.detail.get(CLEARED) == restore.number for event in events)
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def may_run_elsewhere(core: Core, tx: Tx, job_id: int, cluster: str) -> bool:
+    """Return whether an old job may be running, unseen, on another cluster than the one that takes it now."""
+    if not (core.history.clusters and core.history.is_old(job_id)):
+        return False
+    job = tx.job(job_id)
+    return job is not None and bool(core.history.waiting_for(job.terms, besides=cluster))
+
+
+async def hold_waiting(core: Core) -> None:
+    """Hold the old jobs that wait for room in the fleet; queued ones are held when their turn comes."""
+    if not core.history.clusters:
+        return
+    after = 0
+    while page := await core.store.read(lambda tx, after=after: tx.waiting(Hold.NOTHING_FITS, JOBS_PER_WRITE, after)):  # type: ignore[misc]
+        after = page[-1].job
+        old = [one for one in page if core.history.is_old(one.job)]
+
+        def work(tx: Tx, fx: Effects, old: list[WaitingJob] = old) -> None:
+            for one in old:
+                job, now = lifecycle.readable_job(tx, one.job), core.clock.now()
+                if job is not None and job.state is JobState.HELD and job.hold is Hold.NOTHING_FITS:
+                    lifecycle.release(tx, fx, job, "the database was restored", now)
+
+        if old:
+            await core.write(work)
+            core.shelf.remove([one.job for one in old])
+
+
+def check_heard(core: Core, cluster: str) -> None:
+    """Raise Unavailable while nobody knows what a cluster was given before a restore."""
+    row = core.history.clusters.get(cluster)
+    if row is not None and row.state.holds_jobs:
+        raise Unavailable(
+            f"the database was restored, and {cluster} has not said what it was given since the copy was made; "
+            f"without an agent it cannot: an administrator can go on (rainbow restored --without {cluster})"
+        )
+
+
+async def release_reported(core: Core) -> None:
+    """Release the held jobs that no cluster can have run unseen any more."""
+    if core.history.restore is None or core.history.reported:
+        return
+    await reload(core)
+    history, after = core.history, 0
+    while page := await core.store.read(lambda tx, after=after: tx.waiting(Hold.RESTORED, JOBS_PER_WRITE, after)):  # type: ignore[misc]
+        after = page[-1].job
+        free = [one for one in page if not history.waiting_for(one.terms)]
+
+        def work(tx: Tx, fx: Effects, free: list[WaitingJob] = free) -> None:
+            for one in free:
+                job = lifecycle.readable_job(tx, one.job)
+                if job is not None and job.state is JobState.HELD and job.hold is Hold.RESTORED:
+                    reason = "every cluster that may have run it has reported, or was given up"
+                    lifecycle.release(tx, fx, job, reason, core.clock.now())
+
+        if free:
+            await core.write(work)
+    if core.history is history:
+        core.history = replace(history, reported=True)
+
+
+def allow(tx: Tx, fx: Effects, core: Core, job: Job, by: Principal, now: float) -> Job:
+    """Let a job run that may have run before the restore: its owner, or an administrator, said so."""
+    restore = core.history.restore
+    detail = {} if restore is None else {CLEARED: restore.number}
+    allowed = tx.update_job(job, JobEvent.UPDATED, now, detail=detail)
+    return lifecycle.release(tx, fx, allowed, f"released by {by.name}, though it may have run", now)
+
+
+# --- clusters that will not report ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a restore found, and what it waits for."""
+
+    restore: Generation
+    copied_at: float
+    clusters: list[Unreported]
+    held: int  # jobs that wait for reports
+    unclear: int  # jobs that may have run
+    counts: Mapping[str, int]
+    findings: list[tuple[int, Finding]]
+
+
+async def status(core: Core, after: int = 0, limit: int = 0) -> Status:
+    """Return what is known since the last restore; NotFound if the database never was restored."""
+    restore, copied_at = core.history.restore, core.history.copied_at
+    if restore is None:
+        raise NotFound("this database was never restored")
+
+    def work(tx: Tx) -> Status:
+        return Status(
+            restore=restore,
+            copied_at=copied_at,
+            clusters=tx.unreported(),
+            held=tx.count_held(Hold.RESTORED),
+            unclear=tx.count_held(Hold.MAY_HAVE_RUN),
+            counts=tx.count_findings(restore.number),
+            findings=tx.findings(restore.number, after, min(limit or DEFAULT_FINDINGS, MAX_FINDINGS)),
+        )
+
+    return await core.store.read(work)
+
+
+async def give_up(core: Core, cluster: str) -> None:
+    """An administrator says that a cluster will not report: what may have run there is held for its owner."""
+    row = core.history.clusters.get(cluster)
+    if row is None or not row.state.holds_jobs:
+        core.fleet.member(cluster)
+        raise Conflict(f"nothing waits for a report of {cluster}")
+    actor = acting()
+
+    def work(tx: Tx, fx: Effects) -> None:
+        now = core.clock.now()
+        tx.update_unreported(row.cluster_id, ReportState.GIVEN_UP)
+        withdraw_unheard(tx, fx, core.history, cluster, now)
+        actor.note(tx, "restore.give_up", cluster, now)
+
+    await core.write(work)
+    await reload(core)
+    log.warning("%s will not report, an administrator says; jobs that may have run there are held", cluster)
+    await release_reported(core)
+
+
+async def forget_cluster(core: Core, name: str) -> None:
+    """A cluster was removed: if its report was awaited, it never comes."""
+    if name in core.history.clusters:
+        await reload(core)
+        await release_reported(core)
+
+
+def withdraw_unheard(tx: Tx, fx: Effects, history: History, cluster: str, now: float) -> None:
+    """Take back what a cluster was offered before the restore; when its turn comes it is held as "may have run"."""
+    for state in BEFORE_CONFIRM:
+        for attempt in tx.attempts_in(cluster, state):
+            job = lifecycle.readable_job(tx, attempt.job) if history.is_old(attempt.job) else None
+            if job is not None:
+                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=WITHOUT_REPORT)
+                lifecycle.end_attempt(tx, fx, job, attempt, how, now)

@@ -1,0 +1,1 @@
+"""Decisions: build the question, ask for bids, retry pending jobs."""

@@ -1,0 +1,190 @@
+"""From a request to a decision: match the fleet, gather what policies look at, choose.
+
+Nothing here writes. The same functions serve `plan`, `submit`, the prototype's calls and
+jobs that wait to be decided again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.model.bid import Bid
+from rainbow_sched.model.candidate import Candidate, Demand, Limits
+from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.match import Fit, Matches
+from rainbow_sched.model.request import Request
+from rainbow_sched.selection.decide import MAX_REASONS
+from rainbow_sched.selection.question import NO_MISFITS, Asked, Question
+from rainbow_sched.service.agents.host_binding import apart, mixed_reason, one_group_only, unkept
+from rainbow_sched.service.clusters.fleet import Fleet
+from rainbow_sched.service.clusters.rules import Refused, barred
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.settings import Settings
+
+NONE: Mapping[str, str] = MappingProxyType({})
+NO_BIDS: Mapping[str, Bid] = MappingProxyType({})
+
+
+class Ask(NamedTuple):
+    """One question to the fleet."""
+
+    request: Request
+    spec: str  # its canonical JSON
+    terms: Terms
+    owner: str = ""  # whose job it is; clusters may care
+    seed: int = 0
+    excluded: Mapping[str, str] = NONE  # clusters that are out, with the reason
+    bids: Mapping[str, Bid] = NO_BIDS
+    silent: Mapping[str, str] = NONE  # clusters asked for a bid that gave none: why
+    show_slots: bool = False  # count how many slots would fit, for people; some policies look at it, too
+
+
+def question(core: Core, ask: Ask) -> Question:
+    """All that one decision depends on, as it is at this moment."""
+    fleet, settings, now = core.fleet, core.settings, core.clock.now()
+    hidden = _hidden(fleet, ask.terms)
+    refused: Refused = {}
+    if fleet.rules:
+        unseen, refused = barred(core, ask.owner, ask.request, signed=bool(ask.terms.signature))
+        hidden |= unseen
+    if fleet.unbinding:
+        refused = {**unkept(fleet, ask.request), **refused}
+    if len(ask.request.groups) > 1:
+        refused = {**one_group_only(fleet, ask.request), **refused}
+    closed = fleet.closed()
+    if ask.excluded:
+        closed = {**closed, **{name: why for name, why in ask.excluded.items() if fleet.get(name) is not None}}
+    if hidden:
+        closed = {name: why for name, why in closed.items() if name not in hidden}
+        refused = {name: why for name, why in refused.items() if name not in hidden}
+    out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
+    matches = _matches(fleet.graphs, fleet, ask.request, out)
+    if unsaid := apart(fleet, ask.request, matches.ever):
+        refused = {**unsaid, **refused}
+        matches = _matches(fleet.graphs, fleet, ask.request, out | unsaid.keys())
+    asked = _asked(ask.request, ask.terms, settings)
+    count = ask.show_slots or core.policies.wants_slots(asked.policy, asked.options)
+    ever, names = matches.ever, matches.names
+    if count or ask.bids or ask.silent:
+        candidates = Lineup([_candidate(name, matches, fleet, ask) for name in ever])
+    else:
+        candidates = fleet.lineup(matches)
+    misfits = NO_MISFITS
+    if refused or closed or len(ever) < len(names):
+        misfits = {**refused, **{name: (Fit.UNKNOWN, why) for name, why in closed.items()}}
+        fitting = set(ever)
+        misfits.update((name, (matches.fit(name), "")) for name in names if name not in fitting)
+        if fleet.may_bind(ask.request):
+            misfits.update(_mixed(fleet, ask.request, [name for name in names if matches.fit(name) is Fit.NEVER]))
+    return Question(asked, candidates, misfits, ask.seed, fleet.version, now)
+
+
+def _mixed(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
+    """Of clusters where the request does not fit, those whose managers could run it if they could be told more."""
+    found: Refused = {}
+    for name in names:
+        if len(found) < MAX_REASONS and (why := mixed_reason(fleet, name, request)):
+            found[name] = (Fit.NEVER, why)
+    return found
+
+
+def _ask(request: Request, terms: Terms, settings: Settings) -> Asked:
+    policy, options = policy_of(settings, terms)
+    demand, digest = _of_request(request)
+    return Asked(
+        demand=demand,
+        policy=policy,
+        options=options,
+        limits=_limits(terms),
+        request_hash=digest,
+        stale_after=settings.stale_after,
+    )
+
+
+def _read(request: Request) -> tuple[Demand, str]:
+    return Demand.of(request), hashlib.sha256(to_json(request).encode()).hexdigest()
+
+
+_of_request = Remembered(_read)  # jobs of one request often have terms of their own: their labels, say
+_asked = Remembered(_ask)
+
+
+def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
+    """Clusters that the job's credential does not open: for its owner they do not exist."""
+    return frozenset(name for name in fleet.names() if not opens(fleet, terms, name)) if terms.opened else frozenset()
+
+
+def opens(fleet: Fleet, terms: Terms, name: str) -> bool:
+    """True if the credential behind these terms opens the cluster that has this name now."""
+    if not terms.opened or any(fnmatch.fnmatchcase(name, pattern) for pattern in terms.opened):
+        return True
+    member = fleet.get(name)
+    return member is not None and f"{name}@{member.cluster.id}" in terms.opened
+
+
+def pinned(fleet: Fleet, terms: Terms) -> Terms:
+    """The terms of a job with `NAME@ID` for each cluster opened by its name.
+
+    Whoever registers a name after its cluster was deleted must not get the jobs that waited for the old one.
+    """
+    if not terms.opened:
+        return terms
+    members = {name: fleet.get(name) for name in terms.opened}
+    return replace(
+        terms, opened=tuple(f"{name}@{member.cluster.id}" if member else name for name, member in members.items())
+    )
+
+
+def unpinned(name: str) -> str:
+    """The name that was given, of one that `pinned` may have bound to a cluster."""
+    return name.partition("@")[0]
+
+
+def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Collection[str]) -> Matches:
+    if not closed:
+        return graphs.match(request)
+    return graphs.match(request, [name for name in fleet.names() if name not in closed])
+
+
+def _candidate(name: str, matches: Matches, fleet: Fleet, ask: Ask) -> Candidate:
+    """One cluster with its slots counted and its answer when it was asked for a bid."""
+    verdict = matches.verdict(name)
+    return fleet.candidate(
+        name,
+        verdict.fit,
+        slots_now=verdict.slots_now,
+        slots_ever=verdict.slots_ever,
+        bid=ask.bids.get(name),
+        no_bid=ask.silent.get(name, ""),
+    )
+
+
+def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:
+    """The policy that a job names, with its own options; else the server's."""
+    if terms.policy:
+        same = terms.policy == settings.policy and not terms.policy_options
+        return terms.policy, settings.policy_options if same else terms.policy_options
+    return settings.policy, settings.policy_options
+
+
+def _limits(terms: Terms) -> Limits:
+    """What the job's owner allows, as the decision takes it."""
+    prefer = terms.prefer
+    return Limits(
+        deadline=terms.deadline,
+        max_cost=terms.max_cost,
+        only=frozenset(terms.only_clusters),
+        never=frozenset(terms.not_clusters),
+        prefer="start" if prefer == "start" else "cost" if prefer == "cost" else "",
+        later=terms.later,
+        otherwise="refuse" if terms.fail_fast else "wait",
+    )

@@ -1,0 +1,1 @@
+"""Read access: job lists, events, output, explanations."""

@@ -1,0 +1,164 @@
+"""Look at jobs, cancel and release them, within the caller's reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rainbow_sched.model.attempt import Attempt
+from rainbow_sched.model.credential import Principal
+from rainbow_sched.model.errors import Conflict, Invalid, NotFound
+from rainbow_sched.model.job import Hold, Job, JobState
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.access.audit import acting, ranges
+from rainbow_sched.service.access.principals import Reach, reach
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.maintenance import restore
+from rainbow_sched.store.base import JobFilter, Tx
+
+MOST_LISTED = 1_000
+MOST_CANCELLED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job with its live or last attempt."""
+
+    job: Job
+    attempt: Attempt | None = None
+    unchanged: bool = False  # a cancel found it ended, or being cancelled
+
+
+def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobView:
+    return JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None, unchanged)
+
+
+def visible(tx: Tx, id: int, who: Reach) -> Job:
+    """A job within reach; one that is not is answered like one that does not exist."""
+    job = tx.job(id)
+    if job is None or not reaches(tx, who, job):
+        raise NotFound(f"there is no job {id}")
+    return job
+
+
+def reaches(tx: Tx, who: Reach, job: Job) -> bool:
+    """True if a job is within reach. An agent reaches what was given to its own cluster, not to one of the same name
+    that was deleted before it came."""
+    if not who.covers(job.owner, job.cluster):
+        return False
+    if who.everything or job.owner in who.owners:
+        return True
+    cluster, attempt = tx.cluster(job.cluster), tx.attempt(job.id, job.attempt)
+    return cluster is not None and attempt is not None and attempt.created_at >= cluster.registered_at
+
+
+async def get(core: Core, id: int, by: Principal) -> JobView:
+    """One job."""
+    who = reach(by, "read")
+
+    def work(tx: Tx) -> JobView:
+        return _view(tx, visible(tx, id, who))
+
+    return await core.store.read(work)
+
+
+async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, limit: int) -> list[JobView]:
+    """Jobs within reach, newest first."""
+    who = reach(by, "read")
+    narrowed = within(which, who)
+    if narrowed is None:
+        return []
+
+    def work(tx: Tx) -> list[JobView]:
+        jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
+        if who.clusters:
+            jobs = [job for job in jobs if reaches(tx, who, job)]
+        return [_view(tx, job) for job in jobs]
+
+    return await core.store.read(work)
+
+
+def within(which: JobFilter, who: Reach) -> JobFilter | None:
+    """A filter cut down to what may be seen; None if nothing is left."""
+    if who.everything:
+        return which
+    if who.clusters and (which.cluster in who.clusters or not who.owners):
+        if which.cluster and which.cluster not in who.clusters:
+            return None
+        return _with(which, cluster=which.cluster or who.clusters[0])
+    owners = which.owners & who.owners if which.owners else who.owners
+    return _with(which, owners=owners) if owners else None
+
+
+def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: str | None = None) -> JobFilter:
+    return JobFilter(
+        states=which.states,
+        owners=which.owners if owners is None else owners,
+        cluster=which.cluster if cluster is None else cluster,
+        name=which.name,
+        labels=which.labels,
+        ids=which.ids,
+        since=which.since,
+    )
+
+
+async def cancel(
+    core: Core, ids: Sequence[int], which: JobFilter | None, by: Principal, reason: str, *, dry_run: bool = False
+) -> list[JobView]:
+    """Cancel jobs by id, or all that a filter finds and that have not ended."""
+    who = reach(by, "cancel")
+    if not ids and which is None:
+        raise Invalid("say which jobs to cancel: ids, or a filter")
+    if len(ids) > MOST_CANCELLED:
+        raise Invalid(f"a call cancels at most {MOST_CANCELLED} jobs; cancel {len(ids)} in several")
+    note = reason[:512] or f"cancelled by {by.name}"
+    actor = acting()
+
+    def work(tx: Tx, fx: Effects) -> list[JobView]:
+        now = core.clock.now()
+        jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
+        if jobs and not dry_run:
+            actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
+            with lifecycle.together(tx, fx, now):
+                after = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
+            return [_view(tx, new, unchanged=new is old) for old, new in zip(jobs, after, strict=True)]
+        return [_view(tx, job) for job in jobs]
+
+    return await core.write(work)
+
+
+def _found(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
+    narrowed = None if which is None else within(which, who)
+    if narrowed is None:
+        return []
+    living = narrowed.states or frozenset(state for state in JobState if not state.terminal)
+    chosen = JobFilter(
+        states=living,
+        owners=narrowed.owners,
+        cluster=narrowed.cluster,
+        name=narrowed.name,
+        labels=narrowed.labels,
+        ids=narrowed.ids,
+        since=narrowed.since,
+    )
+    return tx.list_jobs(chosen, limit=MOST_CANCELLED)
+
+
+async def release(core: Core, id: int, by: Principal) -> JobView:
+    """Let a job go on that its owner held."""
+    who = reach(by, "cancel")
+    actor = acting()
+
+    def work(tx: Tx, fx: Effects) -> JobView:
+        job = visible(tx, id, who)
+        if job.state is JobState.HELD and job.hold is Hold.RESTORED:
+            raise Conflict(f"job {id} cannot be released yet: {job.reason}")
+        if job.state is not JobState.HELD or job.hold not in (Hold.USER, Hold.MAY_HAVE_RUN):
+            raise Conflict(f"job {id} is not held by its owner; it is {job.state.value}")
+        actor.note(tx, "job.release", str(id), core.clock.now())
+        if job.hold is Hold.MAY_HAVE_RUN:
+            return JobView(restore.allow(tx, fx, core, job, by, core.clock.now()))
+        return JobView(lifecycle.release(tx, fx, job, f"released by {by.name}", core.clock.now()))
+
+    return await core.write(work)

@@ -1,0 +1,165 @@
+"""Follow jobs: events from a sequence number on, none missed, none doubled; output while it comes and after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from rainbow_sched.model.credential import Principal
+from rainbow_sched.model.errors import Conflict
+from rainbow_sched.model.job import Event, Job, JobState
+from rainbow_sched.service.access.principals import reach
+from rainbow_sched.service.agents.reports import STREAMS
+from rainbow_sched.service.core import Core
+from rainbow_sched.service.views.jobs import reaches, visible
+from rainbow_sched.service.wakeups import EVENTS, OUTPUT
+from rainbow_sched.store.base import JobFilter, Tx
+
+EVENTS_AT_ONCE = 500
+BYTES_AT_ONCE = 64 * 1024
+LOOK_AGAIN = 10.0  # seconds; a bell that another process rings is not heard
+
+
+async def latest(core: Core) -> int:
+    """The number of the last event: whoever watches after it hears what happens from now on."""
+    return await core.store.read(lambda tx: tx.last_seq())
+
+
+async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> AsyncIterator[Event]:
+    """Events of the jobs within reach that the filter finds, for ever."""
+    who = reach(by, "read")
+    owners = None if who.everything or who.clusters else sorted(who.owners)
+    while True:
+        rung = core.hub.count(EVENTS)
+
+        def page(tx: Tx, after: int = after) -> tuple[list[tuple[Event, bool]], int]:
+            if after and after < tx.horizon(owners) and not _all_there(tx, which):
+                raise Conflict(
+                    f"events after {after} were removed with old jobs: list the jobs anew, then follow from now on"
+                )
+            found = tx.events(after, EVENTS_AT_ONCE, job=_only(which), owners=owners)
+            seen: dict[int, Job | None] = {}
+            for event in found:
+                if event.job not in seen:
+                    job = tx.job(event.job)
+                    fits = job is not None and reaches(tx, who, job) and _passes(which, job)
+                    seen[event.job] = job if fits else None
+            wanted = [(event, _event_passes(tx, which, event, seen[event.job])) for event in found]
+            return wanted, found[-1].seq if found else tx.last_seq()
+
+        events, reached = await core.store.read(page)
+        for event, wanted in events:
+            if wanted:
+                yield event
+        after = max(after, reached)  # also past what others' jobs did
+        if not events:
+            await core.hub.wait(EVENTS, rung, LOOK_AGAIN)
+
+
+def _all_there(tx: Tx, which: JobFilter) -> bool:
+    """True if jobs were named and none of them was removed: then no event of theirs was."""
+    ids = which.ids or frozenset()
+    return bool(ids) and len(tx.list_jobs(JobFilter(ids=ids), limit=len(ids))) == len(ids)
+
+
+def _only(which: JobFilter) -> int | None:
+    return next(iter(which.ids)) if which.ids and len(which.ids) == 1 else None
+
+
+def _passes(which: JobFilter, job: Job) -> bool:
+    return (
+        (not which.ids or job.id in which.ids)
+        and (not which.owners or job.owner in which.owners)
+        and (not which.name or job.name == which.name)
+        and all(job.terms.labels.get(key) == value for key, value in which.labels.items())
+    )
+
+
+def _event_passes(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bool:
+    """True if the event is asked for: of a cluster's events, also those of jobs that have left it since."""
+    if job is None or (which.states and event.state not in which.states):
+        return False
+    if not which.cluster or job.cluster == which.cluster:
+        return True
+    attempt = tx.attempt(event.job, event.attempt) if event.attempt else None
+    return attempt is not None and attempt.cluster == which.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of output."""
+
+    stream: str
+    offset: int
+    data: bytes
+
+
+async def logs(
+    core: Core, id: int, by: Principal, *, follow: bool, streams: tuple[str, ...], offsets: dict[str, int], tail: int
+) -> AsyncIterator[Chunk]:
+    """A job's output: what is there, and with `follow` what comes until the job has ended and all is told."""
+    who = reach(by, "read")
+    at = {stream: offsets.get(stream, 0) for stream in streams or STREAMS}
+    attempt = 0
+    while True:
+        rung = core.hub.count(OUTPUT)
+        job = await core.store.read(lambda tx: visible(tx, id, who))
+        if job.attempt != attempt:
+            if attempt:
+                at = dict.fromkeys(at, 0)
+            attempt = job.attempt
+            if tail and attempt:
+                at = {stream: await _tail_from(core, job, stream, tail) for stream in at}
+                tail = 0
+        told = False
+        for stream in at if attempt else ():
+            async for chunk in _stored(core, job, stream, at[stream]):
+                at[stream] = chunk.offset + len(chunk.data)
+                told = True
+                yield chunk
+        if told:
+            continue
+        if not follow or job.state.terminal:
+            return
+        await core.hub.wait(OUTPUT, rung, 1.0 if job.state is not JobState.BOUND else LOOK_AGAIN / 10)
+
+
+async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterator[Chunk]:
+    """What is stored from `offset` on; a cut in the middle is said in the output itself."""
+    while True:
+
+        def piece(tx: Tx, offset: int = offset) -> tuple[int, bytes, int]:
+            data = tx.output(job.id, job.attempt, stream, offset, BYTES_AT_ONCE)
+            if data:
+                return offset, data, 0
+            far = tx.next_output(job.id, job.attempt, stream, offset)
+            if far is None:
+                return offset, b"", 0
+            return far, tx.output(job.id, job.attempt, stream, far, BYTES_AT_ONCE), far - offset
+
+        start, data, gap = await core.store.read(piece)
+        if gap:  # the mark takes the place of the last bytes that are gone: offsets stay true, readers can resume
+            mark = f"\n[rainbow: {gap} bytes were cut here]\n".encode()[:gap]
+            yield Chunk(stream, start - len(mark), mark)
+        if not data:
+            return
+        yield Chunk(stream, start, data)
+        offset = start + len(data)
+
+
+async def _tail_from(core: Core, job: Job, stream: str, lines: int) -> int:
+    """The offset at which the last `lines` lines begin."""
+
+    def find(tx: Tx) -> int:
+        size = tx.output_size(job.id, job.attempt, stream)
+        start = max(0, size - 1024 * 1024)
+        data = tx.output(job.id, job.attempt, stream, start, 1024 * 1024)
+        body = data[:-1] if data.endswith(b"\n") else data
+        position = len(body)
+        for _ in range(lines):
+            position = body.rfind(b"\n", 0, position)
+            if position < 0:
+                return start
+        return start + position + 1
+
+    return await core.store.read(find)

@@ -1,0 +1,340 @@
+"""One agent process in the simulation: the real reactor; its loop, its disk and its calls are simulated.
+
+Everything the reactor asks for takes time, in which the process may die. The journal is
+the real format in memory: what was flushed survives, of the rest a prefix may, cut in the
+middle of a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from rainbow_sched.agent.core import events as e
+from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
+from rainbow_sched.agent.core.reactor import due, react
+from rainbow_sched.agent.core.state import Limits, State
+from rainbow_sched.agent.core.values import BidAnswer, Chunk, Facts, Offer, Result
+from rainbow_sched.agent.runtime.journal import line, parse
+from rainbow_sched.agent.runtime.refusals import Refusals
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.simulation.loop import VirtualLoop
+from rainbow_sched.simulation.manager import Manager
+from rainbow_sched.simulation.network import Wire
+
+LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
+RPC_MARGIN = 3.0  # seconds that a call may take beyond the wait it asked for
+CONTACT_EVERY = 1.0
+POLL_EVERY = 1.5
+REFUSED = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason="the manager refuses it")
+
+
+class Server(Protocol):
+    """What an agent can reach over its wire."""
+
+    def sync(
+        self,
+        cluster: str,
+        epoch: str,
+        message: e.SyncMessage,
+        answer: Callable[[e.SyncAnswer | RainbowError], None],
+        *,
+        guards: bool,
+        node_rules: NodeRules | None,
+    ) -> Callable[[], None]:
+        """Handle a message; returns how to hang up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One Sync on its way."""
+
+    message: e.SyncMessage
+    deadline: asyncio.TimerHandle | None = None
+    hang_up: Callable[[], None] = lambda: None  # known once it has arrived
+    open: bool = True
+
+    def end(self) -> None:
+        """Tell the server that nobody waits for the answer."""
+        self.hang_up()
+
+
+@dataclass(slots=True, kw_only=True)
+class SimAgent:
+    """The agent of one cluster, crash after crash."""
+
+    cluster: str
+    loop: VirtualLoop
+    rng: Random
+    wire: Wire
+    manager: Manager
+    server: Server
+    note: Callable[..., None]
+    drift: float = 1.0
+    up_since: float | None = None  # None: it is down
+    starts: int = 0
+    journals: int = 1
+    disk: bytes = b""
+    fresh: bool = True
+    contact_file: float | None = None
+    contact: float | None = None  # by the agent's clock: when the last answered message was sent
+    state: State = field(default_factory=State)
+    _boot: float = 0.0
+    _unwritten: list[e.WriteJournal] = field(default_factory=list)
+    _flushing: bool = False
+    _submitting: list[Offer] = field(default_factory=list)
+    _tick: asyncio.TimerHandle | None = None
+    _calls: dict[int, Call] = field(default_factory=dict)  # by seq
+    _sent: dict[int, float] = field(default_factory=dict)  # when each message was first sent
+    _failures: int = 0
+    _refusals: Refusals = field(default_factory=Refusals)
+
+    # --- life and death ---
+
+    def clock(self) -> float:
+        """Seconds since its machine started, by a clock that runs a little fast or slow."""
+        return (self.loop.time() - self._boot) * self.drift
+
+    def start(self) -> None:
+        """A process begins: only the disk is left of the one before."""
+        if self.up_since is not None:
+            return
+        self.starts += 1
+        self.up_since = self.loop.time()
+        records, good = parse(self.disk, self.cluster)
+        self.disk = self.disk[:good]
+        held, past = restored(records)
+        self.state = State(limits=LIMITS, fresh=self.fresh, held=held, past=past, mark=last_mark(records))
+        self.fresh = False
+        self.contact, self._sent = self.contact_file, {}
+        self._refusals, self._failures = Refusals(), 0
+        self.note("agent", self.cluster, "starts", len(held))
+        self.event(e.Started(self.contact_file))
+        self._later(self.rng.uniform(0.01, POLL_EVERY), self._poll)
+
+    def crash(self, *, journal_lost: bool = False, rebooted: bool = False) -> None:
+        """The process dies between two steps; what was on its way to the disk or the manager may have arrived."""
+        if self.up_since is None:
+            return
+        self.note("agent", self.cluster, "dies", journal_lost, rebooted)
+        self.up_since = None
+        tail = b"".join(line(write.record) for write in self._unwritten)
+        self.disk += tail[: self.rng.randrange(len(tail) + 1)]
+        for offer in self._submitting:
+            if self.rng.random() < 0.5:
+                self.manager.submit(offer)
+        self._unwritten, self._submitting, self._flushing = [], [], False
+        if self._tick is not None:
+            self._tick.cancel()
+        for call in list(self._calls.values()):
+            self._give_up(call)
+        if rebooted:
+            self._boot, self.contact_file = self.loop.time(), None
+        if journal_lost:
+            self.disk, self.fresh = b"", True
+            self.journals += 1
+
+    def _later(self, delay: float, do: Callable[[], None]) -> asyncio.TimerHandle:
+        """Do something later, unless the process has died by then."""
+        generation = self.starts
+
+        def alive() -> None:
+            if self.up_since is not None and self.starts == generation:
+                do()
+
+        return self.loop.call_later(delay, alive)
+
+    def _soon(self, do: Callable[[], None]) -> None:
+        self._later(self.wire.delay(), do)
+
+    # --- the reactor ---
+
+    def event(self, event: e.Event) -> None:
+        """Let the real reactor react, and begin what it asks for."""
+        now = self.clock()
+        self.state, commands = react(self.state, event, now)
+        for command in commands:
+            _DO[type(command)](self, command)
+        if self._tick is not None:
+            self._tick.cancel()
+        at = due(self.state, now)
+        self._tick = (
+            None if at is None else self._later(max(0.005, (at - now) / self.drift), lambda: self.event(e.Tick()))
+        )
+
+    # --- the server ---
+
+    def _send(self, command: e.SendSync) -> None:
+        message = command.message
+        earlier = self._calls.get(message.seq)
+        if earlier is not None:
+            self._give_up(earlier)
+        self.note("sync", self.cluster, message.seq, len(message.accepts), len(message.reports), len(message.rejects))
+        call = self._calls[message.seq] = Call(message=message)
+        self._sent.setdefault(message.seq, self.clock())
+        generation = self.starts
+        epoch = f"{self.cluster}-{self.journals}.{generation}"
+        call.deadline = self._later(message.wait + RPC_MARGIN, lambda: self._failed(call, None))
+
+        def arrives() -> None:
+            manager = self.manager
+            rules = NodeRules(hosts=True) if manager.binds else None
+            call.hang_up = self.server.sync(
+                self.cluster, epoch, message, answer, guards=manager.guards, node_rules=rules
+            )
+
+        def answer(said: e.SyncAnswer | RainbowError) -> None:
+            def back() -> None:
+                if self.up_since is not None and self.starts == generation:
+                    self._answered(call, said)
+
+            self.wire.answer(back)
+
+        self.wire.ask(arrives)
+
+    def _give_up(self, call: Call) -> None:
+        """Give up on an open call; the server may notice."""
+        self._done(call)
+        if self.rng.random() < 0.7:
+            self.loop.call_later(self.wire.delay(), call.end)
+
+    def _answered(self, call: Call, said: e.SyncAnswer | RainbowError) -> None:
+        if isinstance(said, RainbowError):
+            self._failed(call, said)
+            return
+        if not call.open and self.rng.random() < 0.5:
+            return  # the loop usually drops answers to calls it gave up; one that was queued already still comes
+        if call.open:
+            self._done(call)
+            self._failures = 0
+            self._refusals.answered()
+        known = self.state.contact_at
+        if known is not None and (self.contact_file is None or known - self.contact_file >= CONTACT_EVERY):
+            self.contact_file = known
+            self.manager.heard = self._boot + known / self.drift
+        self.contact = max(self.contact or 0.0, self._sent.get(said.ack, 0.0))
+        self.event(e.SyncAnswered(said))
+
+    def _failed(self, call: Call, problem: RainbowError | None) -> None:
+        if not call.open:
+            return
+        self._done(call)
+        self._failures += 1
+        pause: float | None = None
+        if problem is not None:
+            try:
+                pause = self._refusals.pause(problem, self.clock())
+            except RainbowError:
+                self.note("agent", self.cluster, "gives up", problem)
+                self.crash()
+                self.loop.call_later(self.rng.uniform(1.0, 5.0), self.start)
+                return
+        retry = pause or min(2.0, 0.2 * 2**self._failures) * self.rng.uniform(0.5, 1.0)
+        self.event(e.SyncFailed(call.message.seq, retry))
+
+    def _done(self, call: Call) -> None:
+        call.open = False
+        if call.deadline is not None:
+            call.deadline.cancel()
+        if self._calls.get(call.message.seq) is call:
+            del self._calls[call.message.seq]
+
+    # --- the journal ---
+
+    def _write(self, command: e.WriteJournal) -> None:
+        self._unwritten.append(command)
+        if not self._flushing:
+            self._flushing = True
+            self._soon(self._flush)
+
+    def _flush(self) -> None:
+        batch, self._unwritten, self._flushing = self._unwritten, [], False
+        self.disk += b"".join(line(write.record) for write in batch)
+        for write in batch:
+            self._later(0.0, partial(self.event, e.Stored(write.ref, write.kind)))
+        if self.rng.random() < 0.02:
+            self._later(0.5, self._compact)
+
+    def _compact(self) -> None:
+        if not self._unwritten:
+            state = self.state
+            self.disk = b"".join(map(line, compacted(state.held.values(), state.past, state.mark)))
+
+    # --- the manager ---
+
+    def _poll(self) -> None:
+        updates = self.manager.poll()
+        if updates is not None:
+            facts = Facts(manager="sim", state={"busy": len(updates) > 2})
+            self._soon(lambda: self.event(e.BackendUpdated(updates, facts)))
+        self._later(self.rng.uniform(0.5, 1.5) * POLL_EVERY, self._poll)
+
+    def _judge(self, command: e.Judge) -> None:
+        no = self.rng.random() < self.manager.weather.refusal
+        self._soon(lambda: self.event(e.Judged(command.offer, "not here, not now" if no else None)))
+
+    def _submit(self, command: e.Submit) -> None:
+        offer = command.offer
+        self._submitting.append(offer)
+        self._soon(lambda: self._submits(offer))
+
+    def _submits(self, offer: Offer) -> None:
+        self._submitting.remove(offer)
+        answer: e.Event
+        if self.manager.errs():
+            if self.rng.random() < 0.5:
+                self.manager.submit(offer)
+            answer = e.SubmitUnclear(offer.ref, "the manager did not answer")
+        elif self.rng.random() < self.manager.weather.refusal / 4:
+            answer = e.SubmitRefused(offer.ref, REFUSED)
+        else:
+            answer = e.SubmitAnswered(offer.ref, self.manager.submit(offer))
+        self._soon(lambda: self.event(answer))
+
+    def _look_up(self, command: e.Lookup) -> None:
+        def asks() -> None:
+            answer = self.manager.lookup(command.ref.tag)
+            self._soon(lambda: self.event(e.LookedUp(command.ref, answer)))
+
+        self._soon(asks)
+
+    def _cancel(self, command: e.Cancel) -> None:
+        known, held = self.state.contact_at, self.state.held.get(command.ref)
+        guard = None if held is None else held.offer.guard(LIMITS.run_guard)
+        if known is not None and guard is not None and self.clock() >= known + guard:
+            self.manager.witness.excused.add((command.ref.job, command.ref.n))
+        self._soon(lambda: self.manager.cancel(command.ref.tag))
+
+    def _read(self, command: e.ReadOutput) -> None:
+        def reads() -> None:
+            data = self.manager.output(command.ref.tag, command.offset, command.limit)
+            self.event(e.OutputRead(Chunk(command.ref, command.stream, command.offset, data)))
+
+        self._soon(reads)
+
+    def _bid(self, command: e.AskBid) -> None:
+        start = self.rng.uniform(0.0, 100.0)
+        answer = BidAnswer(yes=self.rng.random() < 0.9, reason="", start_p50=start, start_p90=2 * start, valid_for=5.0)
+        self._soon(lambda: self.event(e.BidReady(command.request.id, answer)))
+
+    def _forget(self, command: e.Forget) -> None:
+        self._soon(lambda: self.manager.forget(command.ref.tag))
+
+
+_DO: dict[type, Callable[..., None]] = {
+    e.SendSync: SimAgent._send,
+    e.WriteJournal: SimAgent._write,
+    e.Judge: SimAgent._judge,
+    e.Submit: SimAgent._submit,
+    e.Lookup: SimAgent._look_up,
+    e.Cancel: SimAgent._cancel,
+    e.ReadOutput: SimAgent._read,
+    e.AskBid: SimAgent._bid,
+    e.Forget: SimAgent._forget,
+}

@@ -1,0 +1,226 @@
+"""A cluster's manager, as simple as it can be: jobs wait, run, end, and are forgotten. It protects nobody.
+
+A tag submitted twice runs twice. Questions fail, orders get lost, and what has ended may
+be forgotten at any time. What it does say is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from rainbow_sched.agent.core.values import Absent, Found, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.binding import WRONG_NODES
+from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.ground_truth import Run, Truth
+from rainbow_sched.simulation.hosts import CORE_HOST, DISK_HOSTS, DISK_SPEC
+from rainbow_sched.simulation.loop import VirtualLoop
+from rainbow_sched.simulation.witness import Witness
+
+FOR_EVER = "for-ever"  # the name of jobs that end only when somebody ends them
+LONG = 100_000.0
+LOOK = 1.0  # seconds between two looks of a guard
+LOST_BY_MANAGER = Result(state=AttemptState.RETURNED, reason="the manager took it and lost it before it began")
+ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order")
+OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
+
+WRONG_HOST = Result(state=AttemptState.RETURNED, reason="not on a host that was allowed", code=WRONG_NODES)
+
+
+def checked(entry: Entry) -> bool:
+    """What the wrapper looks at before the command begins."""
+    return not entry.allowed or entry.host in entry.allowed
+
+
+@dataclass(slots=True)
+class Entry:
+    """One submission."""
+
+    ref: Ref
+    name: str
+    native: str
+    guard: float | None = None
+    wants_disk: bool = False
+    allowed: tuple[str, ...] = ()  # hosts; empty: all
+    host: str = ""  # where it is started
+    run: Run | None = None
+    result: Result | None = None
+
+    def update(self) -> Update:
+        """As the manager tells it."""
+        if self.result is not None:
+            phase = Phase.ENDED
+        else:
+            phase = Phase.SUBMITTED if self.run is None else Phase.RUNNING
+        size = len(self.run.output) if self.run is not None else 0
+        started = None if self.run is None else self.run.started
+        return Update(
+            tag=self.ref.tag,
+            phase=phase,
+            native=self.native,
+            result=self.result,
+            started_at=started,
+            sizes=(size, 0),
+            nodes=self.host,
+        )
+
+
+@dataclass(slots=True)
+class Manager:
+    """The manager of one cluster. It lives on while its agent is dead."""
+
+    cluster: str
+    loop: VirtualLoop
+    rng: Random
+    weather: Weather
+    truth: Truth
+    witness: Witness
+    guards: bool = True  # runs end by themselves when their agent has not heard of the server for long
+    longest_guard: float = 0.0
+    luck: Random = field(default_factory=Random)  # of its choice of hosts
+    binds: bool = True  # its agent keeps jobs on the hosts that they are bound to
+    heard: float = 0.0  # when the server was last heard of, as the agent has it on its disk
+    entries: list[Entry] = field(default_factory=list)
+    losses: Random = field(default_factory=Random)  # draws which jobs it took and never runs
+    submissions: int = 0
+    tags: set[str] = field(default_factory=set)  # every tag that was ever submitted
+
+    def submit(self, offer: Offer) -> str:
+        """Take a job."""
+        self.submissions += 1
+        self.tags.add(offer.ref.tag)
+        entry = Entry(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
+        entry.wants_disk = offer.spec == DISK_SPEC
+        if self.binds:  # an older agent knows nothing of hosts
+            entry.allowed = next((group.hosts for group in offer.hosts), ())
+        if self.guards:
+            entry.guard = offer.guard(self.longest_guard)
+        self.entries.append(entry)
+        self._later(0.01, 3.0, lambda: self._begin(entry))
+        return entry.native
+
+    def lookup(self, tag: str) -> Found | Absent | Unknown:
+        """What is known of a tag."""
+        if self.errs():
+            return Unknown("the manager did not answer")
+        for entry in self.entries:
+            if entry.ref.tag == tag:
+                return Found(entry.update())
+        return Absent(never=tag not in self.tags)
+
+    def poll(self) -> tuple[Update, ...] | None:
+        """All jobs; None if the question failed."""
+        if self.errs():
+            return None
+        some = self.rng.random() < self.weather.manager_error / 2  # an answer that leaves out a part
+        return tuple(entry.update() for entry in self.entries if not some or self.rng.random() < 0.5)
+
+    def cancel(self, tag: str) -> None:
+        """End what waits or runs under a tag; the order may be lost."""
+        if self.errs():
+            return
+        for entry in self.entries:
+            if entry.ref.tag == tag and entry.result is None:
+                self._later(0.01, 0.5, partial(self._kill, entry))
+
+    def output(self, tag: str, offset: int, limit: int) -> bytes:
+        """A piece of what a job wrote."""
+        for entry in self.entries:
+            if entry.ref.tag == tag and entry.run is not None:
+                return entry.run.output[offset : offset + limit]
+        return b""
+
+    def forget(self, tag: str) -> None:
+        """Nobody will ask for it again."""
+        self.entries = [entry for entry in self.entries if entry.ref.tag != tag or entry.result is None]
+
+    def errs(self) -> bool:
+        """True if this question or order fails."""
+        return self.rng.random() < self.weather.manager_error
+
+    def _later(self, low: float, high: float, do: Callable[[], None]) -> None:
+        self.loop.call_later(self.rng.uniform(low, high), do)
+
+    def _begin(self, entry: Entry) -> None:
+        if entry.result is not None:
+            return
+        if self._out_of_touch(entry):
+            self._end(entry, OUT_OF_TOUCH)
+            return
+        if self.rng.random() < self.weather.refusal / 2:
+            self._end(entry, Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason="no node would start it"))
+            return
+        entry.host = self._host(entry)
+        if self.binds and not checked(entry):
+            self._end(entry, WRONG_HOST)
+            return
+        if self.losses.random() < self.weather.manager_loses:
+            self._end(entry, LOST_BY_MANAGER)
+            return
+        ref = entry.ref
+        self.witness.launches(ref.job, ref.n, self.cluster, entry.host)
+        entry.run = self.truth.launch(ref.job, ref.n, self.cluster, self.loop.time(), entry.host)
+        entry.run.output = b"%s began\n" % ref.tag.encode()
+        if entry.name == FOR_EVER:
+            seconds = LONG
+        elif self.rng.random() < 0.15:
+            seconds = self.rng.uniform(6.0, 25.0)
+        else:
+            seconds = self.rng.uniform(0.2, 4.0)
+        self.loop.call_later(seconds, lambda: self._finish(entry))
+        if entry.guard is not None:
+            self.loop.call_later(LOOK, lambda: self._guard(entry))
+
+    def _host(self, entry: Entry) -> str:
+        """One of the hosts that it may run on, or by mistake any other that has what it asks for."""
+        if not entry.wants_disk:
+            return CORE_HOST
+        mistaken = self.luck.random() < self.weather.manager_error / 2
+        return self.luck.choice(entry.allowed if entry.allowed and not mistaken else DISK_HOSTS)
+
+    def _out_of_touch(self, entry: Entry) -> bool:
+        return entry.guard is not None and self.loop.time() - self.heard >= entry.guard
+
+    def _guard(self, entry: Entry) -> None:
+        """What runs beside every job, and needs no agent."""
+        if entry.result is not None:
+            return
+        if self._out_of_touch(entry):
+            self.witness.excused.add((entry.ref.job, entry.ref.n))
+            self._kill(entry, OUT_OF_TOUCH)
+        else:
+            self.loop.call_later(LOOK, lambda: self._guard(entry))
+
+    def _finish(self, entry: Entry) -> None:
+        """It comes to its own end."""
+        if entry.result is not None:
+            return
+        assert entry.run is not None
+        entry.run.output += b"x" * self.rng.randrange(200)
+        luck = self.rng.random()
+        if luck < 0.75:
+            result = Result(state=AttemptState.SUCCEEDED, exit_code=0)
+        elif luck < 0.88:
+            result = Result(state=AttemptState.FAILED, failure=Failure.EXIT, exit_code=1)
+        elif luck < 0.95:
+            result = Result(state=AttemptState.FAILED, failure=Failure.NODE, reason="its node went down")
+        else:
+            result = Result(state=AttemptState.PREEMPTED, reason="somebody else was more important")
+        self._end(entry, result)
+
+    def _kill(self, entry: Entry, how: Result = ENDED_BY_ORDER) -> None:
+        if entry.result is not None:
+            return
+        if entry.run is not None:
+            self.witness.kills(entry.ref.job, entry.ref.n, self.cluster)
+        self._end(entry, how)
+
+    def _end(self, entry: Entry, result: Result) -> None:
+        entry.result = result
+        if entry.run is not None:
+            entry.run.result = result
+        if self.rng.random() < self.weather.manager_forgets:
+            self._later(0.5, 8.0, lambda: self.forget(entry.ref.tag))

@@ -1,0 +1,274 @@
+"""One world: a server, a few clusters with their agents, users, and trouble, all of it following from one number."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from dataclasses import dataclass
+from random import Random
+
+from rainbow_sched.service.clusters import registration
+from rainbow_sched.service.maintenance.generations import newest_mark
+from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.settings import Settings
+from rainbow_sched.simulation import faults, final_checks
+from rainbow_sched.simulation.agent import LIMITS, SimAgent
+from rainbow_sched.simulation.disk import Disk
+from rainbow_sched.simulation.fault_rates import CALM, Weather, drawn
+from rainbow_sched.simulation.ground_truth import Truth
+from rainbow_sched.simulation.hosts import DISK_HOSTS, DISK_SPEC, SUBSYSTEM, graph, subsystem
+from rainbow_sched.simulation.invariants import RULES, SLACK
+from rainbow_sched.simulation.loop import VirtualLoop
+from rainbow_sched.simulation.manager import Manager
+from rainbow_sched.simulation.network import Wire
+from rainbow_sched.simulation.server import SimServer, WallClock
+from rainbow_sched.simulation.users import CORES, SHORTEST, Users, void
+from rainbow_sched.simulation.witness import Violation, Witness
+
+logging.getLogger("rainbow_sched.service").addHandler(
+    logging.NullHandler()
+)  # in a world full of faults, warnings say nothing
+
+POLICIES = ("first", "least", "random", "start")
+RUN_LEASE = 16.0  # seconds; longer than the longest guard by what ending a run takes
+RESTORES = 2  # of one copy
+SETTLED_WITHIN = 300.0  # seconds after the last fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    violation: Violation | None
+    digest: str  # of the whole trace: equal seeds give equal digests
+    jobs: int
+    launches: int
+    seconds: float  # virtual
+    trace: tuple[str, ...]
+
+
+class World:
+    """Built from a seed, run to its end, looked at afterwards."""
+
+    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+        self.seed, self.rng = seed, Random(seed)
+        self.weather = self.trouble = drawn(self.rng, Random(seed + 3)) if weather is None else weather
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._unexpected)
+        self.lines: list[tuple[object, ...]] = []
+        self.wall = WallClock(self.loop)
+        self.truth = Truth()
+        # One node each: on several, what is placed again after a restart may be packed worse than it was.
+        shapes = {f"c{i}": self.rng.randint(2, 8) for i in range(self.rng.randint(2, 3))}
+        shapes["c0"] = max(4, shapes["c0"])  # so that there is one cluster for every job but the absurd ones
+        self.shapes = shapes
+        self.settings = Settings(
+            policy=self.rng.choice(POLICIES),
+            lease=8.0,
+            long_poll=4.0,
+            heartbeat=4.0,
+            silent_after=8.0,
+            bid_deadline=1.0,
+            run_lease=RUN_LEASE,
+            shortest_lost_after=SHORTEST,
+        )
+        luck = Random(seed + 2)
+        self.fast = {name: tuple(luck.sample(DISK_HOSTS, luck.randint(1, 2))) for name in shapes}
+        self.old = {
+            name for name in shapes if name != "c0" and luck.random() < 0.3
+        }  # agents that know nothing of hosts
+        bids = self.settings.policy == "start"  # which may choose a cluster where a job fits only later
+        self.witness = Witness(
+            truth=self.truth,
+            rules=RULES,
+            now=self.loop.time,
+            note=self.note,
+            stop=self.loop.stop,
+            lease=self.settings.lease,
+            steady=not self.trouble.clock_jump,
+            capacity={} if bids else shapes,
+            cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
+            hosts_of=lambda job, cluster: self.fast[cluster] if job.spec == DISK_SPEC else (),
+            run_lease=RUN_LEASE,
+            overdue=self._overdue,
+            kept_waiting=self._kept_waiting,
+        )
+        self.disk = Disk(self.witness.committed)
+        self.copy: bytes | None = None
+        self.server = SimServer(
+            loop=self.loop,
+            rng=self.rng,
+            disk=self.disk,
+            wall=self.wall,
+            settings=self.settings,
+            weather=self.weather,
+            witness=self.witness,
+            ids=Ids(Random(seed + 1)),
+            fail=self.witness.broken,
+            old=Random(seed + 2),
+        )
+        self.agents = {name: self._agent(name) for name in shapes}
+        self.users = Users(
+            loop=self.loop,
+            rng=self.rng,
+            wire=Wire(self.loop, self.rng, self.weather),
+            server=self.server,
+            witness=self.witness,
+            clusters=tuple(shapes),
+            note=self.note,
+            fail=self.witness.broken,
+            luck=Random(seed + 3),
+            now=self.wall.time,
+        )
+
+    def _agent(self, name: str) -> SimAgent:
+        manager = Manager(
+            name,
+            self.loop,
+            self.rng,
+            self.weather,
+            self.truth,
+            self.witness,
+            guards=self.rng.random() < 0.7,
+            longest_guard=LIMITS.run_guard,
+            luck=Random(f"{self.seed} {name}"),
+            losses=Random(f"{self.seed} {name} losses"),
+            binds=name not in self.old,
+        )
+        return SimAgent(
+            cluster=name,
+            loop=self.loop,
+            rng=self.rng,
+            wire=Wire(self.loop, self.rng, self.weather),
+            manager=manager,
+            server=self.server,
+            note=self.note,
+            drift=self.rng.uniform(0.99, 1.01),
+        )
+
+    # --- the trace ---
+
+    def note(self, *what: object) -> None:
+        """Write one line of the trace."""
+        self.lines.append((self.loop.time(), *what))
+
+    def trace(self) -> tuple[str, ...]:
+        """The lines as text."""
+        return tuple(f"{line[0]:10.4f} {' '.join(map(str, line[1:]))}" for line in self.lines)
+
+    def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        problem = context.get("exception")
+        self.witness.broken("nothing breaks", f"{context.get('message')}: {problem!r}")
+
+    # --- what the witness asks ---
+
+    def _guard_takes(self) -> float:
+        """How long a guard may take from its decision to the end of a run: orders can be slow, and get lost."""
+        return 30.0 if self.trouble.slow or self.trouble.manager_error else 3.0
+
+    def _overdue(self) -> str | None:
+        now = self.loop.time()
+        for name, agent in self.agents.items():
+            if agent.up_since is None or now - agent.up_since < self._guard_takes() or agent.contact is None:
+                continue
+            silent = agent.clock() - agent.contact - self._guard_takes()
+            guards = {  # without its journal it guards nothing
+                (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.held.items()
+            }
+            for run in (run for runs in self.truth.runs.values() for run in runs):
+                begun = now - run.started >= self._guard_takes()  # a guard needs a moment after the launch, too
+                guard = guards.get((run.job, run.n))
+                if begun and run.result is None and run.cluster == name and guard is not None and silent > guard:
+                    return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
+        return None
+
+    def _kept_waiting(self) -> str | None:
+        service = self.server.service
+        if service is None or self.server.full:
+            return None
+        now = service.core.clock.now()
+        for name in self.shapes:
+            silence = service.core.presence.silence(name, now)
+            for attempt in self.witness.held_on(name):
+                if silence > self.witness.patience(attempt) + SLACK:
+                    return f"attempt {attempt.n} of job {attempt.job} waits for {name}, silent for {silence:.0f} s"
+        return None
+
+    # --- life ---
+
+    def run(self) -> Outcome:
+        """Live from the first step to the last."""
+        life = self.loop.create_task(self._live())
+        life.add_done_callback(lambda _: self.loop.stop())
+        try:
+            self.loop.run_forever()
+            if life.done() and not life.cancelled() and life.exception() is not None:
+                self.witness.broken("nothing breaks", repr(life.exception()))
+        finally:
+            self._bury()
+        trace = self.trace()
+        return Outcome(
+            seed=self.seed,
+            violation=self.witness.violation,
+            digest=hashlib.sha256("\n".join(trace).encode()).hexdigest(),
+            jobs=len(self.witness.jobs),
+            launches=sum(map(len, self.truth.runs.values())),
+            seconds=self.loop.time(),
+            trace=trace,
+        )
+
+    async def _live(self) -> None:
+        self.note("seed", self.seed, self.weather, self.settings.policy, self.shapes)
+        self.server.start()
+        await self.server.ready.wait()
+        assert self.server.service is not None
+        for name, cores in self.shapes.items():
+            core = self.server.service.core
+            await registration.register(core, name, graph(cores), manager="sim")
+            await registration.put_subsystem(core, name, SUBSYSTEM, subsystem(self.fast[name]))
+        for agent in self.agents.values():
+            agent.start()
+        every = self.loop.create_task(self._watch())
+        await faults.happen(self)
+        self.note("calm")
+        faults.calm(self, CALM)
+        await final_checks.settle(self, SETTLED_WITHIN)
+        every.cancel()
+
+    def backup_or_restore(self) -> None:
+        """Make a copy of the database; the next times, put it back while the server is down. Twice in a world."""
+        if self.copy is None:
+            self.copy = self.disk.copy()
+            self.note("backup")
+        elif self.witness.restores < RESTORES:
+            self.note("restore")
+            self.server.crash()
+            newest, id = self.disk.look(newest_mark), f"restored {self.witness.restores}"
+            seen = [] if newest is None else [newest]
+            self.disk.put_back(self.copy, lambda tx: void(tx.begin_restore(id, self.wall.time(), seen)))
+            self.disk.look(self.witness.begin_again)
+            self.users.begin_again()
+            self.loop.call_later(self.rng.uniform(0.05, 3.0), self.server.start)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.witness.second()
+
+    def _bury(self) -> None:
+        """End every task, so that nothing of this world is left."""
+        self.server.crash()
+        while tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
+                task.cancel()
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+        self.loop.close()
+        self.disk.close()
+
+
+def run(seed: int, weather: Weather | None = None) -> Outcome:
+    """Live through one world."""
+    return World(seed, weather).run()

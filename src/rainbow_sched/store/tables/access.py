@@ -1,0 +1,149 @@
+"""Credentials, users, groups, and an audit log that shows when it was touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from rainbow_sched.model.credential import Credential, Kind
+from rainbow_sched.model.errors import AlreadyExists
+from rainbow_sched.store.named_sql import Value
+from rainbow_sched.store.records import Account, AuditRow, ClusterGroup
+from rainbow_sched.store.session import Row
+from rainbow_sched.store.tables.rows import credential_of
+from rainbow_sched.store.tables.table import Table, to_json
+
+_PAGE = 1000
+_BEGINNING = b"\0" * 32
+_DIGEST = "digest of the last audit line"
+_FILTERS = frozenset({"actor", "credential", "address", "verb", "object", "outcome"})
+
+
+class AccessTable(Table):
+    """See `base.AccessVerbs`."""
+
+    def add_credential(self, credential: Credential) -> None:
+        added = self.db.change(
+            "add_credential",
+            id=credential.id,
+            kind=credential.kind.value,
+            digest=credential.digest,
+            owner=credential.owner,
+            scopes=to_json(credential.scopes),
+            created_at=credential.created_at,
+            expires_at=credential.expires_at,
+            revoked_at=credential.revoked_at,
+            used_at=credential.used_at,
+            uses_left=credential.uses_left,
+            note=credential.note,
+        )
+        if not added:
+            raise AlreadyExists(f"there is a credential {credential.id} already; draw another id")
+
+    def credential(self, id: str) -> Credential | None:
+        row = self.db.row("credential", id=id)
+        return None if row is None else credential_of(row)
+
+    def credentials(self, owner: str | None = None, kind: Kind | None = None) -> list[Credential]:
+        rows = self.db.rows("credentials") if owner is None else self.db.rows("credentials_of", owner=owner)
+        return [c for c in map(credential_of, rows) if kind in (None, c.kind)]
+
+    def revoke(self, id: str, at: float) -> bool:
+        return self.db.change("revoke", id=id, at=at) > 0
+
+    def revoke_of(self, owner: str, at: float) -> int:
+        return self.db.change("revoke_of", owner=owner, at=at)
+
+    def touch_credential(self, id: str, at: float) -> None:
+        self.db.change("touch_credential", id=id, at=at)
+
+    def spend_credential(self, id: str) -> bool:
+        return self.db.change("spend_credential", id=id) > 0
+
+    def put_user(self, name: str, groups: Sequence[str], disabled: bool, at: float) -> Account:
+        self.db.change("put_user", name=name, groups=to_json(tuple(groups)), disabled=int(disabled), at=at)
+        return _account(self.db.rows("user", name=name)[0])
+
+    def user(self, name: str) -> Account | None:
+        row = self.db.row("user", name=name)
+        return None if row is None else _account(row)
+
+    def users(self) -> list[Account]:
+        return sorted(map(_account, self.db.rows("users")), key=lambda user: user.name)
+
+    def put_group(self, name: str, clusters: Sequence[str]) -> ClusterGroup:
+        self.db.change("put_group", name=name, clusters=to_json(tuple(clusters)))
+        return ClusterGroup(name, tuple(clusters))
+
+    def groups(self) -> list[ClusterGroup]:
+        found = (ClusterGroup(name, tuple(json.loads(clusters))) for name, clusters in self.db.rows("groups"))
+        return sorted(found, key=lambda group: group.name)
+
+    def append_audit(
+        self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str
+    ) -> int:
+        before = self._last_digest()
+        seq = self.db.take("audit")
+        line = (seq, at, actor, credential, address, verb, object, outcome, detail)
+        digest = _link(before, line)
+        names = ("seq", "at", "actor", "credential", "address", "verb", "object", "outcome", "detail")
+        self.db.change("add_audit", **dict(zip(names, line, strict=True)), digest=digest)
+        self.db.known[_DIGEST] = digest
+        return seq
+
+    def _last_digest(self) -> bytes:
+        """What the next line of the audit log is chained to."""
+        if _DIGEST not in self.db.known:
+            last = self.db.row("audit_digest", seq=self.db.counter("audit"))
+            self.db.known[_DIGEST] = _BEGINNING if last is None else bytes(last[0])
+        known: bytes = self.db.known[_DIGEST]
+        return known
+
+    def audit(self, after: int, limit: int, **equal: str) -> list[AuditRow]:
+        if unknown := equal.keys() - _FILTERS:
+            raise TypeError(f"the audit log has no filter {', '.join(sorted(unknown))}")
+        conditions = "".join(f" AND {self.db.text(f'audit_{name}')}" for name in equal)
+        text = f"{self.db.text('audit')}{conditions} {self.db.text('oldest_audit')}"
+        values: dict[str, Value] = {**equal, "after": after, "limit": limit}
+        return [_audit_row(row) for row in self.db.rows_of(text, values)]
+
+    def verify_audit(self) -> int | None:
+        """Also finds lines cut off at the end: the counter remembers how many there were."""
+        seq, digest = 0, _BEGINNING
+        while page := self.audit(seq, _PAGE):
+            for row in page:
+                if row.seq != seq + 1 or row.digest != _link(digest, _line(row)):
+                    return seq + 1
+                seq, digest = row.seq, row.digest
+        return None if seq == self.db.counter("audit") else seq + 1
+
+
+def _account(row: Row) -> Account:
+    name, groups, disabled, created_at = row
+    return Account(name=name, groups=tuple(json.loads(groups)), disabled=bool(disabled), created_at=created_at)
+
+
+def _audit_row(row: Row) -> AuditRow:
+    seq, at, actor, credential, address, verb, object, outcome, detail, digest = row
+    return AuditRow(
+        seq=seq,
+        at=at,
+        actor=actor,
+        credential=credential,
+        address=address,
+        verb=verb,
+        object=object,
+        outcome=outcome,
+        detail=detail,
+        digest=bytes(digest),
+    )
+
+
+def _line(row: AuditRow) -> Row:
+    return (row.seq, row.at, row.actor, row.credential, row.address, row.verb, row.object, row.outcome, row.detail)
+
+
+def _link(before: bytes, line: Row) -> bytes:
+    """The digest of a line and of everything before it."""
+    return hashlib.sha256(before + json.dumps(line, separators=(",", ":")).encode()).digest()

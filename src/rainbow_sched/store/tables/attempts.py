@@ -1,0 +1,182 @@
+"""Attempts: offered, leased, moved along their table of states, and the commands about them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rainbow_sched.model.attempt import Attempt, AttemptState, allowed
+from rainbow_sched.model.errors import Conflict, NotFound
+from rainbow_sched.model.job import Job, JobEvent
+from rainbow_sched.store.records import Command
+from rainbow_sched.store.session import Row
+from rainbow_sched.store.tables.jobs import JobTable
+from rainbow_sched.store.tables.rows import attempt_of, job_of, spec_intact
+
+_CHANGEABLE = frozenset(
+    {
+        "lease_until",
+        "accepted_at",
+        "started_at",
+        "ended_at",
+        "exit_code",
+        "failure",
+        "reason",
+        "native_id",
+        "suspect",
+        "holder",
+        "guarded",
+        "nodes",
+        "code",
+    }
+)
+DAMAGED = "its stored request does not hash to what was written; submit it again"
+
+
+class AttemptTable(JobTable):
+    """See `base.AttemptVerbs`."""
+
+    def add_attempt(self, job: Job, cluster: str, token: str, at: float, *, n: int | None = None) -> Attempt:
+        cluster_id = self.cluster_ids([cluster])[cluster]
+        n = self.next_attempt(job.id, job.attempt) if n is None else n
+        if self.attempt(job.id, n) is not None:
+            raise Conflict(f"job {job.id} has an attempt {n} already; read it again")
+        self.db.take("attempt")
+        self.db.change(
+            "add_attempts",
+            job=job.id,
+            n=n,
+            cluster_id=cluster_id,
+            cluster=cluster,
+            token=token,
+            priority=job.terms.priority,
+            created_at=at,
+        )
+        return Attempt(job=job.id, n=n, cluster=cluster, token=token, state=AttemptState.OFFERED, created_at=at)
+
+    def attempt(self, job_id: int, n: int) -> Attempt | None:
+        row = self.db.row("attempt", job=job_id, n=n)
+        return None if row is None else attempt_of(row)
+
+    def attempts(self, job_id: int) -> list[Attempt]:
+        return [attempt_of(row) for row in self.db.rows("attempts", job=job_id)]
+
+    def live_attempts(self, cluster: str) -> list[Attempt]:
+        id = self.cluster_id(cluster)
+        return [] if id is None else [attempt_of(row) for row in self.db.rows("live_attempts", cluster_id=id)]
+
+    def attempts_in(self, cluster: str, state: AttemptState, limit: int | None = None) -> list[Attempt]:
+        id = self.cluster_id(cluster)
+        if id is None:
+            return []
+        if limit is None:
+            rows = self.db.rows("attempts_in", cluster_id=id, state=state.value)
+        else:
+            rows = self.db.rows("some_attempts_in", cluster_id=id, state=state.value, limit=limit)
+        return [attempt_of(row) for row in rows]
+
+    def count_live(self, cluster: str) -> dict[AttemptState, int]:
+        id = self.cluster_id(cluster)
+        rows = [] if id is None else self.db.rows("count_live", cluster_id=id)
+        return {AttemptState(state): int(count) for state, count in rows}
+
+    def update_attempt(self, attempt: Attempt, state: AttemptState, at: float, **changes: object) -> Attempt:
+        if unknown := changes.keys() - _CHANGEABLE:
+            raise TypeError(f"an attempt's {', '.join(sorted(unknown))} cannot be changed")
+        stays = state is attempt.state and state.live
+        if not stays and not allowed(attempt.state, state):
+            raise Conflict(f"attempt {attempt.tag} is {attempt.state} and cannot become {state}")
+        if not state.live:
+            changes.setdefault("ended_at", at)
+        elif state is AttemptState.ACCEPTED and attempt.accepted_at is None:
+            changes.setdefault("accepted_at", at)
+        elif state is AttemptState.RUNNING and attempt.started_at is None:
+            changes.setdefault("started_at", at)
+        new = dataclasses.replace(attempt, **changes, state=state)  # type: ignore[arg-type]  # names checked above
+        self._store_attempt(attempt, new)
+        return new
+
+    def _store_attempt(self, old: Attempt, new: Attempt) -> None:
+        touched = self.db.change(
+            "update_attempt",
+            job=old.job,
+            n=old.n,
+            before=old.state.value,
+            token=old.token,
+            state=new.state.value,
+            live=int(new.state.live),
+            lease_until=new.lease_until,
+            accepted_at=new.accepted_at,
+            started_at=new.started_at,
+            ended_at=new.ended_at,
+            exit_code=new.exit_code,
+            failure=None if new.failure is None else new.failure.value,
+            reason=new.reason,
+            native_id=new.native_id,
+            suspect=int(new.suspect),
+            holder=new.holder,
+            guarded=int(new.guarded),
+            nodes=new.nodes,
+            code=new.code,
+        )
+        if not touched:
+            raise Conflict(f"attempt {old.tag} has moved on since it was read; read it again")
+
+    def lease(
+        self, cluster: str, limit: int, holder: str, until: float, *, now: float | None = None
+    ) -> list[tuple[Attempt, Job]]:
+        id = self.cluster_id(cluster)
+        if id is None:
+            raise NotFound(f"no cluster is named {cluster!r}; see the list of clusters")
+        leased: list[tuple[Attempt, Job]] = []
+        while len(leased) < limit:
+            taken = self._take_offers(id, limit - len(leased), holder, until, now)
+            jobs = {row[0]: row for row in self.job_rows([attempt.job for attempt in taken])}
+            for attempt in taken:
+                if spec_intact(jobs[attempt.job]):
+                    leased.append((attempt, job_of(jobs[attempt.job], check=False)))
+                else:
+                    self._refuse_damaged(attempt, jobs[attempt.job], attempt.created_at if now is None else now)
+            if len(leased) == len(taken) or not taken:
+                break
+        return leased
+
+    def _take_offers(self, cluster_id: int, limit: int, holder: str, until: float, now: float | None) -> list[Attempt]:
+        rows: list[Row] = []
+        if now is not None and now < until:
+            rows = self.db.returning(
+                "lease_lapsed", cluster_id=cluster_id, limit=limit, holder=holder, until=until, now=now
+            )
+        if len(rows) < limit:
+            rows += self.db.returning(
+                "lease_offered", cluster_id=cluster_id, limit=limit - len(rows), holder=holder, until=until
+            )
+        rows.sort(key=lambda row: (-row[0], row[1]))
+        return [attempt_of(row[1:]) for row in rows]
+
+    def _refuse_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
+        self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
+        self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
+
+    def was_received(self, cluster: str) -> bool:
+        id = self.cluster_id(cluster)
+        return id is not None and self.db.row("received", cluster_id=id) is not None
+
+    def lapsed(self, now: float, limit: int) -> list[Attempt]:
+        return [attempt_of(row) for row in self.db.rows("lapsed", now=now, limit=limit)]
+
+    def add_command(self, attempt: Attempt, kind: str, at: float) -> int:
+        known = self.db.row("open_command", job=attempt.job, n=attempt.n, kind=kind)
+        if known is not None:
+            return int(known[0])
+        id = self.db.take("command")
+        if not self.db.change("add_command", id=id, job=attempt.job, n=attempt.n, kind=kind, at=at):
+            raise NotFound(f"there is no attempt {attempt.tag}")
+        return id
+
+    def commands(self, cluster: str) -> list[Command]:
+        id = self.cluster_id(cluster)
+        rows = [] if id is None else self.db.rows("commands", cluster_id=id)
+        return [Command(id=i, job=job, n=n, token=token, kind=kind, at=at) for i, job, n, token, kind, at in rows]
+
+    def ack_command(self, id: int) -> None:
+        self.db.change("ack_command", id=id)

@@ -1,0 +1,101 @@
+"""The history of the database, and what is still to be heard after a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, Mark, is_lost, skipped
+from rainbow_sched.store.records import Finding, ReportState, Unreported
+from rainbow_sched.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
+
+_SKIPPING = ("job", "event", "command", "cluster")
+
+
+class GenerationTable(Table):
+    """See `base.GenerationVerbs`."""
+
+    def generations(self) -> list[Generation]:
+        return [
+            Generation(number=number, id=id, at=at, cause=Cause(cause), after_event=event, old_jobs=old_jobs)
+            for number, id, at, cause, event, old_jobs in self.db.rows("generations")
+        ]
+
+    def has_lost(self, mark: Mark) -> bool:
+        return is_lost(mark, self.generations(), self.db.counter("event"))
+
+    def begin_generation(self, id: str, at: float) -> Generation:
+        number = max((one.number for one in self.generations()), default=0) + 1
+        return self._begin(id, at, Cause.START, number=number, after_event=self.db.counter("event"))
+
+    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = (), cause: Cause = Cause.RESTORE) -> Generation:
+        event = self.db.counter("event")
+        before = max((one.number for one in self.generations()), default=0)
+        number = max(before, *(mark.generation for mark in seen), 0) + 1
+        for counter in _SKIPPING:
+            self.db.take(counter, skipped(seen, event))
+        self.db.take(FIRST_ATTEMPT, SKIPPED_ATTEMPTS * (number - before))
+        self.db.take(OLD_JOBS, self.db.counter("job") - self.db.counter(OLD_JOBS))
+        restore = self._begin(id, at, cause, number=number, after_event=event)
+        self.db.change("expect_all_reports", generation=restore.number, state=ReportState.AWAITED.value)
+        self.db.change("suspend_leases")
+        return restore
+
+    def _begin(self, id: str, at: float, cause: Cause, *, number: int, after_event: int) -> Generation:
+        generation = Generation(
+            number=number,
+            id=id,
+            at=at,
+            cause=cause,
+            after_event=after_event,
+            old_jobs=self.db.counter(OLD_JOBS) if cause.restores else 0,
+        )
+        self.db.change(
+            "add_generation",
+            number=generation.number,
+            id=id,
+            at=at,
+            cause=cause.value,
+            after_event=generation.after_event,
+            old_jobs=generation.old_jobs,
+        )
+        self.db.begin_generation(generation.number, id)
+        return generation
+
+    def old_jobs(self) -> int:
+        return self.db.counter(OLD_JOBS)
+
+    def unreported(self) -> list[Unreported]:
+        return [
+            Unreported(cluster_id=id, cluster=name, generation=generation, state=ReportState(state), why=why)
+            for id, name, generation, state, why in self.db.rows("unreported")
+        ]
+
+    def update_unreported(self, cluster_id: int, state: ReportState, why: str = "") -> None:
+        self.db.change("update_unreported", cluster_id=cluster_id, state=state.value, why=why)
+
+    def resume_leases(self, cluster_id: int, until: float) -> None:
+        self.db.change("resume_leases", cluster_id=cluster_id, until=until)
+
+    def add_finding(self, finding: Finding) -> None:
+        self.db.change(
+            "add_finding",
+            seq=self.db.take("finding"),
+            generation=finding.generation,
+            at=finding.at,
+            kind=finding.kind,
+            job=finding.job,
+            n=finding.n,
+            cluster=finding.cluster,
+            detail=finding.detail,
+        )
+
+    def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, Finding]]:
+        return [
+            (seq, Finding(generation=of, at=at, kind=kind, job=job, n=n, cluster=cluster, detail=detail))
+            for seq, of, at, kind, job, n, cluster, detail in self.db.rows(
+                "findings", generation=generation, after=after, limit=limit
+            )
+        ]
+
+    def count_findings(self, generation: int) -> Mapping[str, int]:
+        return {kind: int(count) for kind, count in self.db.rows("count_findings", generation=generation)}

@@ -1,0 +1,127 @@
+"""What happened and why: events, decisions, output, and the last answer to each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.errors import NotFound
+from rainbow_sched.model.job import Event
+from rainbow_sched.store.named_sql import Value
+from rainbow_sched.store.tables.rows import event_of
+from rainbow_sched.store.tables.table import Table, checked, decoded
+
+
+class HistoryTable(Table):
+    """See `base.HistoryVerbs`."""
+
+    def events(
+        self, after_seq: int, limit: int, *, job: int | None = None, owners: Sequence[str] | None = None
+    ) -> list[Event]:
+        if owners is not None and not owners:
+            return []
+        of = list(owners or ())
+        if job is None:
+            rows = (
+                self.db.rows("events_of_owners", after=after_seq, limit=limit, owners=of)
+                if of
+                else self.db.rows("events", after=after_seq, limit=limit)
+            )
+        elif of:
+            rows = self.db.rows("events_of_job_and_owners", after=after_seq, limit=limit, job=job, owners=of)
+        else:
+            rows = self.db.rows("events_of_job", after=after_seq, limit=limit, job=job)
+        return [event_of(row) for row in rows]
+
+    def last_seq(self) -> int:
+        return self.db.counter("event")
+
+    def put_decision(self, job_id: int, n: int, at: float, record: Stored) -> None:
+        text = self.intern([record.fleet])[record.fleet][0]
+        self.db.change("add_decisions", job=job_id, n=n, at=at, own=record.own, record=text)
+
+    def decision(self, job_id: int, n: int | None = None) -> Stored | None:
+        found = [record for number, _, record in self.decisions(job_id) if n in (None, number)]
+        return found[-1] if found else None
+
+    def decisions(self, job_id: int) -> list[tuple[int, float, Stored]]:
+        return [
+            (n, at, Stored(own, decoded(checked(digest, body, f"decision {n} of job {job_id}"))))
+            for n, at, own, digest, body in self.db.rows("decisions", job=job_id)
+        ]
+
+    def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:
+        end = self.output_size(job_id, n, stream)
+        if offset < end:  # told again, perhaps cut differently: only what is new is kept
+            data, offset = data[end - offset :], end
+        if data:
+            self.db.change(
+                "add_output", job=job_id, n=n, stream=stream, start=offset, length=len(data), data=data, at=at
+            )
+
+    def output(self, job_id: int, n: int, stream: str, offset: int, limit: int) -> bytes:
+        covering = self.db.row("output_before", job=job_id, n=n, stream=stream, offset=offset)
+        if covering is None or sum(covering) <= offset:
+            return b""
+        pieces: list[bytes] = []
+        position = covering[0]
+        of: dict[str, Value] = {"job": job_id, "n": n, "stream": stream}
+        for start, data in self.db.rows("output_from", **of, first=covering[0], end=offset + limit):
+            if start != position:
+                break
+            pieces.append(bytes(data))
+            position += len(data)
+        skip = offset - covering[0]
+        return b"".join(pieces)[skip : skip + limit]
+
+    def output_size(self, job_id: int, n: int, stream: str) -> int:
+        row = self.db.row("output_end", job=job_id, n=n, stream=stream)
+        return 0 if row is None else int(row[0])
+
+    def next_output(self, job_id: int, n: int, stream: str, offset: int) -> int | None:
+        covering = self.db.row("output_before", job=job_id, n=n, stream=stream, offset=offset)
+        if covering is not None and sum(covering) > offset:
+            return offset
+        row = self.db.row("output_after", job=job_id, n=n, stream=stream, offset=offset)
+        return None if row is None else int(row[0])
+
+    def cut_output(self, job_id: int, n: int, stream: str, start: int, end: int) -> None:
+        of: dict[str, Value] = {"job": job_id, "n": n, "stream": stream}
+        first = self.db.row("output_before", **of, offset=start)
+        low = start if first is None or sum(first) <= start else int(first[0])
+        pieces = self.db.rows("output_from", **of, first=low, end=end)
+        self.db.change("drop_output", **of, first=low, end=end)
+        for at, data in pieces:
+            if at < start:
+                self._keep_output(of, at, bytes(data)[: start - at])
+            if at + len(data) > end:
+                self._keep_output(of, end, bytes(data)[end - at :])
+
+    def _keep_output(self, of: dict[str, Value], start: int, data: bytes) -> None:
+        self.db.change("add_output", **of, start=start, length=len(data), data=data, at=0.0)
+
+    def stored_sync(self, cluster: str, epoch: str, seq: int) -> bytes | None:
+        row = self._sync(cluster)
+        return bytes(row[2]) if row is not None and row[:2] == (epoch, seq) else None
+
+    def store_sync(self, cluster: str, epoch: str, seq: int, answer: bytes) -> None:
+        id = self.cluster_id(cluster)
+        if id is None:
+            raise NotFound(f"no cluster is named {cluster!r}; see the list of clusters")
+        before = self.db.row("sync", cluster_id=id)
+        if before is not None and before[0] != epoch:
+            self.db.change("add_past_epoch", cluster_id=id, epoch=before[0])
+        self.db.change("store_sync", cluster_id=id, epoch=epoch, seq=seq, answer=answer)
+
+    def agent_epoch(self, cluster: str) -> str | None:
+        row = self._sync(cluster)
+        return None if row is None else str(row[0])
+
+    def epoch_is_over(self, cluster: str, epoch: str) -> bool:
+        id = self.cluster_id(cluster)
+        return id is not None and self.db.row("past_epoch", cluster_id=id, epoch=epoch) is not None
+
+    def _sync(self, cluster: str) -> tuple[str, int, bytes] | None:
+        id = self.cluster_id(cluster)
+        row = None if id is None else self.db.row("sync", cluster_id=id)
+        return None if row is None else (row[0], row[1], row[2])

@@ -1,0 +1,141 @@
+"""Lists and counts of jobs that stay fast however many there are.
+
+Each list is read from one range of one index, newest first. A filter on several states or
+owners becomes several ranges, each cut at the page's length, and the newest of all are kept:
+one range over several states would have to be sorted first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.store.named_sql import Value
+from rainbow_sched.store.records import JobFilter
+from rainbow_sched.store.tables.jobs import JobTable
+from rainbow_sched.store.tables.rows import job_of
+
+RANGES = 100  # more ranges than this are read as one, and filtered
+CLOCK_SLACK = 60.0  # ids follow time but for clocks that are set back; by so much at most
+
+
+@dataclass(slots=True)
+class _Where:
+    """Conditions by name and the values they need."""
+
+    conditions: list[str] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def also(self, condition: str, **values: Value) -> _Where:
+        return _Where([*self.conditions, condition], {**self.values, **values})
+
+
+class JobListTable(JobTable):
+    """See `base.JobVerbs`."""
+
+    def list_jobs(self, which: JobFilter, *, after: int | None = None, limit: int) -> list[Job]:
+        if which.ids is not None and not which.ids:
+            return []
+        ids: set[int] = set()
+        for where in self._ranges(which):
+            ids.update(self._newest(where, which, after, limit))
+        rows = self.job_rows(sorted(ids, reverse=True)[:limit])
+        return sorted((job_of(row, check=False) for row in rows), key=lambda job: -job.id)
+
+    def count_jobs(self, which: JobFilter) -> dict[JobState, int]:
+        if which.ids is not None and not which.ids:
+            return {}
+        where = self._common(which)
+        if which.states:
+            where = where.also("where_states", states=sorted(s.value for s in which.states))
+        if which.owners:
+            where = where.also("where_owners", owners=sorted(which.owners))
+        if which.labels:
+            rows = [job.state for job in self._all_labelled(which)]
+            return {state: rows.count(state) for state in JobState if state in rows}
+        text = f"{self.db.text('count_of_jobs')} {self._and(where)} {self.db.text('by_state')}"
+        return {JobState(state): count for state, count in self.db.rows_of(text, where.values)}
+
+    def _all_labelled(self, which: JobFilter) -> list[Job]:
+        found: list[Job] = []
+        page = self.list_jobs(which, limit=1000)
+        while page:
+            found += page
+            page = self.list_jobs(which, after=page[-1].id, limit=1000)
+        return found
+
+    def _ranges(self, which: JobFilter) -> list[_Where]:
+        common = self._common(which)
+        states = sorted(s.value for s in which.states)
+        owners = sorted(which.owners)
+        if which.labels and states and which.ids is None:
+            labelled = [common.also("where_label_state", state=s) for s in states]
+            return [where.also("where_owners", owners=owners) if owners else where for where in labelled]
+        if which.ids is not None or which.labels or len(owners) * (len(states) or len(JobState)) > RANGES:
+            where = common.also("where_states", states=states) if states else common
+            return [where.also("where_owners", owners=owners) if owners else where]
+        if not states and (owners or which.cluster or which.name):
+            states = [s.value for s in JobState]
+        by_state = [common.also("where_state", state=s) for s in states] or [common]
+        if not owners:
+            return by_state
+        return [where.also("where_owner", owner=o) for where, o in itertools.product(by_state, owners)]
+
+    def _common(self, which: JobFilter) -> _Where:
+        where = _Where()
+        if which.cluster:
+            where = where.also("where_cluster_too" if which.name else "where_cluster", cluster=which.cluster)
+        if which.name:
+            where = where.also("where_name", name=which.name)
+        if which.ids is not None:
+            where = where.also("where_ids", ids=sorted(which.ids))
+        if which.since is not None:
+            first = self._first_id_since(which.since - CLOCK_SLACK)
+            where = where.also("where_from", since=which.since, first=first)
+        return where
+
+    def _newest(self, where: _Where, which: JobFilter, after: int | None, limit: int) -> set[int]:
+        if not which.labels:
+            if after is not None:
+                where = where.also("where_below", after=after)
+            return self._ids("ids_of_jobs", where, "newest", limit=limit)
+        labels = list(which.labels.items())
+        if len(labels) == 1:
+            return self._ids_labelled(where, *labels[0], after=after, limit=limit)
+        kept: set[int] = set()
+        while len(kept) < limit:  # the first label leads; the rest are looked up page by page
+            page = self._ids_labelled(where, *labels[0], after=after, limit=max(limit, 1000))
+            if not page:
+                break
+            after = min(page)
+            kept |= {
+                row[0]
+                for row in self.job_rows(sorted(page))
+                if which.labels.items() <= job_of(row, check=False).terms.labels.items()
+            }
+        return kept
+
+    def _ids_labelled(self, where: _Where, key: str, value: str, *, after: int | None, limit: int) -> set[int]:
+        if after is not None:
+            where = where.also("where_label_below", after=after)
+        return self._ids("ids_of_labelled", where, "newest_labelled", limit=limit, label_key=key, label_value=value)
+
+    def _ids(self, head: str, where: _Where, tail: str, **values: Value) -> set[int]:
+        text = f"{self.db.text(head)} {self._and(where)} {self.db.text(tail)}"
+        return {id for (id,) in self.db.rows_of(text, {**where.values, **values})}
+
+    def _and(self, where: _Where) -> str:
+        return " AND ".join(self.db.text(name) for name in where.conditions) or "1 = 1"
+
+    def _first_id_since(self, time: float) -> int:
+        """The lowest id submitted at `time` or later, by halving: ids follow time."""
+        low, high = 1, self.db.counter("job") + 1
+        while low < high:
+            middle = (low + high) // 2
+            row = self.db.row("submitted_from", id=middle)
+            if row is None or row[1] >= time:
+                high = middle
+            else:
+                low = int(row[0]) + 1
+        return low

@@ -1,0 +1,137 @@
+"""One job at a time: read it, move it along the table of states with its event."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+from rainbow_sched.model.errors import Conflict, NotFound
+from rainbow_sched.model.job import Job, JobEvent, JobState, after
+from rainbow_sched.store.records import Dependency
+from rainbow_sched.store.session import Row
+from rainbow_sched.store.tables.rows import job_of, terms_text
+from rainbow_sched.store.tables.table import Table, batches
+
+_CHANGEABLE = frozenset(
+    {
+        "name",
+        "terms",
+        "hold",
+        "cluster",
+        "attempt",
+        "failures",
+        "reruns_used",
+        "evaluations",
+        "evaluated_at",
+        "exit_code",
+        "reason",
+        "started_at",
+        "ended_at",
+    }
+)
+
+
+class JobTable(Table):
+    """See `base.JobVerbs`."""
+
+    def job(self, id: int) -> Job | None:
+        found = self.job_rows([id])
+        return job_of(found[0], check=True) if found else None
+
+    def jobs(self, ids: Sequence[int]) -> list[Job]:
+        return sorted((job_of(row, check=True) for row in self.job_rows(ids)), key=lambda job: job.id)
+
+    def job_rows(self, ids: Sequence[int]) -> list[Row]:
+        """The rows of these jobs, in no order."""
+        return [row for part in batches(list(ids)) for row in self.db.rows("jobs_by_ids", ids=part)]
+
+    def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
+        wanted = sorted({token for token in tokens if token})
+        found = (row for part in batches(wanted) for row in self.db.rows("jobs_by_tokens", owner=owner, tokens=part))
+        return {row[17]: job_of(row, check=False) for row in found}
+
+    def update_job(
+        self, job: Job, event: JobEvent, at: float, *, detail: Mapping[str, object] | None = None, **changes: object
+    ) -> Job:
+        if unknown := changes.keys() - _CHANGEABLE:
+            raise TypeError(f"a job's {', '.join(sorted(unknown))} cannot be changed")
+        state = after(job.state, event)
+        if state is not JobState.HELD:
+            changes.setdefault("hold", None)
+        if state.terminal and not job.ended_at:
+            changes.setdefault("ended_at", at)
+        new = dataclasses.replace(job, **changes, state=state, version=job.version + 1)  # type: ignore[arg-type]  # names checked above
+        self._store(job, new)
+        told = json.dumps(dict(detail), separators=(",", ":")) if detail else "{}"
+        seq = self.db.take("event")
+        self.db.change(
+            "add_events",
+            seq=seq,
+            job=job.id,
+            at=at,
+            kind=event.value,
+            state=state.value,
+            attempt=new.attempt,
+            detail=told,
+        )
+        return new
+
+    def _store(self, old: Job, new: Job) -> None:
+        touched = self.db.change(
+            "update_job",
+            id=old.id,
+            version=old.version,
+            state=new.state.value,
+            hold=None if new.hold is None else new.hold.value,
+            cluster=new.cluster,
+            attempt=new.attempt,
+            failures=new.failures,
+            reruns_used=new.reruns_used,
+            evaluations=new.evaluations,
+            evaluated_at=new.evaluated_at,
+            exit_code=new.exit_code,
+            reason=new.reason,
+            started_at=new.started_at,
+            ended_at=new.ended_at,
+        )
+        if not touched:
+            if not self.job_rows([old.id]):
+                raise NotFound(f"there is no job {old.id}")
+            raise Conflict(f"job {old.id} has moved on since it was read; read it again")
+        if new.terms != old.terms or new.name != old.name:
+            self._store_terms(new)
+        elif new.state is not old.state and new.terms.labels:
+            self.db.change("move_labels", job=new.id, state=new.state.value)
+
+    def _store_terms(self, job: Job) -> None:
+        terms = job.terms
+        self.db.change(
+            "update_terms",
+            id=job.id,
+            name=job.name,
+            terms=terms_text(terms),
+            start_after=terms.start_after,
+            deadline=terms.deadline,
+        )
+        self.db.change("update_priority", job=job.id, priority=terms.priority)
+        self.db.change("drop_labels", job=job.id)
+        self.db.change_many(
+            "add_labels", [(key, value, job.id, job.state.value) for key, value in terms.labels.items()]
+        )
+
+    def due_jobs(self, now: float, limit: int) -> list[Job]:
+        due = self.db.rows("ids_past_deadline", now=now, limit=limit) + self.db.rows(
+            "ids_to_start", now=now, limit=limit
+        )
+        ids = list(dict.fromkeys(id for (id,) in due))[:limit]
+        return sorted((job_of(row, check=False) for row in self.job_rows(ids)), key=lambda job: job.id)
+
+    def dependencies(self, job_id: int) -> list[Dependency]:
+        return [Dependency(kind, job) for kind, job in self.db.rows("dependencies", job=job_id)]
+
+    def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
+        return [job for (job,) in self.db.rows("waiters", job=job_id, after=after, limit=limit)]
+
+    def dependents(self, job_id: int) -> list[tuple[int, str]]:
+        return [(job, kind) for job, kind in self.db.rows("dependents", job=job_id)]

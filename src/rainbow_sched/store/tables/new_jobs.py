@@ -1,0 +1,148 @@
+"""Many new jobs in a few statements: the path that every submission takes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rainbow_sched.model.errors import AlreadyExists, Invalid
+from rainbow_sched.model.job import JobEvent, JobState, Terms
+from rainbow_sched.store.records import Draft
+from rainbow_sched.store.session import Row, plain
+from rainbow_sched.store.tables.rows import terms_text
+from rainbow_sched.store.tables.table import Table
+
+# Members and values of an enum are slow to reach, and this is a hot path: each is looked up here, once.
+_QUEUED, _BOUND, _HELD, _INFEASIBLE = JobState.QUEUED, JobState.BOUND, JobState.HELD, JobState.INFEASIBLE
+_STATES = {state: state.value for state in (_QUEUED, _BOUND, _HELD, _INFEASIBLE)}
+# A job starts QUEUED; this event brings it where its draft says it is.
+_SUBMITTED, _START = JobEvent.SUBMITTED.value, JobState.QUEUED.value
+_FIRST = {
+    JobState.BOUND.value: JobEvent.BOUND.value,
+    JobState.HELD.value: JobEvent.HELD.value,
+    JobState.INFEASIBLE.value: JobEvent.INFEASIBLE.value,
+}
+
+
+class NewJobTable(Table):
+    """See `base.JobVerbs.add_jobs`."""
+
+    def add_jobs(self, drafts: Sequence[Draft]) -> list[int]:
+        if not drafts:
+            return []
+        _check(drafts)
+        first = self.db.take("job", len(drafts))
+        self._add(range(first, first + len(drafts)), drafts)
+        return list(range(first, first + len(drafts)))
+
+    def add_lost_job(self, id: int, draft: Draft) -> None:
+        _check([draft])
+        self._add([id], [draft])
+
+    def _add(self, ids: Sequence[int], drafts: Sequence[Draft]) -> None:
+        clusters = self.cluster_ids({d.cluster for d in drafts if d.state is _BOUND})
+        texts = self.intern(_texts(drafts))
+        rows = _Rows(seq=self.db.counter("event"))
+        for id, draft in zip(ids, drafts, strict=True):
+            rows.add(id, draft, clusters, texts)
+        self.db.take("attempt", len(rows.offers))
+        self.db.take("event", len(rows.events))
+        with self.db.together():
+            self.db.change_many("add_jobs", rows.jobs)
+            self.db.change_many("add_labels", rows.labels)
+            self.db.change_many("add_dependencies", rows.waits)
+            self.db.change_many("add_attempts", rows.offers)
+            self.db.change_many("add_decisions", rows.decisions)
+            self.db.change_many("add_events", rows.events)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of new jobs, by table; `seq` is the number of the last event."""
+
+    seq: int
+    jobs: list[Row] = field(default_factory=list)
+    labels: list[Row] = field(default_factory=list)
+    waits: list[Row] = field(default_factory=list)
+    offers: list[Row] = field(default_factory=list)
+    decisions: list[Row] = field(default_factory=list)
+    events: list[Row] = field(default_factory=list)
+    _terms: Terms | None = None  # a batch mostly shares one
+    _written: tuple[str, float | None, float | None] = ("", None, None)
+
+    def add(self, id: int, d: Draft, clusters: Mapping[str, int], texts: Mapping[str, tuple[int, int]]) -> None:
+        """Everything that one job brings along."""
+        at, terms = d.submitted_at, d.terms
+        state, bound = _STATES[d.state], 1 if d.state is _BOUND else 0
+        self._add_job(id, d, state, bound, texts)
+        if terms.labels:
+            self.labels += [(key, value, id, state) for key, value in terms.labels.items()]
+        if d.waits_for:
+            self.waits += [(id, *pair) for pair in {(waited.kind, waited.job) for waited in d.waits_for}]
+        if bound:
+            self.offers.append((id, 1, clusters[d.cluster], d.cluster, d.token, terms.priority, at))
+        if d.decision is not None:
+            self.decisions.append((id, bound, at, d.decision.own, texts[d.decision.fleet][0]))
+        self.events.append((self.seq + 1, id, at, _SUBMITTED, _START, 0, "{}"))
+        self.seq += 1
+        if state in _FIRST:
+            self.events.append((self.seq + 1, id, at, _FIRST[state], state, bound, "{}"))
+            self.seq += 1
+
+    def _add_job(self, id: int, d: Draft, state: str, bound: int, texts: Mapping[str, tuple[int, int]]) -> None:
+        if d.terms is not self._terms:
+            self._terms = d.terms
+            self._written = (terms_text(d.terms), d.terms.start_after, d.terms.deadline)
+        self.jobs.append(
+            (
+                id,
+                d.owner,
+                d.name,
+                state,
+                None if d.hold is None else d.hold.value,
+                *texts[d.spec],
+                texts[d.source][0] if d.source else None,
+                *self._written,
+                d.cluster,
+                bound,
+                d.evaluations,
+                d.evaluated_at,
+                d.reason,
+                d.client_token or None,
+                d.submitted_at,
+                d.submitted_at if d.state is _INFEASIBLE else None,
+            )
+        )
+
+
+def _check(drafts: Sequence[Draft]) -> None:
+    """Raise if one of them cannot be stored."""
+    texts: list[str] = []
+    tokens: list[tuple[str, str]] = []
+    for d in drafts:
+        if d.state not in _STATES:
+            raise Invalid(f"a job cannot be submitted as {d.state}")
+        if d.state is _BOUND and not (d.cluster and d.token):
+            raise Invalid("a job that is bound needs a cluster and a token for its attempt")
+        if (d.state is _HELD) != (d.hold is not None):
+            raise Invalid("a job is held for something, and only a held one")
+        texts += (d.owner, d.name, d.reason, d.client_token, d.token)
+        if d.client_token:
+            tokens.append((d.owner, d.client_token))
+        if d.terms.labels:
+            texts += itertools.chain.from_iterable(d.terms.labels.items())
+    if "\0" in "".join(texts):
+        for text in texts:
+            plain(text)
+    if len(set(tokens)) < len(tokens):
+        raise AlreadyExists("one client token stands for two jobs of this batch; give each its own")
+
+
+def _texts(drafts: Sequence[Draft]) -> Iterator[str]:
+    for draft in drafts:
+        yield draft.spec
+        if draft.source:
+            yield draft.source
+        if draft.decision is not None:
+            yield draft.decision.fleet

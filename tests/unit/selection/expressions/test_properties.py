@@ -1,0 +1,149 @@
+"""Expressions agree with Python's own arithmetic, and no text, however hostile, takes long or breaks out."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow_sched.selection.expressions import BadExpression, EvaluationError, ExpressionError, compiled
+from rainbow_sched.selection.expressions.glob import glob
+from rainbow_sched.selection.expressions.parser import BINDING, MAX_DEPTH, MAX_NODES
+
+VARIABLES = {"a": 3.0, "b": -0.5, "c": 17.0}
+PYTHON = {"%": "math.fmod({}, {})", "&&": "({} and {})", "||": "({} or {})"}
+
+
+class Tree:
+    """A generated expression: written for us with no more parentheses than needed, for Python with all."""
+
+    def __init__(self, ours: str, python: str, binding: int) -> None:
+        self.ours, self.python, self.binding = ours, python, binding
+
+
+leaves = st.one_of(
+    st.integers(0, 20).map(lambda n: Tree(str(n), f"{float(n)!r}", 99)),
+    st.sampled_from(sorted(VARIABLES)).map(lambda name: Tree(name, name, 99)),
+)
+
+
+def _inside(tree: Tree, binding: int, *, right: bool) -> str:
+    loose = tree.binding < binding or (right and tree.binding == binding)
+    return f"({tree.ours})" if loose else tree.ours
+
+
+def _joined(op: str, x: Tree, y: Tree) -> Tree:
+    binding = BINDING[op]
+    ours = f"{_inside(x, binding, right=False)} {op} {_inside(y, binding, right=True)}"
+    return Tree(ours, PYTHON.get(op, f"({{}} {op} {{}})").format(x.python, y.python), binding)
+
+
+def _grown(children: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    def negated(x: Tree) -> Tree:
+        return Tree(f"-{_inside(x, 50, right=False)}", f"(-{x.python})", 50)
+
+    def called(parts: tuple[str, Tree, Tree]) -> Tree:
+        name, x, y = parts
+        return Tree(f"{name}({x.ours}, {y.ours})", f"{name}({x.python}, {y.python})", 99)
+
+    return st.one_of(
+        st.builds(_joined, st.sampled_from(["+", "-", "*", "/", "%"]), children, children),
+        children.map(negated),
+        st.tuples(st.sampled_from(["min", "max"]), children, children).map(called),
+    )
+
+
+sums = st.recursive(leaves, _grown, max_leaves=12)
+comparisons = st.builds(_joined, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), sums, sums)
+truths = st.one_of(comparisons, st.sampled_from(["true", "false"]).map(lambda t: Tree(t, t.title(), 99)))
+logic = st.builds(_joined, st.sampled_from(["&&", "||"]), truths, truths)
+
+
+@given(st.one_of(sums, comparisons, logic))
+@settings(max_examples=300, deadline=None)
+def test_results_agree_with_pythons_own_arithmetic(tree: Tree) -> None:
+    try:
+        expected = eval(tree.python, {"math": math, "min": min, "max": max, **VARIABLES})  # noqa: S307  # the oracle, on text made above
+    except (ZeroDivisionError, ValueError, OverflowError):
+        with pytest.raises(EvaluationError):
+            compiled(tree.ours)(VARIABLES)
+        return
+    assert compiled(tree.ours)(VARIABLES) == expected
+
+
+@given(st.text(alphabet="ab01.'\"()[]+-*/%<>=!&|^~?:, IN\\\n", max_size=60))
+@settings(max_examples=500, deadline=None)
+def test_any_text_has_a_value_or_a_typed_error(text: str) -> None:
+    value: object = None
+    with suppress(ExpressionError):
+        value = compiled(text)({"a": 1.0, "b": "x"})
+    assert value is None or isinstance(value, bool | float | str | tuple)
+    assert not isinstance(value, float) or math.isfinite(value)
+
+
+@given(st.text(alphabet="ab*?.[", max_size=8), st.text(alphabet="ab.[", max_size=10))
+@settings(max_examples=500, deadline=None)
+def test_globs_agree_with_the_standard_library(pattern: str, text: str) -> None:
+    oracle = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+    assert glob(pattern)(text) is (oracle.match(text) is not None)
+
+
+def test_the_ends_of_a_glob_do_not_share_a_character() -> None:
+    assert not glob("ab*b")("ab")
+    assert not glob("a*bc*c")("abc")
+    assert glob("a*b*b")("abb")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 500,
+        "(" * (MAX_DEPTH + 1) + "1" + ")" * (MAX_DEPTH + 1),
+        "-" * 500 + "1",
+        "!" * 900 + "true",
+        "+".join("1" * (MAX_NODES // 2 + 2)),
+        "true ? 1 : " * 60 + "1",
+        "min(" * 200,
+        "a" * 2_000,
+        "[" * 1_000,
+        "1" * 1_000 + "." * 20,
+        "__import__('os').system('true')",
+        "lambda: 0",
+        "a\x00b",
+        "١ + ١",
+        "'" + "\\" * 999,
+    ],
+)
+def test_hostile_texts_are_refused(text: str) -> None:
+    with pytest.raises(BadExpression):
+        compiled(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9**9**9**9**9**9",
+        "2**1024",
+        "x" + "+x" * 90,
+        "1e308*1e308",
+    ],
+)
+def test_hostile_values_end_in_an_error_and_not_in_a_long_wait(text: str) -> None:
+    with pytest.raises(EvaluationError):
+        compiled(text)({"x": "y" * 4_000})
+
+
+def test_a_pattern_made_to_backtrack_does_not() -> None:
+    test = glob("*a" * 400 + "b")
+    assert not test("a" * 4_096)
+
+
+def test_the_deepest_allowed_nesting_works() -> None:
+    assert compiled("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH)({}) == 1.0
+    assert compiled("+".join("1" * (MAX_NODES // 2)))({}) == MAX_NODES / 2
+    assert compiled("+".join(["(1)"] * 2 * MAX_DEPTH))({}) == 2 * MAX_DEPTH

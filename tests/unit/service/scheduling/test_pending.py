@@ -1,0 +1,46 @@
+"""The shelf: many jobs put there at once wait as if each had been put there by itself."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.model.cluster_rules import ClusterRules
+from rainbow_sched.model.job import Terms
+from rainbow_sched.service.clusters.fleet import Fleet
+from rainbow_sched.service.scheduling.pending import Shelf, shape_of
+from rainbow_sched.store.records import WaitingJob
+
+TERMS = [Terms(), Terms(), Terms(only_clusters=("east",))]  # two of them are equal, and not the same
+waiting = st.lists(
+    st.tuples(st.integers(-2, 2), st.sampled_from(["one", "two"]), st.sampled_from(TERMS), st.sampled_from("ab")),
+    max_size=40,
+)
+
+
+def emptied(shelf: Shelf) -> dict[str, list[int]]:
+    """The jobs of each pile in the order in which they come up."""
+    found: dict[str, list[int]] = {}
+    for shape in shelf.order():
+        found[shape] = []
+        while (job := shelf.first(shape)) is not None:
+            found[shape].append(job)
+            shelf.remove([job])
+    return found
+
+
+@given(waiting, st.integers(0, 40), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_all_at_once_is_the_same_as_one_by_one(rows: list[tuple[int, str, Terms, str]], cut: int, ruled: bool) -> None:
+    fleet = Fleet(open_backend("memory", {}))
+    if ruled:
+        fleet.rules["east"] = ClusterRules()
+    jobs = [WaitingJob(number, *row) for number, row in enumerate(rows, 1)]
+    by_one, at_once = Shelf(), Shelf()
+    for job, priority, spec, terms, owner in jobs:
+        by_one.put(job, priority, shape_of(fleet, owner, spec, terms))
+    at_once.put_all(fleet, jobs[:cut])
+    at_once.put_all(fleet, jobs[cut:])
+    assert len(at_once) == len(by_one)
+    assert emptied(at_once) == emptied(by_one)
