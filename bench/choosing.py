@@ -16,8 +16,8 @@ from typing import Any
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import Candidate, Demand, Report
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import Asked, Question, decide
-from rainbow_sched.selection.expressions import compiled
+from rainbow_sched.selection.decide import Criteria, Question, decide
+from rainbow_sched.selection.expressions import compile_expression
 from rainbow_sched.selection.policies import BUILT_IN
 from rainbow_sched.selection.replay import replay
 
@@ -123,7 +123,7 @@ def _line(what: str, ours: float, plain: float, unit: float, limit: str) -> None
 def main(arguments: list[str]) -> None:
     """Print one line per measurement: ours, plain Python, their ratio, and the limit that was set."""
     variables = {"cost_per_node_hour": 3.0, "memory_per_node": 200.0, "seconds_per_gb": 0.4}
-    run = compiled(FORMULA).run
+    run = compile_expression(FORMULA).run
     small, large, asked = fleet(100), fleet(1_000), fleet(8, bids=True)
     options = {"priorities": PRIORITIES}
 
@@ -131,8 +131,8 @@ def main(arguments: list[str]) -> None:
         return BUILT_IN.build("constraint", options).rank(large, DEMAND, Random(0))
 
     def decision(policy: str, candidates: list[Candidate], options: dict[str, str] | None = None) -> str:
-        asked = Asked(demand=DEMAND, policy=policy, options=options or {})
-        return decide(Question(asked=asked, candidates=candidates, now=NOW)).to_json()
+        criteria = Criteria(demand=DEMAND, policy=policy, options=options or {})
+        return decide(Question(criteria=criteria, candidates=candidates, now=NOW)).to_json()
 
     print("choosing: ours, the same in plain Python, and the ratio of the two")
     formula = best(lambda: run(variables), number=2_000), best(lambda: plain_expression(variables), number=2_000)

@@ -26,9 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def old_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it was."""
-    there = subprocess.run(
-        ["git", "archive", BEFORE, "src", "examples"], cwd=ROOT, capture_output=True, check=False
-    )
+    there = subprocess.run(["git", "archive", BEFORE, "src", "examples"], cwd=ROOT, capture_output=True, check=False)
     if there.returncode != 0:
         pytest.skip(f"optional: this is no clone with the commit {BEFORE[:7]} in its history")
     folder = tmp_path_factory.mktemp("old")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rainbow_sched.model.bid import Bid, TrackRecord
 from rainbow_sched.model.candidate import Candidate, Demand, Limits, Placed, Report
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import Asked, Question
+from rainbow_sched.selection.decide import Criteria, Question
 
 NOW = 1_000_000.0
 PRIORITIES = """
@@ -58,13 +58,13 @@ def a_bid(cluster: str, start: float | None = 0.0, **values: Any) -> Bid:
 def a_question(*candidates: Candidate, policy: str = "first", **values: Any) -> Question:
     """A question about these candidates."""
     own = {key: values.pop(key) for key in Question._fields if key in values}
-    asked = Asked(**{"demand": Demand(), "policy": policy, **values})
-    return Question(asked=asked, candidates=candidates, **{"now": NOW, **own})
+    criteria = Criteria(**{"demand": Demand(), "policy": policy, **values})
+    return Question(criteria=criteria, candidates=candidates, **{"now": NOW, **own})
 
 
-def asked_otherwise(question: Question, **values: Any) -> Question:
+def with_criteria(question: Question, **values: Any) -> Question:
     """The same question with something else asked."""
-    return question._replace(asked=replace(question.asked, **values))
+    return question._replace(criteria=replace(question.criteria, **values))
 
 
 numbers = st.one_of(st.integers(0, 50), st.floats(0, 50, allow_nan=False).map(lambda x: round(x, 2)))
@@ -142,8 +142,8 @@ _LIMITS = st.builds(
     later=st.booleans(),
     otherwise=st.sampled_from(["wait", "refuse"]),
 )
-_ASKED = st.builds(
-    lambda policy, demand, limits: Asked(demand=demand, policy=policy, options=BUILT_INS[policy], limits=limits),
+_CRITERIA = st.builds(
+    lambda policy, demand, limits: Criteria(demand=demand, policy=policy, options=BUILT_INS[policy], limits=limits),
     st.sampled_from(sorted(BUILT_INS)),
     st.builds(Demand, nodes=st.integers(1, 9), duration=st.sampled_from([None, 600.0])),
     _LIMITS,
@@ -155,7 +155,7 @@ def questions() -> st.SearchStrategy[Question]:
     """Any policy over any small fleet, with any limits."""
     return st.builds(
         Question,
-        asked=_ASKED,
+        criteria=_CRITERIA,
         candidates=_FLEETS,
         misfits=st.sampled_from([{}, {"tiny": (Fit.NEVER, "1 node, 2 needed")}]),
         seed=st.integers(0, 2**32),

@@ -32,7 +32,7 @@ from rainbow_sched.matching.structure.shapes import Shape, Shapes
 from rainbow_sched.model.binding import HOST, Binding, GroupHosts, NodeRules, may_bind
 from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Explanation, Fit, Matches
 from rainbow_sched.model.microarchitectures import runs
 from rainbow_sched.model.request import Request
@@ -57,11 +57,11 @@ class MemoryBackend:
         self._index = FleetIndex(self._facts)
         self._answers = Answers()
         self._changes = self._answers.changes
-        self._key_of = Remembered(Keys().number)
-        self._placer = Remembered(Placer)
-        self._planner = Remembered(Planner)
-        self._may_bind = Remembered(may_bind)
-        self._asks_inside = Remembered(_asks_inside)
+        self._key_of = IdentityCache(Keys().number)
+        self._placer = IdentityCache(Placer)
+        self._planner = IdentityCache(Planner)
+        self._may_bind = IdentityCache(may_bind)
+        self._asks_inside = IdentityCache(_asks_inside)
         self._ruled = 0  # clusters with node rules
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []

@@ -11,23 +11,23 @@ from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Limits, Rep
 from rainbow_sched.model.match import Fit
 
 
-class Lineup(tuple[Candidate, ...]):
-    """Candidates by name. While no cluster changes, many decisions are made over one lineup."""
+class CandidateSet(tuple[Candidate, ...]):
+    """Candidates by name. While no cluster changes, many decisions use the same set."""
 
-    def __new__(cls, candidates: Iterable[Candidate]) -> Lineup:
+    def __new__(cls, candidates: Iterable[Candidate]) -> CandidateSet:
         """In order."""
         return super().__new__(cls, sorted(candidates, key=attrgetter("name")))
 
     @classmethod
-    def of(cls, candidates: Sequence[Candidate]) -> Lineup:
+    def of(cls, candidates: Sequence[Candidate]) -> CandidateSet:
         """`candidates` itself if it is one."""
-        return candidates if isinstance(candidates, Lineup) else cls(candidates)
+        return candidates if isinstance(candidates, CandidateSet) else cls(candidates)
 
-    def eligible(self, limits: Limits) -> Lineup:
+    def eligible(self, limits: Limits) -> CandidateSet:
         """Those that are not out by a job's limits and their fit alone."""
         some = [self.by_name[name] for name in limits.only if name in self.by_name] if limits.only else self
         kept = [c for c in some if not limits.why_not(c.name, c.fit, bid=c.bid is not None)]
-        return self if len(kept) == len(self) else Lineup(kept)
+        return self if len(kept) == len(self) else CandidateSet(kept)
 
     @cached_property
     def by_name(self) -> dict[str, Candidate]:

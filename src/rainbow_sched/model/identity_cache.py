@@ -10,7 +10,7 @@ V = TypeVar("V")
 MOST = 2_048
 
 
-class Remembered(Generic[*Ts, V]):
+class IdentityCache(Generic[*Ts, V]):
     """A function of values that never change, which finds its answers again by the values' identity.
 
     A request that many jobs share is one object; comparing it with another would cost as much as

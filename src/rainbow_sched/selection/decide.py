@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.decision import Chosen, Decision, Outcome, Refuse, Wait
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.draws import Draws
-from rainbow_sched.selection.eligibility import Field, prepare
-from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranking
-from rainbow_sched.selection.question import STALE_AFTER, Asked, Question
+from rainbow_sched.selection.eligibility import Eligible, prepare
+from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyError, PolicyTable, Ranking
+from rainbow_sched.selection.question import STALE_AFTER, Criteria, Question
 from rainbow_sched.selection.record import write_record
 
-__all__ = ["MAX_ASKED", "STALE_AFTER", "Asked", "Question", "decide", "wants_bids", "whom_to_ask"]
+__all__ = ["MAX_ASKED", "STALE_AFTER", "Criteria", "Question", "clusters_to_ask", "decide", "wants_bids"]
 
 MAX_ASKED = 8
 MAX_REASONS = 20
@@ -24,53 +24,53 @@ LARGEST = 1.7976931348623157e308
 
 def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
     """Rank the clusters that are eligible and choose the first; the same question gives the same decision."""
-    name, options = question.asked.chosen_policy
+    name, options = question.criteria.chosen_policy
     policy = policies.build(name, options)
-    field = prepare(question, bids=policy.wants_bids, ages=getattr(policy, "wants_ages", False))
-    ranking = _rank(name, policy, field, question)
-    return write_record(question, field, ranking, _outcome(question, field, ranking))
+    eligible = prepare(question, bids=policy.wants_bids, ages=getattr(policy, "wants_ages", False))
+    ranking = _rank(name, policy, eligible, question)
+    return write_record(question, eligible, ranking, _outcome(question, eligible, ranking))
 
 
 def wants_bids(question: Question, policies: PolicyTable = BUILT_IN) -> bool:
     """True if the clusters should be asked before this is decided."""
-    return question.asked.bounded or policies.build(*question.asked.chosen_policy).wants_bids
+    return question.criteria.bounded or policies.build(*question.criteria.chosen_policy).wants_bids
 
 
-def whom_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_ASKED) -> list[str]:
+def clusters_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_ASKED) -> list[str]:
     """The clusters whose bids could matter most: as they rank without one, where the job fits now first.
 
     Clusters that have a live bid already, say why they cannot bid, or are excluded are not asked.
     """
     candidates = [c for c in question.candidates if c.bid is None and not c.no_bid]
-    asked = replace(question.asked, limits=replace(question.asked.limits, later=True))
-    open_question = question._replace(asked=asked, candidates=candidates)
-    name, options = asked.chosen_policy
+    criteria = replace(question.criteria, limits=replace(question.criteria.limits, later=True))
+    open_question = question._replace(criteria=criteria, candidates=candidates)
+    name, options = criteria.chosen_policy
     policy = policies.build(name, options)
-    field = prepare(open_question, bids=False, limited=False)
-    ranking = _rank(name, policy, field, open_question)
-    later = {c.name for c in field.kept if c.fit is not Fit.NOW}
+    eligible = prepare(open_question, bids=False, limited=False)
+    ranking = _rank(name, policy, eligible, open_question)
+    later = {c.name for c in eligible.candidates if c.fit is not Fit.NOW}
     return sorted(ranking.names, key=later.__contains__)[:at_most]
 
 
-def _rank(name: str, policy: Policy, field: Field, question: Question) -> Ranking:
-    if not field.kept:
+def _rank(name: str, policy: Policy, eligible: Eligible, question: Question) -> Ranking:
+    if not eligible.candidates:
         return Ranking([], {})
     try:
-        ranking = policy.rank(field.kept, question.asked.demand, _draws(question.seed))
+        ranking = policy.rank(eligible.candidates, question.criteria.demand, _draws(question.seed))
     except RainbowError:
         raise
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the edge to other people's code: whatever it raises is a typed error here
-        raise PolicyFault(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
-    if ranking.given is field.kept and not ranking.dropped:
+        raise PolicyError(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
+    if ranking.given is eligible.candidates and not ranking.dropped:
         return ranking  # all of them, in another order
-    given = Lineup.of(field.kept).names
+    given = CandidateSet.of(eligible.candidates).names
     if len(ranking.names) + len(ranking.dropped) != len(given) or not given == {*ranking.names, *ranking.dropped}:
-        raise PolicyFault(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
+        raise PolicyError(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
     for entry in () if ranking.reason is not None else ranking.ranked:
         if entry.score is not None and not -LARGEST <= entry.score <= LARGEST:
-            raise PolicyFault(
+            raise PolicyError(
                 f"policy {name!r} gave {entry.name} the score {entry.score}, which is not a finite number"
             )
     return ranking
@@ -93,14 +93,14 @@ def _draws(seed: int) -> Draws:
     return draws
 
 
-def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
+def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Outcome:
     if ranking.best is not None:
         return Chosen(ranking.best)
-    limits = question.asked.limits
+    limits = question.criteria.limits
     misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
-    allowed = [c for c in field.given if limits.allow(c.name)]
+    allowed = [c for c in eligible.given if limits.allow(c.name)]
     out = {c.name: limits.why_not(c.name, c.fit, bid=c.bid is not None) for c in allowed}
-    told = {**out, **field.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items()}}
+    told = {**out, **eligible.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items()}}
     reasons = [f"{name}: {why}" for name, why in told.items() if why]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
@@ -109,8 +109,8 @@ def _outcome(question: Question, field: Field, ranking: Ranking) -> Outcome:
         reasons.append(f"{never} cluster{'s' if never > 1 else ''} could never run it")
     fits = [c.fit for c in allowed] + [fit for fit, _ in misfits.values()]
     if not fits:
-        asked = limits.only or limits.never
-        reasons.append("no cluster that its owner allows is registered" if asked else "no cluster is registered")
+        limited = limits.only or limits.never
+        reasons.append("no cluster that its owner allows is registered" if limited else "no cluster is registered")
     ever = any(fit is not Fit.NEVER for fit in fits)
     kind = Refuse if limits.otherwise == "refuse" and not ever else Wait
     return kind(tuple(reasons), ever)

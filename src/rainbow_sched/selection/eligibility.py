@@ -8,38 +8,38 @@ from typing import NamedTuple
 
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import Candidate, Demand, Limits, age, is_stale
-from rainbow_sched.model.candidate_set import Lineup
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.selection.bid_scores import Estimate, bias, corrected, estimate
 from rainbow_sched.selection.question import Question
 
 
-class Field(NamedTuple):
+class Eligible(NamedTuple):
     """The clusters that take part, as policies see them, and the others with their reasons."""
 
-    kept: Sequence[Candidate]  # by name
+    candidates: Sequence[Candidate]  # by name
     dropped: dict[str, str]  # without those that are out by the owner's limits and their fit alone
     notes: dict[str, list[str]]  # what was done to a cluster's numbers, beside counting what was placed since
     estimates: dict[str, Estimate]
-    given: Lineup  # all of them as given
+    given: CandidateSet  # all of them as given
 
 
-def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool = True) -> Field:
+def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool = True) -> Eligible:
     """Sort the candidates by name, bring their numbers up to date, and drop the ones that cannot be chosen.
 
     `bids`: the policy chooses by them, so a cluster without one is noted. `ages`: it looks at
     the age of reports. `limited`: apply deadline and cost, which need bids to be known.
     """
-    asked = question.asked
-    limits, demand = asked.limits, asked.demand
-    limited = limited and asked.bounded
-    given = Lineup.of(question.candidates)
+    criteria = question.criteria
+    limits, demand = criteria.limits, criteria.demand
+    limited = limited and criteria.bounded
+    given = CandidateSet.of(question.candidates)
     some = given if given.all_now and not (limits.only or limits.never) else _eligible(given, limits)
-    fresh = some.oldest >= question.now - asked.stale_after
+    fresh = some.oldest >= question.now - criteria.stale_after
     if given.unasked and fresh and not (bids or ages or limited):
-        return Field(some, {}, {}, {}, given)
-    kept: list[Candidate] = []
-    field = Field(kept, {}, {}, {}, given)
+        return Eligible(some, {}, {}, {}, given)
+    candidates: list[Candidate] = []
+    eligible = Eligible(candidates, {}, {}, {}, given)
     for raw in some:
         notes: list[str] = []
         candidate = _up_to_date(raw, question, notes)
@@ -49,25 +49,25 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
             notes.append(f"no bid{f' ({raw.no_bid})' if raw.no_bid else ''}: judged on its state and history")
         why = _says_no(candidate, limits)
         if (bids or limited) and not why:
-            predicted = field.estimates[raw.name] = estimate(candidate, demand)
+            predicted = eligible.estimates[raw.name] = estimate(candidate, demand)
             if limited:
                 why = _over_limit(predicted, demand, limits, question.now)
         if notes:
-            field.notes[raw.name] = notes
+            eligible.notes[raw.name] = notes
         if why:
-            field.dropped[raw.name] = why
+            eligible.dropped[raw.name] = why
         else:
-            kept.append(candidate)
-    return field
+            candidates.append(candidate)
+    return eligible
 
 
-_eligible = Remembered(Lineup.eligible, most=256)
+_eligible = IdentityCache(CandidateSet.eligible, most=256)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:
     """`raw` itself when nothing is to be corrected, which is the common case."""
     candidate = raw
-    limit = question.asked.stale_after
+    limit = question.criteria.stale_after
     if is_stale(raw.report, question.now, limit):
         old = age(raw.report.at or 0.0, question.now)
         notes.append(f"its state is {old:.0f} s old, over {limit:.0f} s: treated as unknown")

@@ -16,7 +16,7 @@ NO_MISFITS: Mapping[str, tuple[Fit, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Criteria:
     """What is asked of whatever fleet there is; one object for all jobs that ask the same."""
 
     demand: Demand
@@ -40,7 +40,7 @@ class Asked:
 class Question(NamedTuple):
     """All that one decision depends on; nothing else influences it."""
 
-    asked: Asked
+    criteria: Criteria
     candidates: Sequence[Candidate]  # the clusters that fit, now or later, in any order
     misfits: Mapping[str, tuple[Fit, str]] = NO_MISFITS  # the others: fit and a short reason
     seed: int = 0

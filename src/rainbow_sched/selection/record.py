@@ -10,7 +10,7 @@ from typing import Any
 
 from rainbow_sched.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
 from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed, Report
-from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.decision import (
     ASKED,
     SHARED,
@@ -23,42 +23,42 @@ from rainbow_sched.model.decision import (
     encoded,
     state_of,
 )
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.bid_scores import Estimate
-from rainbow_sched.selection.eligibility import Field
+from rainbow_sched.selection.eligibility import Eligible
 from rainbow_sched.selection.policies import Ranking
-from rainbow_sched.selection.question import Asked, Question
+from rainbow_sched.selection.question import Criteria, Question
 
 
-def write_record(question: Question, field: Field, ranking: Ranking, outcome: Outcome) -> Decision:
+def write_record(question: Question, eligible: Eligible, ranking: Ranking, outcome: Outcome) -> Decision:
     """The whole record; see `model/decision.py` for its shape."""
-    given = field.given
+    given = eligible.given
     fleet = _fleet_alone(given) if not question.misfits else _fleet(given, question.misfits)
     own = {
         "snapshot": question.snapshot,
         "at": question.now,
         "seed": question.seed,
         "outcome": _outcome(outcome),
-        **_ranking(ranking, field, fleet),
+        **_ranking(ranking, eligible, fleet),
     }
-    if field.dropped or ranking.dropped:
-        own["dropped"] = dict(sorted({**field.dropped, **ranking.dropped}.items()))
+    if eligible.dropped or ranking.dropped:
+        own["dropped"] = dict(sorted({**eligible.dropped, **ranking.dropped}.items()))
     if given.placed:
         own["placed"] = given.placed
     if not given.unasked:
         own["bids"] = {c.name: _bid(c.bid) for c in given if c.bid is not None}
         own["no_bids"] = {c.name: c.no_bid for c in given if c.no_bid}
-    if field.estimates:
-        own["estimates"] = {name: _estimate(estimate) for name, estimate in field.estimates.items()}
-    if field.notes:
-        own["notes"] = field.notes
-    return Decision(fleet, _asked(question.asked), own)
+    if eligible.estimates:
+        own["estimates"] = {name: _estimate(estimate) for name, estimate in eligible.estimates.items()}
+    if eligible.notes:
+        own["notes"] = eligible.notes
+    return Decision(fleet, _criteria_part(question.criteria), own)
 
 
-def _ranking(ranking: Ranking, field: Field, fleet: FleetPart) -> dict[str, Any]:
+def _ranking(ranking: Ranking, eligible: Eligible, fleet: FleetPart) -> dict[str, Any]:
     """The order as places in the columns; scores, reasons and terms in that order. A reason of all is written once."""
-    if ranking.given is field.kept and ranking.reason is not None:
+    if ranking.given is eligible.candidates and ranking.reason is not None:
         return {"ranked": {"from": ranking.first}, "reasons": ranking.reason}
     place = fleet.place
     ranked = ranking.ranked
@@ -71,27 +71,27 @@ def _ranking(ranking: Ranking, field: Field, fleet: FleetPart) -> dict[str, Any]
     }
 
 
-def _ask(asked: Asked) -> AskedPart:
-    policy, options = asked.chosen_policy
+def _make_criteria_part(criteria: Criteria) -> AskedPart:
+    policy, options = criteria.chosen_policy
     said = {
         "name": policy,
         "options": dict(options),
-        "configured": asked.policy,
-        "configured_options": dict(asked.options),
+        "configured": criteria.policy,
+        "configured_options": dict(criteria.options),
     }
-    parts = (_request(asked.request_hash, asked.demand), said, _limits(asked.limits), asked.stale_after)
+    parts = (_request(criteria.request_hash, criteria.demand), said, _limits(criteria.limits), criteria.stale_after)
     return AskedPart(dict(zip(ASKED, parts, strict=True)))
 
 
-_asked = Remembered(_ask)
+_criteria_part = IdentityCache(_make_criteria_part)
 
 
-def _fleet(given: Lineup, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
+def _fleet(given: CandidateSet, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
     """What is known of the fleet, made once for all decisions that see the same of it."""
     return _fleet_part(given.reports, given.later, given.slots, tuple([(name, *why) for name, why in misfits.items()]))
 
 
-_fleet_alone = Remembered(lambda given: _fleet(given, {}), most=256)
+_fleet_alone = IdentityCache(lambda given: _fleet(given, {}), most=256)
 
 
 @lru_cache(maxsize=256)

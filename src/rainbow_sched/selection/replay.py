@@ -5,7 +5,7 @@ from __future__ import annotations
 from rainbow_sched.model.decision import Decision, limits_of
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import Asked, Question, decide
+from rainbow_sched.selection.decide import Criteria, Question, decide
 from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
 from rainbow_sched.selection.record import read_candidates, read_demand
 
@@ -19,7 +19,7 @@ def question_of(decision: Decision) -> Question:
     """The question that a decision answered."""
     record, misfits = decision.own, decision.fleet.document["misfits"]
     try:
-        asked = Asked(
+        criteria = Criteria(
             demand=read_demand(record),
             policy=record["policy"]["configured"],
             options=record["policy"]["configured_options"],
@@ -28,7 +28,7 @@ def question_of(decision: Decision) -> Question:
             stale_after=record["stale_after"],
         )
         return Question(
-            asked=asked,
+            criteria=criteria,
             candidates=read_candidates(decision),
             misfits={name: (Fit(fit), why) for name, (fit, why) in misfits.items()},
             seed=record["seed"],

@@ -14,7 +14,7 @@ from rainbow_sched.jobspecs.dialects.requirements import check_bounds
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
 from rainbow_sched.model.request import Request
 from rainbow_sched.pb.v2 import jobs_pb2
@@ -38,7 +38,7 @@ class Reader:
     def __init__(self) -> None:
         self._specs: OrderedDict[tuple[bool, str, str], tuple[Request, str, str]] = OrderedDict()
         self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
-        self._opened = Remembered(opened)
+        self._opened = IdentityCache(opened)
 
     def spec(self, spec: jobs_pb2.Spec) -> tuple[Request, str, str]:
         """The request, its canonical JSON, and the text as it was submitted (empty if it was canonical)."""

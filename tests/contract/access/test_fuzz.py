@@ -20,7 +20,7 @@ from grpc import aio
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.jobspecs import parse
 from rainbow_sched.model.errors import RainbowError
-from rainbow_sched.selection.expressions import ExpressionError, compiled
+from rainbow_sched.selection.expressions import ExpressionError, compile_expression
 from tests.contract.access.test_matrix import method_of
 from tests.support.service import a_graph
 from tests.unit.access.rows import JOBSPEC, OK, ROWS
@@ -196,7 +196,7 @@ EXPRESSION = 'nodes_free > 4 && (cost ?? 2) * 3 <= max(1, 2) ? "a" IN ["a", "b"]
 
 def compute(text: str) -> None:
     """Compile and evaluate."""
-    compiled(text)({"nodes_free": 5.0, "cost": 1.0})
+    compile_expression(text)({"nodes_free": 5.0, "cost": 1.0})
 
 
 SUBJECTS: dict[str, tuple[list[str], Callable[[str], object]]] = {

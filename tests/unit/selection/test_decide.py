@@ -10,8 +10,8 @@ from rainbow_sched.model.candidate import Candidate, Demand, Limits, Placed
 from rainbow_sched.model.decision import Chosen, Decision, Refuse, Row, Wait
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import decide, wants_bids, whom_to_ask
-from tests.support.candidates import NOW, a_bid, a_cluster, a_question, asked_otherwise
+from rainbow_sched.selection.decide import clusters_to_ask, decide, wants_bids
+from tests.support.candidates import NOW, a_bid, a_cluster, a_question, with_criteria
 
 
 def rows(decision: Decision) -> dict[str, Row]:
@@ -169,15 +169,15 @@ def test_a_deadline_counts_the_p90_and_the_run_time() -> None:
     assert decision.ranked == ("soon",)
     assert rows(decision)["unsure"].reason == "would end 400 s after the deadline"
     assert rows(decision)["slow"].reason == "would end 500 s after the deadline"
-    unsaid = decide(asked_otherwise(question, demand=Demand(), limits=Limits(deadline=NOW + 400)))
+    unsaid = decide(with_criteria(question, demand=Demand(), limits=Limits(deadline=NOW + 400)))
     assert rows(unsaid)["unsure"].reason == "would start 100 s after the deadline"
 
 
 def test_a_preference_takes_the_place_of_the_policy() -> None:
     fleet = [a_cluster("a", bid=a_bid("a", 10.0, cost=9.0)), a_cluster("b", bid=a_bid("b", 90.0, cost=1.0))]
     question = a_question(*fleet, policy="least", options={"key": "x"})
-    assert decide(asked_otherwise(question, limits=Limits(prefer="start"))).winner == "a"
-    decision = decide(asked_otherwise(question, limits=Limits(prefer="cost")))
+    assert decide(with_criteria(question, limits=Limits(prefer="start"))).winner == "a"
+    decision = decide(with_criteria(question, limits=Limits(prefer="cost")))
     assert (decision.winner, decision.policy) == ("b", "cost")
 
 
@@ -210,8 +210,8 @@ def test_those_are_asked_first_that_would_win_without_a_bid() -> None:
         a_cluster("shut"),
     ]
     question = a_question(*fleet, policy="cost", limits=Limits(never=frozenset({"shut"}), max_cost=0.5))
-    assert whom_to_ask(question) == ["cheap", "dear", "busy"]
-    assert whom_to_ask(question, at_most=1) == ["cheap"]
+    assert clusters_to_ask(question) == ["cheap", "dear", "busy"]
+    assert clusters_to_ask(question, at_most=1) == ["cheap"]
 
 
 def test_bids_are_wanted_by_the_policy_or_for_a_limit() -> None:

@@ -16,7 +16,7 @@ from rainbow_sched.model.decision import Decision, Row, Stored
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Group, Level, Request
 from rainbow_sched.selection.decide import Question, decide
-from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyFault, PolicyTable, Ranked, Ranking
+from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyError, PolicyTable, Ranked, Ranking
 from tests.support.candidates import NOW, a_cluster, a_question, questions
 
 
@@ -49,7 +49,7 @@ def a_table(rank: Ranking) -> PolicyTable:
     ],
 )
 def test_a_policy_that_breaks_its_contract_is_found_out(ranking: Ranking) -> None:
-    with pytest.raises(PolicyFault, match="policy 'odd'"):
+    with pytest.raises(PolicyError, match="policy 'odd'"):
         decide(a_question(a_cluster("a"), policy="odd"), a_table(ranking))
 
 
@@ -64,9 +64,9 @@ def test_a_policy_that_crashes_is_a_typed_error_with_its_cause() -> None:
         return Crashes() if not options else {}[0]
 
     table = PolicyTable({"odd": build})
-    with pytest.raises(PolicyFault, match="policy 'odd' failed: ZeroDivisionError: oh"):
+    with pytest.raises(PolicyError, match="policy 'odd' failed: ZeroDivisionError: oh"):
         decide(a_question(a_cluster("a"), policy="odd"), table)
-    with pytest.raises(PolicyFault, match="policy 'odd' cannot be built: KeyError"):
+    with pytest.raises(PolicyError, match="policy 'odd' cannot be built: KeyError"):
         decide(a_question(a_cluster("a"), policy="odd", options={"x": "1"}), table)
 
 
@@ -92,7 +92,7 @@ def test_no_decision_changes_another(one: Question, other: Question) -> None:
 @given(questions())
 @settings(max_examples=160, deadline=None)
 def test_the_winner_never_breaks_a_limit(question: Question) -> None:
-    decision, limits = decide(question), question.asked.limits
+    decision, limits = decide(question), question.criteria.limits
     for name in decision.ranked:
         row = rows(decision)[name]
         assert not limits.only or name in limits.only
@@ -150,7 +150,7 @@ def test_every_cluster_is_in_the_record_once_ranked_or_out_with_a_reason(questio
     decision = Stored.of(decide(question)).decision()
     said = list(decision.rows())
     assert sorted(row.name for row in said) == sorted([*(c.name for c in question.candidates), *question.misfits])
-    given, limits = {c.name: c for c in question.candidates}, question.asked.limits
+    given, limits = {c.name: c for c in question.candidates}, question.criteria.limits
     for row in said:
         if row.name in question.misfits:
             continue

@@ -10,7 +10,7 @@ from rainbow_sched.agent.core.values import Offer
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
-from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compiled
+from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compile_expression
 from rainbow_sched.selection.job_filter import holds, variables
 
 KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
@@ -18,7 +18,7 @@ KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 
 def speaking_of_jobs(option: str, text: str) -> Expression:
     """The expression of `--accept` or `--order`; raise Invalid if it speaks of what no job has."""
-    found = compiled(text)
+    found = compile_expression(text)
     for name in sorted(found.names):
         if name not in KNOWN and not name.startswith("labels."):
             hint = did_you_mean(name, (*KNOWN, "labels.KEY"))

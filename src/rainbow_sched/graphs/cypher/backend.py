@@ -30,7 +30,7 @@ from rainbow_sched.matching.structure.shapes import Shape, Shapes
 from rainbow_sched.model.binding import UNBOUND, Binding, GroupHosts, NodeRules, may_bind
 from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Explanation, Matches
 from rainbow_sched.model.microarchitectures import runs
 from rainbow_sched.model.request import Request
@@ -46,7 +46,7 @@ class CypherBackend:
     def __init__(self, engine: Engine | None = None, **options: str) -> None:
         """Open the database that the options name, and find what is in it."""
         self._engine = engine or open_engine(options)
-        self._key_of = Remembered(Keys().number)
+        self._key_of = IdentityCache(Keys().number)
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)

@@ -16,7 +16,7 @@ from rainbow_sched.matching.index.types import Kinds, kinds_of
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts, kinds
 from rainbow_sched.matching.structure.shapes import multiplicities
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.request import Request, Requirement
 
 MOST_MASKS = 4096
@@ -72,7 +72,7 @@ class FleetIndex:
         self.moved: dict[str, HostTable] = {}  # how now differs from ever
         self.kinds = Kinds()
         self._rows: dict[int, Rows] = {}
-        self._read_forms = Remembered(read_forms)
+        self._read_forms = IdentityCache(read_forms)
         self._masks: dict[object, tuple[int, int, Mask]] = {}
 
     def put(self, cluster: int, fold: Fold) -> None:

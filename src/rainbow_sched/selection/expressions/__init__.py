@@ -15,7 +15,7 @@ from rainbow_sched.selection.expressions.errors import BadExpression, Evaluation
 from rainbow_sched.selection.expressions.fast import Run
 from rainbow_sched.selection.expressions.parser import parse
 
-__all__ = ["BadExpression", "EvaluationError", "Expression", "ExpressionError", "MissingVariable", "compiled"]
+__all__ = ["BadExpression", "EvaluationError", "Expression", "ExpressionError", "MissingVariable", "compile_expression"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Expression:
         return self.run(variables)
 
 
-def compiled(text: str) -> Expression:
+def compile_expression(text: str) -> Expression:
     """Read `text`; raise BadExpression, pointing at the character, if it is not an expression."""
     compiler = Compiler(text)
     run = compiler.compile(parse(text))

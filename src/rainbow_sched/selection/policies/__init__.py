@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.selection.policies import constraint, predicted, simple
-from rainbow_sched.selection.policies.contract import Policy, PolicyFactory, PolicyFault, Ranked, Ranking, UnknownPolicy
+from rainbow_sched.selection.policies.contract import Policy, PolicyError, PolicyFactory, Ranked, Ranking, UnknownPolicy
 
 __all__ = [
     "BUILT_IN",
     "POLICIES",
     "Listed",
     "Policy",
+    "PolicyError",
     "PolicyFactory",
-    "PolicyFault",
     "PolicyTable",
     "Ranked",
     "Ranking",
@@ -49,7 +49,7 @@ POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
 )
 
 
-_built_in = Remembered(lambda name, options: POLICIES[name](options))
+_built_in = IdentityCache(lambda name, options: POLICIES[name](options))
 
 
 class Listed(NamedTuple):
@@ -89,7 +89,7 @@ class PolicyTable:
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # the edge to other people's code: whatever it raises is a typed error here
-                raise PolicyFault(f"policy {name!r} cannot be built: {type(error).__name__}: {error}") from error
+                raise PolicyError(f"policy {name!r} cannot be built: {type(error).__name__}: {error}") from error
         if name in self.broken:
             raise UnknownPolicy(f"policy {name!r} is installed, but does not load: {self.broken[name]}")
         raise UnknownPolicy(f"there is no policy {name!r}{did_you_mean(name, self.factories)}")

@@ -19,7 +19,7 @@ class UnknownPolicy(RainbowError):
     """There is no policy of this name here, or its plugin failed to load."""
 
 
-class PolicyFault(RainbowError):
+class PolicyError(RainbowError):
     """A policy failed or broke its contract: it lost a cluster, made one up or gave a score that is no number."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from rainbow_sched.model.candidate import Candidate, Demand
-from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.options import take
@@ -50,7 +50,7 @@ class AtRandom:
         So each is as likely as any other in every place, and the order is as short to write as the draw.
         """
         reason = f"drawn at random among {len(candidates)}"
-        if Lineup.of(candidates).all_now:
+        if CandidateSet.of(candidates).all_now:
             return Ranking.around(candidates, int(rng.random() * len(candidates)), reason)
         ranked: list[Ranked] = []
         for later, why in ((False, reason), (True, reason + NOT_NOW)):

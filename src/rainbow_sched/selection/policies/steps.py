@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.selection.expressions import Expression, compiled
+from rainbow_sched.selection.expressions import Expression, compile_expression
 from rainbow_sched.selection.options import read_yaml
 
 MAX_PRIORITIES = 32
@@ -143,6 +143,6 @@ def _calc(text: str, where: str) -> Calc:
 
 def _expression(text: str, where: str) -> Expression:
     try:
-        return compiled(text)
+        return compile_expression(text)
     except Invalid as error:
         raise Invalid(str(error), where=where) from None

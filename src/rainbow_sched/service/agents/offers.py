@@ -13,7 +13,7 @@ from rainbow_sched.model.binding import GroupHosts, NodeRules, may_bind
 from rainbow_sched.model.errors import Corrupt, Invalid
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.request import Request
-from rainbow_sched.selection.expressions import ExpressionError, compiled
+from rainbow_sched.selection.expressions import ExpressionError, compile_expression
 from rainbow_sched.selection.job_filter import Value, holds, variables
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting, ranges
@@ -31,7 +31,7 @@ MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 Mi
 LONGEST_LEASE = 3_600.0
 RECEIVER = "receiver "  # before the time of the call, as the holder of a lease that no agent has
 
-_read = lru_cache(256)(compiled)  # every Sync of a cluster brings the same
+_read = lru_cache(256)(compile_expression)  # every Sync of a cluster brings the same
 
 
 @dataclass(frozen=True, slots=True)

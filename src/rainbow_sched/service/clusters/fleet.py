@@ -12,12 +12,12 @@ from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.binding import may_bind
 from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Placed, Report
-from rainbow_sched.model.candidate_set import Lineup
+from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.service.clusters.member import Member, hold, hold_next, hold_there, room_came_back
@@ -31,14 +31,14 @@ class Fleet:
 
     def __init__(self, graphs: GraphBackend) -> None:
         self.graphs = graphs
-        self._size_of = Remembered(_size)
+        self._size_of = IdentityCache(_size)
         self.version = 0  # grows with every change; decisions name it
         self.rules: dict[str, ClusterRules] = {}  # of clusters that have some; most fleets have none
         self.unbinding: set[str] = set()  # clusters whose agents do not keep jobs on the hosts that they are bound to
-        self.may_bind = Remembered(may_bind)
+        self.may_bind = IdentityCache(may_bind)
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
-        self._lineups: dict[int, tuple[Matches, Lineup]] = {}  # by the identity of matches, until a cluster changes
+        self._lineups: dict[int, tuple[Matches, CandidateSet]] = {}  # by id(matches), until a change
         self._shown: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # kept until a cluster changes
 
     def __len__(self) -> int:
@@ -70,14 +70,14 @@ class Fleet:
         placed = member.placed_since if report.state else NOTHING_PLACED
         return Candidate.of(report, fit, placed=placed, **more)
 
-    def lineup(self, matches: Matches) -> Lineup:
+    def lineup(self, matches: Matches) -> CandidateSet:
         """Those that fit, now or later, as decisions see them; the same object until one of them changes."""
         known = self._lineups.get(id(matches))
         if known is not None and known[0] is matches:
             return known[1]
         if len(self._lineups) >= MOST_LINEUPS:
             self._lineups.clear()
-        made = Lineup(self._candidates(matches))
+        made = CandidateSet(self._candidates(matches))
         self._lineups[id(matches)] = (matches, made)
         return made
 

@@ -19,7 +19,7 @@ from rainbow_sched.model.decision import Chosen, Decision, Refuse, Stored
 from rainbow_sched.model.errors import Conflict, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.model.request import Request
-from rainbow_sched.selection.decide import Question, decide, wants_bids, whom_to_ask
+from rainbow_sched.selection.decide import Question, clusters_to_ask, decide, wants_bids
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.host_binding import bound_offer
 from rainbow_sched.service.agents.offers import RECEIVER
@@ -158,7 +158,7 @@ class Decider:
         asked = question(core, ask)
         if not wants_bids(asked, core.policies):
             return asked
-        names = whom_to_ask(asked, core.policies, core.settings.bidders)
+        names = clusters_to_ask(asked, core.policies, core.settings.bidders)
         hosts = self._hosts(ask.request, names)
         answers = await core.bidding.ask(ask.spec, names, core.presence.listening(core.clock.now()), hosts)
         with_answers = ask._replace(bids=answers.bids, silent=answers.silent)

@@ -17,13 +17,13 @@ from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import Candidate, Demand, Limits
-from rainbow_sched.model.candidate_set import Lineup
-from rainbow_sched.model.identity_cache import Remembered
+from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import MAX_REASONS
-from rainbow_sched.selection.question import NO_MISFITS, Asked, Question
+from rainbow_sched.selection.question import NO_MISFITS, Criteria, Question
 from rainbow_sched.service.agents.host_binding import apart, mixed_reason, one_group_only, unkept
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.rules import Refused, barred
@@ -75,7 +75,7 @@ def question(core: Core, ask: Ask) -> Question:
     count = ask.show_slots or core.policies.wants_slots(asked.policy, asked.options)
     ever, names = matches.ever, matches.names
     if count or ask.bids or ask.silent:
-        candidates = Lineup([_candidate(name, matches, fleet, ask) for name in ever])
+        candidates = CandidateSet([_candidate(name, matches, fleet, ask) for name in ever])
     else:
         candidates = fleet.lineup(matches)
     misfits = NO_MISFITS
@@ -97,10 +97,10 @@ def _mixed(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
     return found
 
 
-def _ask(request: Request, terms: Terms, settings: Settings) -> Asked:
+def _ask(request: Request, terms: Terms, settings: Settings) -> Criteria:
     policy, options = policy_of(settings, terms)
     demand, digest = _of_request(request)
-    return Asked(
+    return Criteria(
         demand=demand,
         policy=policy,
         options=options,
@@ -114,8 +114,8 @@ def _read(request: Request) -> tuple[Demand, str]:
     return Demand.of(request), hashlib.sha256(to_json(request).encode()).hexdigest()
 
 
-_of_request = Remembered(_read)  # jobs of one request often have terms of their own: their labels, say
-_asked = Remembered(_ask)
+_of_request = IdentityCache(_read)  # jobs of one request often have terms of their own: their labels, say
+_asked = IdentityCache(_ask)
 
 
 def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:

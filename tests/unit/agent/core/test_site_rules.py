@@ -15,7 +15,7 @@ from rainbow_sched.agent.setup.systemd_unit import unit_text
 from rainbow_sched.client.settings import Settings
 from rainbow_sched.model.errors import Conflict, Denied, Invalid, Unauthenticated, Unavailable
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
-from rainbow_sched.selection.expressions import compiled
+from rainbow_sched.selection.expressions import compile_expression
 
 
 def a_request(nodes: int = 1, cores: int = 1, gpus: int = 0) -> Request:
@@ -44,13 +44,13 @@ def an_offer(owner: str = "user:ana", **labels: str) -> Offer:
     ],
 )
 def test_only_jobs_for_which_the_expression_holds_are_taken(text: str, taken: bool):
-    refused = Rules(accept=compiled(text)).refuses(an_offer(team="bio"), a_request(nodes=2, cores=4, gpus=2))
+    refused = Rules(accept=compile_expression(text)).refuses(an_offer(team="bio"), a_request(nodes=2, cores=4, gpus=2))
     assert (refused is None) is taken
     assert taken or text in str(refused)
 
 
 def test_a_job_that_lacks_what_the_expression_speaks_of_is_handed_back_with_that_reason():
-    refused = Rules(accept=compiled('labels.team == "bio"')).refuses(an_offer(), a_request())
+    refused = Rules(accept=compile_expression('labels.team == "bio"')).refuses(an_offer(), a_request())
     assert "labels.team" in str(refused)
 
 

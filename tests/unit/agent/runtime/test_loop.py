@@ -26,7 +26,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import NotFound, Unauthenticated, Unavailable
 from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc
-from rainbow_sched.selection.expressions import compiled
+from rainbow_sched.selection.expressions import compile_expression
 from tests.contract.backends.conftest import a_graph, a_request
 
 
@@ -113,7 +113,7 @@ async def test_jobs_are_taken_run_and_reported_with_their_output(site: Site):
 
 async def test_what_the_site_or_the_backend_refuses_is_handed_back_with_the_reason(site: Site):
     site.desk.offers = [an_offer(1, "true"), an_offer(2, "true", type="gpu"), Offer(ref=Ref(3, 1, "t3"), spec="?")]
-    await site.run(rules=Rules(accept=compiled("cores < 1")))
+    await site.run(rules=Rules(accept=compile_expression("cores < 1")))
     reasons = {ref.job: reason for ref, reason in site.desk.rejects.items()}
     assert "cores < 1" in reasons[1]
     assert "gpu" in reasons[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow_sched.selection.expressions import BadExpression, EvaluationError, MissingVariable, compiled
+from rainbow_sched.selection.expressions import BadExpression, EvaluationError, MissingVariable, compile_expression
 
 VARIABLES: dict[str, object] = {
     "nodes_free": 20,
@@ -70,7 +70,7 @@ VARIABLES: dict[str, object] = {
     ],
 )
 def test_an_expression_has_the_documented_value(text: str, value: object) -> None:
-    found = compiled(text)(VARIABLES)
+    found = compile_expression(text)(VARIABLES)
     assert found == value
     assert type(found) is type(value)
 
@@ -99,7 +99,7 @@ def test_an_expression_has_the_documented_value(text: str, value: object) -> Non
 )
 def test_a_bad_expression_is_refused_with_a_caret_under_the_character(text: str, at: int, says: str) -> None:
     with pytest.raises(BadExpression) as caught:
-        compiled(text)
+        compile_expression(text)
     assert caught.value.position == at
     assert says in str(caught.value)
     assert str(caught.value).splitlines()[-1] == "  " + " " * at + "^"
@@ -134,33 +134,33 @@ def test_a_bad_expression_is_refused_with_a_caret_under_the_character(text: str,
 )
 def test_values_without_a_result_are_a_typed_error(text: str, says: str) -> None:
     with pytest.raises(EvaluationError) as caught:
-        compiled(text)(VARIABLES)
+        compile_expression(text)(VARIABLES)
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["missing + 1", "1 + missing", "nothing > 0", "min(missing)", "missing IN (1, 2)"])
 def test_a_missing_variable_is_named(text: str) -> None:
     with pytest.raises(MissingVariable) as caught:
-        compiled(text)(VARIABLES)
+        compile_expression(text)(VARIABLES)
     assert caught.value.name in ("missing", "nothing")
 
 
 def test_a_division_by_zero_is_not_hidden_by_a_default() -> None:
     with pytest.raises(EvaluationError):
-        compiled("1 / 0 ?? 5")({})
+        compile_expression("1 / 0 ?? 5")({})
 
 
 def test_an_expression_tells_which_variables_it_reads() -> None:
-    assert compiled("a + min(b, [c-d]) > 0 ? x.y : 'e'").names == {"a", "b", "c-d", "x.y"}
+    assert compile_expression("a + min(b, [c-d]) > 0 ? x.y : 'e'").names == {"a", "b", "c-d", "x.y"}
 
 
 def test_numbers_that_are_not_finite_never_get_in() -> None:
     for bad in (float("inf"), float("nan"), 10**400):
         with pytest.raises(EvaluationError, match="finite"):
-            compiled("a > 0")({"a": bad})
+            compile_expression("a > 0")({"a": bad})
 
 
 def test_evaluating_leaves_the_variables_alone() -> None:
     before = {"a": 1, "b": [1, 2]}
-    compiled("a + 1 IN b")(before)
+    compile_expression("a + 1 IN b")(before)
     assert before == {"a": 1, "b": [1, 2]}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.selection.expressions import BadExpression, EvaluationError, ExpressionError, compiled
+from rainbow_sched.selection.expressions import BadExpression, EvaluationError, ExpressionError, compile_expression
 from rainbow_sched.selection.expressions.glob import glob
 from rainbow_sched.selection.expressions.parser import BINDING, MAX_DEPTH, MAX_NODES
 
@@ -71,9 +71,9 @@ def test_results_agree_with_pythons_own_arithmetic(tree: Tree) -> None:
         expected = eval(tree.python, {"math": math, "min": min, "max": max, **VARIABLES})  # noqa: S307  # the oracle, on text made above
     except (ZeroDivisionError, ValueError, OverflowError):
         with pytest.raises(EvaluationError):
-            compiled(tree.ours)(VARIABLES)
+            compile_expression(tree.ours)(VARIABLES)
         return
-    assert compiled(tree.ours)(VARIABLES) == expected
+    assert compile_expression(tree.ours)(VARIABLES) == expected
 
 
 @given(st.text(alphabet="ab01.'\"()[]+-*/%<>=!&|^~?:, IN\\\n", max_size=60))
@@ -81,7 +81,7 @@ def test_results_agree_with_pythons_own_arithmetic(tree: Tree) -> None:
 def test_any_text_has_a_value_or_a_typed_error(text: str) -> None:
     value: object = None
     with suppress(ExpressionError):
-        value = compiled(text)({"a": 1.0, "b": "x"})
+        value = compile_expression(text)({"a": 1.0, "b": "x"})
     assert value is None or isinstance(value, bool | float | str | tuple)
     assert not isinstance(value, float) or math.isfinite(value)
 
@@ -121,7 +121,7 @@ def test_the_ends_of_a_glob_do_not_share_a_character() -> None:
 )
 def test_hostile_texts_are_refused(text: str) -> None:
     with pytest.raises(BadExpression):
-        compiled(text)
+        compile_expression(text)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_hostile_texts_are_refused(text: str) -> None:
 )
 def test_hostile_values_end_in_an_error_and_not_in_a_long_wait(text: str) -> None:
     with pytest.raises(EvaluationError):
-        compiled(text)({"x": "y" * 4_000})
+        compile_expression(text)({"x": "y" * 4_000})
 
 
 def test_a_pattern_made_to_backtrack_does_not() -> None:
@@ -144,6 +144,6 @@ def test_a_pattern_made_to_backtrack_does_not() -> None:
 
 
 def test_the_deepest_allowed_nesting_works() -> None:
-    assert compiled("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH)({}) == 1.0
-    assert compiled("+".join("1" * (MAX_NODES // 2)))({}) == MAX_NODES / 2
-    assert compiled("+".join(["(1)"] * 2 * MAX_DEPTH))({}) == 2 * MAX_DEPTH
+    assert compile_expression("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH)({}) == 1.0
+    assert compile_expression("+".join("1" * (MAX_NODES // 2)))({}) == MAX_NODES / 2
+    assert compile_expression("+".join(["(1)"] * 2 * MAX_DEPTH))({}) == 2 * MAX_DEPTH

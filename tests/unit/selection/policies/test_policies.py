@@ -14,7 +14,7 @@ from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.policies import BUILT_IN, POLICIES, PolicyFault, Ranking, UnknownPolicy, installed
+from rainbow_sched.selection.policies import BUILT_IN, POLICIES, PolicyError, Ranking, UnknownPolicy, installed
 from tests.support.candidates import a_bid, a_cluster
 
 
@@ -211,7 +211,7 @@ def test_a_plugin_that_does_not_load_is_kept_with_its_cause_and_the_others_work(
 
 def test_whatever_a_built_in_policy_raises_when_it_is_built_is_an_error_of_ours() -> None:
     for _ in range(2):  # what failed is not kept
-        with pytest.raises(PolicyFault, match="policy 'constraint' cannot be built: UnicodeEncodeError"):
+        with pytest.raises(PolicyError, match="policy 'constraint' cannot be built: UnicodeEncodeError"):
             BUILT_IN.build("constraint", {"priorities": "\ud800"})
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NoReturn
 
 from rainbow_sched.model.job import JobState, Terms
-from rainbow_sched.selection.policies import POLICIES, PolicyFault, PolicyTable
+from rainbow_sched.selection.policies import POLICIES, PolicyError, PolicyTable
 from rainbow_sched.service.views import jobs
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
@@ -32,7 +32,7 @@ async def test_a_policy_that_raises_a_cancellation_leaves_nobody_waiting(tmp_pat
             answers = await asyncio.gather(
                 submit(service, strange), submit(service, a_submission()), return_exceptions=True
             )
-            assert isinstance(answers[0], PolicyFault)
+            assert isinstance(answers[0], PolicyError)
             assert not isinstance(answers[1], BaseException)
             [held] = await submit(service, a_submission(terms=Terms(policy="strange", hold=True)))
             await jobs.release(service.core, held.id, ADMIN)
