@@ -30,7 +30,7 @@ def test_a_replay_asks_the_question_that_was_asked() -> None:
     question = a_question(a_cluster("a", x=1, bid=a_bid("a", 5.0)), policy="start", seed=9, snapshot=4)
     found = question_of(Decision.from_json(decide(question).to_json()))
     assert [asdict(c) for c in found.candidates] == [asdict(c) for c in question.candidates]
-    assert (found.criteria, found.seed, found.snapshot) == (question.asked, 9, 4)
+    assert (found.criteria, found.seed, found.snapshot) == (question.criteria, 9, 4)
 
 
 def test_a_changed_record_gives_another_answer() -> None:
