@@ -25,7 +25,7 @@ Examples:
   rainbow discover --manager slurm --name perl --out perl.json
   rainbow discover --manager slurm -O conf=/etc/slurm/other.conf -o json
 """
-SCHEMA = "rainbow_sched.discovery/1"
+SCHEMA = "rainbow.discover/1"
 
 
 @click.command(epilog=EPILOG)
