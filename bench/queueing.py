@@ -26,7 +26,7 @@ from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import Draft, JobFilter
+from rainbow_sched.store.base import JobFilter, NewJob
 from rainbow_sched.store.opening import open_store
 from tests.support.server_process import SECRET, House
 from tests.support.service import ADMIN, a_graph, a_request, a_user
@@ -37,10 +37,10 @@ TIMES = 200
 BEGAN = 1_700_000_000.0
 
 
-def drafts(first: int, specs: list[str], terms: list[Terms]) -> list[Draft]:
+def drafts(first: int, specs: list[str], terms: list[Terms]) -> list[NewJob]:
     """Jobs as a busy server has them: every second one offered to a full cluster, the others wait for one that fits."""
     return [
-        Draft(
+        NewJob(
             owner=f"user{n % OWNERS}",
             name=f"step-{n % NAMES}",
             spec=specs[n % SHAPES],

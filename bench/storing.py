@@ -20,18 +20,18 @@ from pathlib import Path
 from rainbow_sched.model.decision import Stored
 from rainbow_sched.model.job import JobState
 from rainbow_sched.store import Store, open_store
-from rainbow_sched.store.base import Draft, JobFilter
+from rainbow_sched.store.base import JobFilter, NewJob
 
 BATCH, ROUNDS, IN_FLIGHT = 1000, 20, 64
 SPEC = json.dumps({"resources": [{"type": "node", "count": 4}], "pad": "x" * 950})
 _keys = itertools.count()
 
 
-def drafts(count: int, *, unique: bool = False) -> list[Draft]:
+def drafts(count: int, *, unique: bool = False) -> list[NewJob]:
     """Bound jobs with a client token and a decision, as a server stores them."""
     keys = [next(_keys) for _ in range(count)]
     return [
-        Draft(
+        NewJob(
             owner=f"user:{key % 20}",
             name="sleep",
             spec=f'{{"n":{key},{SPEC[1:]}' if unique else SPEC,

@@ -48,7 +48,7 @@ def takes_back_what_was_offered_before_the_restore(patch: Patch) -> None:
 
     def with_leases(self: GenerationTable, id: str, at: float, *more: Any) -> Any:
         restore = begin(self, id, at, *more)
-        for row in self.unreported():
+        for row in self.cluster_reports():
             self.resume_leases(row.cluster_id, at)
         return restore
 

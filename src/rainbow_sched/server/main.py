@@ -30,9 +30,9 @@ from rainbow_sched.pb.v2 import (
     jobs_pb2,
     jobs_pb2_grpc,
 )
-from rainbow_sched.server.admission.connections import Connections, room_for
+from rainbow_sched.server.admission.connections import ConnectionLimiter, room_for
 from rainbow_sched.server.admission.gate import Gate
-from rainbow_sched.server.admission.limits import Limits
+from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.admission.methods import LARGEST
 from rainbow_sched.server.codec import Reader
 from rainbow_sched.server.handlers.access import AccessHandler
@@ -40,7 +40,7 @@ from rainbow_sched.server.handlers.agents import AgentsHandler
 from rainbow_sched.server.handlers.clusters import ClustersHandler
 from rainbow_sched.server.handlers.jobs import JobsHandler
 from rainbow_sched.server.handlers.prototype import GraphHandler, SchedulerHandler
-from rainbow_sched.server.oidc import Oidc
+from rainbow_sched.server.oidc import OidcVerifier
 from rainbow_sched.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow_sched.server.restore import ADMIN_FILE, check_database, check_file
 from rainbow_sched.server.tls import Certificates
@@ -99,7 +99,7 @@ async def _serve(options: ServerOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    running = await Running.start(options)
+    running = await RunningServer.start(options)
     gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
     log.info("listening on %s", running.address)
     stopping, replaced = asyncio.create_task(stop.wait()), asyncio.create_task(running.claim.wait_replaced())
@@ -114,7 +114,7 @@ async def _serve(options: ServerOptions) -> None:
     await running.stop()
 
 
-class Running:
+class RunningServer:
     """A server that answers calls."""
 
     def __init__(
@@ -124,18 +124,18 @@ class Running:
         self.claim = claim
 
     @staticmethod
-    async def start(options: ServerOptions) -> Running:
+    async def start(options: ServerOptions) -> RunningServer:
         """Open everything; the port comes last, when calls can be answered."""
         check_file(options)
         store, claim = await open_claimed(options.database())
         try:
-            return await Running._start(options, store, claim)
+            return await RunningServer._start(options, store, claim)
         except BaseException:
             await store.close()  # releases the claim: the next start need not wait for it to lapse
             raise
 
     @staticmethod
-    async def _start(options: ServerOptions, store: Store, claim: Claim) -> Running:
+    async def _start(options: ServerOptions, store: Store, claim: Claim) -> RunningServer:
         await check_database(store, options)
         clock, ids = AnchoredClock(), Ids()
         secret, kept_in = registration_secret(options)
@@ -155,12 +155,12 @@ class Running:
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:
-            service.core.recogniser.voucher = Oidc(options.oidc)
+            service.core.recogniser.voucher = OidcVerifier(options.oidc)
         gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
         gate.claim = claim
         server, alive = _listen(service, gate, options.limits)
         address = _bind(server, options)
-        gate.connections = Connections(
+        gate.connections = ConnectionLimiter(
             int(address.rpartition(":")[2]),
             strangers=int(options.limits.strangers),
             per_address=int(options.limits.connections_per_address),
@@ -168,7 +168,7 @@ class Running:
         await server.start()
         service.start()
         gate.start()
-        return Running(service, gate, server, alive, address, claim)
+        return RunningServer(service, gate, server, alive, address, claim)
 
     async def stop(self) -> None:
         """Tell health first, let waiting calls go, finish the others, close the store."""
@@ -213,7 +213,7 @@ def _settings(options: ServerOptions) -> Settings:
     return replace(told, **changes)
 
 
-def _listen(service: Service, gate: Gate, limits: Limits) -> tuple[aio.Server, Any]:
+def _listen(service: Service, gate: Gate, limits: AdmissionLimits) -> tuple[aio.Server, Any]:
     core = service.core
     server = aio.server(
         options=(

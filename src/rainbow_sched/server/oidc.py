@@ -71,7 +71,7 @@ def checked_url(url: str) -> str:
     return url
 
 
-class Oidc:
+class OidcVerifier:
     """Checks tokens of one issuer."""
 
     def __init__(self, options: OidcOptions, fetch: Fetch | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rainbow_sched.client.private_files import check_private, write_whole
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.server.admission.limits import Limits
+from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.oidc import OidcOptions
 from rainbow_sched.server.tls import TlsFiles
 
@@ -47,7 +47,7 @@ class ServerOptions:
     log_level: str = "info"
     timing: Mapping[str, object] = field(default_factory=dict)  # seconds, by a name of TIMINGS
     counts: Mapping[str, object] = field(default_factory=dict)  # whole numbers, by a name of COUNTS
-    limits: Limits = field(default_factory=Limits)
+    limits: AdmissionLimits = field(default_factory=AdmissionLimits)
     oidc: OidcOptions | None = None
 
     def database(self) -> str:
@@ -145,9 +145,9 @@ def write_secret(path: Path, secret: str) -> None:
     write_whole(path, f"{secret}\n".encode())
 
 
-def limits_from(section: Mapping[str, object]) -> Limits:
+def limits_from(section: Mapping[str, object]) -> AdmissionLimits:
     """The limits of a configuration file: `limits: {rate: 100, burst: 200}`; what is not there is the default."""
-    return Limits(**_known(section, "limits", {one.name: float for one in fields(Limits)}))
+    return AdmissionLimits(**_known(section, "limits", {one.name: float for one in fields(AdmissionLimits)}))
 
 
 def oidc_from(section: Mapping[str, object]) -> OidcOptions | None:

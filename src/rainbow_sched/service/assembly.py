@@ -33,7 +33,7 @@ from rainbow_sched.service.scheduling.loop import Decider
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.intake import Intake
 from rainbow_sched.store.base import Store, Tx
-from rainbow_sched.store.records import Placement
+from rainbow_sched.store.records import PlacedAttempt
 
 log = logging.getLogger(__name__)
 
@@ -115,12 +115,12 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
     """Count what is already placed on a cluster."""
 
     reported = cluster.state_at if cluster.state_at is not None else math.inf
-    stored = await core.store.read(lambda tx: tx.placements(cluster.name))
+    stored = await core.store.read(lambda tx: tx.placed_attempts(cluster.name))
     core.fleet.place_all(cluster.name, _placed(core, cluster.name, stored, reported))
 
 
 def _placed(
-    core: Core, cluster: str, stored: list[Placement], reported: float
+    core: Core, cluster: str, stored: list[PlacedAttempt], reported: float
 ) -> Iterator[tuple[str, Request, str, bool, tuple[str, ...]]]:
     for job, token, created_at, spec, owner, nodes in stored:
         if spec is None:  # it is never handed out; what runs of it goes on, uncounted

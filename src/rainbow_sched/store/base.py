@@ -22,15 +22,15 @@ from rainbow_sched.store.records import (
     Account,
     AuditRow,
     ClusterGroup,
+    ClusterReport,
     Command,
+    DecidedJob,
     Dependency,
-    Draft,
     Finding,
     JobFilter,
-    Placement,
+    NewJob,
+    PlacedAttempt,
     ReportState,
-    Settlement,
-    Unreported,
     WaitingJob,
 )
 
@@ -38,18 +38,18 @@ __all__ = [
     "Account",
     "AuditRow",
     "ClusterGroup",
+    "ClusterReport",
     "Command",
+    "DecidedJob",
     "Dependency",
-    "Draft",
     "Finding",
     "JobFilter",
-    "Placement",
+    "NewJob",
+    "PlacedAttempt",
     "ReadOnly",
     "ReportState",
-    "Settlement",
     "Store",
     "Tx",
-    "Unreported",
     "WaitingJob",
 ]
 
@@ -101,10 +101,10 @@ class ClusterVerbs(Protocol):
 class JobVerbs(Protocol):
     """Jobs, and the events that brought them where they are."""
 
-    def add_jobs(self, drafts: Sequence[Draft]) -> list[int]:
+    def add_jobs(self, drafts: Sequence[NewJob]) -> list[int]:
         """Store new jobs with their events, attempts, decisions and dependencies; their ids in order."""
 
-    def add_lost_job(self, id: int, draft: Draft) -> None:
+    def add_lost_job(self, id: int, draft: NewJob) -> None:
         """Store a job again under the id that it had in a history that is lost."""
 
     def job(self, id: int) -> Job | None:
@@ -113,7 +113,7 @@ class JobVerbs(Protocol):
     def jobs(self, ids: Sequence[int]) -> list[Job]:
         """Those of these jobs that exist, in order of their ids."""
 
-    def settle_jobs(self, settled: Sequence[Settlement], at: float) -> None:
+    def apply_decisions(self, settled: Sequence[DecidedJob], at: float) -> None:
         """Give many queued jobs to their clusters, or hold them; raise Conflict if one has moved on."""
 
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
@@ -133,7 +133,7 @@ class JobVerbs(Protocol):
         Leaving HELD clears `hold`, and a terminal state sets `ended_at`, unless `changes` says otherwise.
         """
 
-    def tell_jobs(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
+    def add_update_events(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
         """The same news of many jobs, which leaves them where they are; Conflict if one moved since it was read."""
 
     def due_jobs(self, now: float, limit: int) -> list[Job]:
@@ -161,7 +161,7 @@ class LoadingVerbs(Protocol):
     def count_held(self, hold: Hold) -> int:
         """How many HELD jobs wait for `hold`."""
 
-    def placements(self, cluster: str) -> list[Placement]:
+    def placed_attempts(self, cluster: str) -> list[PlacedAttempt]:
         """The live attempts of a cluster: first those that are furthest, then as they are leased."""
 
 
@@ -354,10 +354,10 @@ class GenerationVerbs(Protocol):
     def old_jobs(self) -> int:
         """The highest id that a job from before the last restore can have; 0 if there was no restore."""
 
-    def unreported(self) -> list[Unreported]:
+    def cluster_reports(self) -> list[ClusterReport]:
         """The clusters that were registered when the database was restored last, by name."""
 
-    def update_unreported(self, cluster_id: int, state: ReportState, why: str = "") -> None:
+    def update_cluster_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
         """Change how far a cluster is."""
 
     def resume_leases(self, cluster_id: int, until: float) -> None:

@@ -14,13 +14,13 @@ from rainbow_sched.store.base import Tx
 from rainbow_sched.store.claim_keeper import Claim
 from rainbow_sched.store.session import Session
 from rainbow_sched.store.transaction import SqlTx
-from rainbow_sched.store.writer import PAUSE, RECONNECT_SECONDS, Counts, Lost, Writer
+from rainbow_sched.store.writer import PAUSE, RECONNECT_SECONDS, ConnectionLost, Counts, Writer
 
 T = TypeVar("T")
 READERS = 4
 
 
-class Engine:
+class SqlStore:
     """See `base.Store`."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Engine:
             try:
                 session = self._reader()
                 return self._read_once(session, work)
-            except Lost as lost:
+            except ConnectionLost as lost:
                 if self._closed or time.monotonic() >= deadline:
                     raise Unavailable(f"the database cannot be reached: {lost}; try again later") from lost
             time.sleep(PAUSE)  # a thread of the pool: nothing tells when the database is back
@@ -92,7 +92,7 @@ class Engine:
             try:
                 return self._connect(False)
             except Unavailable as error:
-                raise Lost(str(error)) from error
+                raise ConnectionLost(str(error)) from error
 
     def _read_once(self, session: Session, work: Callable[[Tx], T]) -> T:
         try:
@@ -105,7 +105,7 @@ class Engine:
                 session.rollback()
             except Exception:  # the connection is gone
                 session.close()
-                raise Lost(str(translated)) from error
+                raise ConnectionLost(str(translated)) from error
             self._idle.put(session)
             raise translated from error
         self._idle.put(session)

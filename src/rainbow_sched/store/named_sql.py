@@ -22,7 +22,7 @@ Value = object  # what a driver takes: str, int, float, bytes, None
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SqlStatement:
     """One SQL text, cut at its parameters: piece, parameter, piece, parameter, ..., piece."""
 
     pieces: tuple[str, ...]
@@ -44,7 +44,7 @@ class Statement:
 
 
 @lru_cache(maxsize=1024)
-def statement(text: str, placeholder: str) -> Statement:
+def statement(text: str, placeholder: str) -> SqlStatement:
     """`text` cut at its parameters."""
     if placeholder == "%s":
         text = text.replace("%", "%%")
@@ -54,7 +54,7 @@ def statement(text: str, placeholder: str) -> Statement:
         tuple((star == "*", name) for star, name in zip(parts[1::3], parts[2::3], strict=True)),
     )
     fixed = "" if any(many for many, _ in parameters) else placeholder.join(pieces)
-    return Statement(pieces, parameters, placeholder, fixed)
+    return SqlStatement(pieces, parameters, placeholder, fixed)
 
 
 @lru_cache(maxsize=256)

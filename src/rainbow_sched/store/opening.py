@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.store.base import Store
 from rainbow_sched.store.claim import Claimant
 from rainbow_sched.store.claim_keeper import Claim
-from rainbow_sched.store.engine import Engine
+from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.processes import ProcessIdentity
 
 
@@ -38,7 +38,7 @@ async def open_claimed(url: str) -> tuple[Store, Claim]:
     return store, store.claim
 
 
-def _open(url: str, claimant: Claimant | None) -> Engine:
+def _open(url: str, claimant: Claimant | None) -> SqlStore:
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         if not rest.startswith("/") or len(rest) < 2:

@@ -14,9 +14,9 @@ from rainbow_sched.model.errors import Conflict, Invalid, Unavailable
 from rainbow_sched.store import claim as claims
 from rainbow_sched.store.claim import Claimant, ClaimRow, ClaimTaken
 from rainbow_sched.store.claim_keeper import Claim, elapsed
-from rainbow_sched.store.engine import Engine
+from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.schema import migrate
-from rainbow_sched.store.session import Dialect, Session
+from rainbow_sched.store.session import Session, SqlDialect
 
 CONNECT_SECONDS = 5
 _LOCK = 0x7261696E  # "rain": the lock under which all writes of one database happen
@@ -34,7 +34,7 @@ _SETTINGS = (
 )
 
 
-def open_postgres(url: str, claimant: Claimant | None = None) -> Engine:
+def open_postgres(url: str, claimant: Claimant | None = None) -> SqlStore:
     """The store in a PostgreSQL database, which exists. With a claimant: for the server of this database."""
     name = _NAME if claimant is None else _session_name(claimant.instance)
     writer = _connect(url, writing=True, name=name)
@@ -50,7 +50,7 @@ def open_postgres(url: str, claimant: Claimant | None = None) -> Engine:
         session.guard, session.on_event = writer.guard, writer.on_event
         return session
 
-    return Engine(writer, connect, claim=claim)
+    return SqlStore(writer, connect, claim=claim)
 
 
 def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
@@ -189,7 +189,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-DIALECT = Dialect(
+DIALECT = SqlDialect(
     name="postgresql",
     placeholder="%s",
     begin_write=(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({_LOCK})",),

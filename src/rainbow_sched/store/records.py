@@ -22,7 +22,7 @@ class Dependency:
 PLAIN = Terms()
 
 
-class Draft(NamedTuple):
+class NewJob(NamedTuple):
     """A job on its way into the store, with its first attempt and decision when it was bound at once.
 
     `state` is QUEUED, HELD, BOUND or INFEASIBLE. BOUND needs `cluster` and `token`.
@@ -47,7 +47,7 @@ class Draft(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class DecidedJob:
     """A queued job with what was decided: given to a cluster under a fence, or held."""
 
     job: Job
@@ -58,7 +58,7 @@ class Settlement:
     hold: Hold | None = None
 
 
-class Placement(NamedTuple):
+class PlacedAttempt(NamedTuple):
     """A live attempt and what it asks for; `spec` is None if what was stored is damaged."""
 
     job: int
@@ -153,7 +153,7 @@ class ReportState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreported:
+class ClusterReport:
     """A cluster that was registered when the database was restored."""
 
     cluster_id: int

@@ -32,7 +32,7 @@ class Cursor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class SqlDialect:
     """Where the two databases differ."""
 
     name: str
@@ -51,7 +51,7 @@ class Session:
     def __init__(
         self,
         cursor: Cursor,
-        dialect: Dialect,
+        dialect: SqlDialect,
         *,
         writing: bool,
         close: Callable[[], None],

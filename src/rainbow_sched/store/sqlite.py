@@ -15,9 +15,9 @@ from rainbow_sched.store import claim as claims
 from rainbow_sched.store.checkpoints import Checkpointer
 from rainbow_sched.store.claim import Claimant, ClaimTaken
 from rainbow_sched.store.claim_keeper import Claim, elapsed
-from rainbow_sched.store.engine import Engine
+from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.schema import migrate
-from rainbow_sched.store.session import Dialect, Session
+from rainbow_sched.store.session import Session, SqlDialect
 
 log = logging.getLogger(__name__)
 BUSY_SECONDS = 10.0
@@ -33,7 +33,7 @@ _PRAGMAS = (
 _FOR_NOW = tuple(f"SQLITE_{why}" for why in ("FULL", "IOERR", "BUSY", "CANTOPEN", "READONLY", "LOCKED", "PROTOCOL"))
 
 
-def open_sqlite(path: Path, claimant: Claimant | None = None) -> Engine:
+def open_sqlite(path: Path, claimant: Claimant | None = None) -> SqlStore:
     """The store in a file; it is made if it is not there. With a claimant: for the server of this file."""
     if sqlite3.sqlite_version_info < OLDEST:
         wanted = ".".join(map(str, OLDEST[:2]))
@@ -66,7 +66,7 @@ def open_sqlite(path: Path, claimant: Claimant | None = None) -> Engine:
         session.guard, session.on_event = writer.guard, writer.on_event
         return session
 
-    return Engine(writer, connect, release, claim)
+    return SqlStore(writer, connect, release, claim)
 
 
 def make_sqlite(path: Path) -> None:
@@ -188,7 +188,7 @@ def _translate(error: Exception) -> Exception:
     return error
 
 
-DIALECT = Dialect(
+DIALECT = SqlDialect(
     name="sqlite",
     placeholder="?",
     begin_write=(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}", "BEGIN IMMEDIATE"),

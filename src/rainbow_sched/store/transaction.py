@@ -7,19 +7,19 @@ from contextlib import AbstractContextManager
 from rainbow_sched.store.tables.access import AccessTable
 from rainbow_sched.store.tables.attempts import AttemptTable
 from rainbow_sched.store.tables.clusters import ClusterTable
+from rainbow_sched.store.tables.decided_jobs import DecidedJobTable
 from rainbow_sched.store.tables.generations import GenerationTable
 from rainbow_sched.store.tables.history import HistoryTable
 from rainbow_sched.store.tables.job_lists import JobListTable
 from rainbow_sched.store.tables.loading import LoadingTable
 from rainbow_sched.store.tables.new_jobs import NewJobTable
 from rainbow_sched.store.tables.retention import RetentionTable
-from rainbow_sched.store.tables.settling import SettlingTable
 
 
 class SqlTx(
     ClusterTable,
     NewJobTable,
-    SettlingTable,
+    DecidedJobTable,
     JobListTable,
     LoadingTable,
     AttemptTable,

@@ -32,12 +32,12 @@ RECONNECT_SECONDS = 15.0
 PAUSE = 0.05
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection broke before the commit was asked for: nothing happened, it can be done again."""
 
 
 @dataclass(slots=True)
-class Asked:
+class WriteRequest:
     """A work that somebody awaits."""
 
     work: Callable[[Tx], Any]
@@ -72,9 +72,9 @@ class Writer:
     _reachable: bool = True
     _ending: bool = False  # the end was asked for; what was asked before it is still done
     _over: bool = False  # the thread looks at nothing more
-    _asked: queue.SimpleQueue[Asked | _Commit | None] = field(default_factory=queue.SimpleQueue)
+    _asked: queue.SimpleQueue[WriteRequest | _Commit | None] = field(default_factory=queue.SimpleQueue)
     _turn: threading.Lock = field(default_factory=threading.Lock)  # of whoever uses the session
-    _open: list[Asked] = field(default_factory=list)  # brief works that were run and wait for their commit
+    _open: list[WriteRequest] = field(default_factory=list)  # brief works that were run and wait for their commit
     _thread: threading.Thread | None = None
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -88,13 +88,13 @@ class Writer:
         if self._closing.is_set():
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
-        asked = Asked(work, loop, loop.create_future())
+        asked = WriteRequest(work, loop, loop.create_future())
         self._asked.put(_COMMIT if brief and self._run_here(asked) else asked)
         if self._over:  # it was closed a moment ago, and nobody looks at what is asked any more
             self._refuse_rest()
         return await asked.future
 
-    def _run_here(self, asked: Asked) -> bool:
+    def _run_here(self, asked: WriteRequest) -> bool:
         """Run a brief work in the transaction that is open, or in a new one; False if it is left to the thread."""
         session = self.session
         if not session.dialect.begin_brief or not self._turn.acquire(blocking=False):
@@ -107,7 +107,7 @@ class Writer:
             _attempt(session, asked)
             _flush(session)
             self._open.append(asked)
-        except Lost:
+        except ConnectionLost:
             self._do_again()
             return False
         except BaseException:  # the thread was interrupted: half a work is not committed with those before it
@@ -140,7 +140,7 @@ class Writer:
             with self._turn:
                 group, self._open = self._open, []
                 begun = len(group)
-                if isinstance(first, Asked):
+                if isinstance(first, WriteRequest):
                     group.append(first)
                 if group:
                     self._commit_group(group, begun)
@@ -156,13 +156,13 @@ class Writer:
         with suppress(queue.Empty):
             while True:
                 asked = self._asked.get_nowait()
-                if isinstance(asked, Asked):
+                if isinstance(asked, WriteRequest):
                     rest.append(asked)
         for asked in rest:
             asked.error = Unavailable("the store is closed")
         _deliver(rest)
 
-    def _commit_group(self, group: list[Asked], begun: int) -> None:
+    def _commit_group(self, group: list[WriteRequest], begun: int) -> None:
         """Commit them all; the first `begun` of them were run in the transaction that is open."""
         if not self._reachable:
             self._renew()
@@ -177,7 +177,7 @@ class Writer:
                 for asked in group:
                     asked.error = replaced
                 return
-            except Lost as lost:
+            except ConnectionLost as lost:
                 if not self.session.dialect.reconnects or time.monotonic() >= deadline or self._closing.wait(PAUSE):
                     self._reachable = not self.session.dialect.reconnects
                     for asked in group:
@@ -192,7 +192,7 @@ class Writer:
         with suppress(RainbowError):
             self.session = self.connect()
 
-    def _transaction(self, group: list[Asked], begun: int) -> None:
+    def _transaction(self, group: list[WriteRequest], begun: int) -> None:
         """Run the group, and whoever joins while it runs."""
         session = self.session
         if not begun:
@@ -211,11 +211,11 @@ class Writer:
                 break
             if more is None:
                 self._ending = True
-            elif isinstance(more, Asked):
+            elif isinstance(more, WriteRequest):
                 group.append(more)
         self._commit(session, group)
 
-    def _commit(self, session: Session, group: list[Asked]) -> None:
+    def _commit(self, session: Session, group: list[WriteRequest]) -> None:
         _flush(session)
         try:
             session.commit()
@@ -235,7 +235,7 @@ def _begin(session: Session, *, brief: bool = False) -> None:
         raise
     except Exception as error:  # whatever a driver raises here, nothing has begun
         _abandon(session)  # it may be that the last transaction could not be undone, and is open still
-        raise Lost(str(session.dialect.translate(error))) from error
+        raise ConnectionLost(str(session.dialect.translate(error))) from error
 
 
 def _flush(session: Session) -> None:
@@ -243,10 +243,10 @@ def _flush(session: Session) -> None:
         session.flush()
     except Exception as error:  # whatever a driver raises here, nothing was committed
         _abandon(session)
-        raise Lost(str(session.dialect.translate(error))) from error
+        raise ConnectionLost(str(session.dialect.translate(error))) from error
 
 
-def _attempt(session: Session, asked: Asked) -> None:
+def _attempt(session: Session, asked: WriteRequest) -> None:
     """Run one work; what it raises is its own answer, unless the whole transaction broke."""
     asked.answer, asked.error = None, None
     try:
@@ -261,10 +261,10 @@ def _attempt(session: Session, asked: Asked) -> None:
             session.restore()
         except Exception:  # the error took the whole transaction with it
             _abandon(session)
-            raise Lost(str(asked.error)) from error
+            raise ConnectionLost(str(asked.error)) from error
 
 
-def _fail_all(group: list[Asked], error: Exception, session: Session) -> None:
+def _fail_all(group: list[WriteRequest], error: Exception, session: Session) -> None:
     cause = session.dialect.translate(error)
     # A database in this process that says no has stored nothing that the process will see, until a crash at least.
     local = isinstance(cause, RainbowError) and not session.dialect.reconnects
@@ -281,8 +281,8 @@ def _abandon(session: Session) -> None:
         return
 
 
-def _deliver(group: list[Asked]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Asked]] = {}
+def _deliver(group: list[WriteRequest]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[WriteRequest]] = {}
     for asked in group:
         by_loop.setdefault(asked.loop, []).append(asked)
     for loop, waiting in by_loop.items():
@@ -290,7 +290,7 @@ def _deliver(group: list[Asked]) -> None:
             loop.call_soon_threadsafe(_resolve, waiting)
 
 
-def _resolve(group: list[Asked]) -> None:
+def _resolve(group: list[WriteRequest]) -> None:
     for asked in group:
         if asked.future.done():
             continue  # its caller gave up; the work is committed all the same

@@ -13,7 +13,7 @@ from grpc import aio
 from rainbow_sched.server import main
 from rainbow_sched.server.admission.gate import Gate
 from rainbow_sched.server.admission.policy import POLICY
-from rainbow_sched.server.main import Running
+from rainbow_sched.server.main import RunningServer
 from rainbow_sched.server.options import ServerOptions
 from tests.unit.access.rows import OK, ROWS, Row
 from tests.unit.access.world import ALIVE, CASES, DEAD, EVERYBODY, World, a_world
@@ -56,7 +56,9 @@ async def test_every_rpc_on_the_port_has_a_row_here_and_in_the_policy(
 
     monkeypatch.setattr(main.aio, "server", recording)
     monkeypatch.setattr(Gate, "add_generic_rpc_handlers", behind)
-    running = await Running.start(ServerOptions(listen="127.0.0.1:0", data_dir=tmp_path, registration_secret="x" * 20))
+    running = await RunningServer.start(
+        ServerOptions(listen="127.0.0.1:0", data_dir=tmp_path, registration_secret="x" * 20)
+    )
     await running.stop()
     assert on_the_port == [running.gate], "something is served that does not pass the gate"
     pool = descriptor_pool.Default()

@@ -7,7 +7,7 @@ from itertools import chain
 
 from rainbow_sched.model.job import Job, JobState
 from rainbow_sched.store import Store
-from rainbow_sched.store.base import Draft
+from rainbow_sched.store.base import NewJob
 
 SPEC = '{"resources":[{"type":"core","count":1}]}'
 
@@ -17,12 +17,12 @@ def flat(lists: Iterable[list[int]]) -> list[int]:
     return list(chain.from_iterable(lists))
 
 
-def a_draft(**said: object) -> Draft:
+def a_draft(**said: object) -> NewJob:
     """A queued job of ana's."""
-    return Draft(**{"owner": "user:ana", "name": "sleep", "spec": SPEC, "submitted_at": 1.0, **said})  # type: ignore[arg-type]
+    return NewJob(**{"owner": "user:ana", "name": "sleep", "spec": SPEC, "submitted_at": 1.0, **said})  # type: ignore[arg-type]
 
 
-def a_bound_draft(cluster: str = "perl", **said: object) -> Draft:
+def a_bound_draft(cluster: str = "perl", **said: object) -> NewJob:
     """A job that is offered to a cluster at once."""
     return a_draft(**{"state": JobState.BOUND, "cluster": cluster, "token": "fence", **said})
 
@@ -32,7 +32,7 @@ async def a_cluster(store: Store, *names: str) -> None:
     await store.write(lambda tx: [tx.add_cluster(name, 1.0) for name in names or ("perl",)])
 
 
-async def a_job(store: Store, draft: Draft | None = None) -> Job:
+async def a_job(store: Store, draft: NewJob | None = None) -> Job:
     """Store one job and read it."""
     (id,) = await store.write(lambda tx: tx.add_jobs([draft or a_draft()]))
     job = await store.read(lambda tx: tx.job(id))

@@ -13,12 +13,12 @@ from rainbow_sched.model.errors import Conflict, Unavailable
 from rainbow_sched.model.job import JobEvent
 from rainbow_sched.store import Store, Tx, open_store
 from rainbow_sched.store.base import JobFilter, ReadOnly
-from rainbow_sched.store.engine import Engine
+from rainbow_sched.store.engine import SqlStore
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 
 
 async def test_works_that_wait_together_share_one_commit(store: Store) -> None:
-    assert isinstance(store, Engine)
+    assert isinstance(store, SqlStore)
     before = store.counts.commits
     gate = threading.Event()
     slow = asyncio.create_task(store.write(lambda tx: gate.wait(10)))

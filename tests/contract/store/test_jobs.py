@@ -10,7 +10,7 @@ from rainbow_sched.model.decision import Stored
 from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
 from rainbow_sched.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, after
 from rainbow_sched.store import Store, Tx
-from rainbow_sched.store.base import Dependency, Draft, JobFilter
+from rainbow_sched.store.base import Dependency, JobFilter, NewJob
 from tests.contract.store.builders import SPEC, a_bound_draft, a_cluster, a_draft, a_job
 
 TERMS = Terms(
@@ -92,7 +92,7 @@ async def test_a_bound_job_arrives_with_its_attempt_its_decision_and_its_events(
         a_draft(owner="\ud800"),
     ],
 )
-async def test_a_draft_that_makes_no_sense_is_refused_and_leaves_nothing(store: Store, draft: Draft) -> None:
+async def test_a_draft_that_makes_no_sense_is_refused_and_leaves_nothing(store: Store, draft: NewJob) -> None:
     with pytest.raises(Invalid):
         await store.write(lambda tx: tx.add_jobs([a_draft(), draft]))
     assert await store.read(lambda tx: (tx.count_jobs(JobFilter()), tx.last_seq())) == ({}, 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rainbow_sched.model.decision import Stored
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState, Terms
 from rainbow_sched.store import Store, Tx
-from rainbow_sched.store.base import Draft, JobFilter, Settlement
+from rainbow_sched.store.base import DecidedJob, JobFilter, NewJob
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 OWNERS, NAMES, CLUSTERS = ("ana", "bob", "eve"), ("a", "b"), ("east", "west")
@@ -29,8 +29,8 @@ async def test_a_list_by_label_and_state_follows_jobs_as_they_move(store: Store)
 
     one, two, _ = [await store.read(lambda tx, id=id: tx.job(id)) for id in (1, 2, 3)]
     await store.write(lambda tx: tx.update_job(one, JobEvent.CANCELLED, 2.0))
-    given = Settlement(job=two, decision=Stored("{}", "{}"), cluster="east", token="fence", reason="")
-    await store.write(lambda tx: tx.settle_jobs([given], 2.0))
+    given = DecidedJob(job=two, decision=Stored("{}", "{}"), cluster="east", token="fence", reason="")
+    await store.write(lambda tx: tx.apply_decisions([given], 2.0))
     assert [await listed(s) for s in (JobState.QUEUED, JobState.BOUND, JobState.CANCELLED)] == [[3], [2], [1]]
 
 
@@ -39,7 +39,7 @@ class Undo(Exception):
 
 
 @st.composite
-def drafts(draw: st.DrawFn) -> Draft:
+def drafts(draw: st.DrawFn) -> NewJob:
     said = {
         "owner": draw(st.sampled_from(OWNERS)),
         "name": draw(st.sampled_from(NAMES)),
@@ -80,7 +80,7 @@ def meant(which: JobFilter, job: Job) -> bool:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drafts=st.lists(drafts(), max_size=12), which=st.lists(filters, min_size=1, max_size=4), limit=st.integers(1, 5))
 async def test_pages_and_counts_agree_with_a_plain_filter(
-    store: Store, drafts: list[Draft], which: list[JobFilter], limit: int
+    store: Store, drafts: list[NewJob], which: list[JobFilter], limit: int
 ) -> None:
     def work(tx: Tx) -> None:
         for name in CLUSTERS:

@@ -37,7 +37,7 @@ FILTERS = {
 QUESTIONS: dict[str, Callable[[Tx], object]] = {
     "queued": lambda tx: tx.queued_ids(9, 1),
     "waiting": lambda tx: tx.waiting(Hold.NOTHING_FITS, 9, 1),
-    "placements": lambda tx: tx.placements("perl"),
+    "placed_attempts": lambda tx: tx.placed_attempts("perl"),
     "due": lambda tx: tx.due_jobs(5.0, 9),
     "lapsed": lambda tx: tx.lapsed(5.0, 9),
     "offered": lambda tx: tx.attempts_in("perl", AttemptState.OFFERED, 9),
@@ -112,7 +112,7 @@ async def test_a_lease_takes_the_first_offers_from_an_index(sqlite: Store) -> No
     assert slow(steps) == []
 
 
-@pytest.mark.parametrize("query", ["settle_jobs", "touch_jobs"])
+@pytest.mark.parametrize("query", ["apply_decisions", "touch_jobs"])
 async def test_a_change_of_many_jobs_at_once_finds_each_by_its_id(sqlite: Store, query: str) -> None:
     def steps(tx: Tx) -> list[str]:
         one = statement(tx.db.text(query), "?")  # type: ignore[attr-defined]  # as above

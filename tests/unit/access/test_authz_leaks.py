@@ -14,8 +14,8 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import Terms
 from rainbow_sched.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
-from rainbow_sched.server.admission.credentials import Callers
-from rainbow_sched.server.admission.limits import Limits, Traffic
+from rainbow_sched.server.admission.credentials import Authenticator
+from rainbow_sched.server.admission.limits import AdmissionLimits, RateLimiter
 from rainbow_sched.server.admission.policy import Caller
 from rainbow_sched.service.access.audit import SYSTEM
 from tests.support.calls import bearer
@@ -103,7 +103,7 @@ async def test_a_call_carries_one_bearer_and_a_good_one_beside_a_bad_one_is_refu
 @pytest.mark.parametrize("first", ["", "Bearer ", "Bearer guess"])
 async def test_a_known_bearer_behind_another_header_is_not_let_in_without_a_look(world: World, first: str) -> None:
     core = world.running.service.core
-    callers = Callers(core.recogniser, core.clock, Traffic(Limits()), anonymous_satisfy=False)
+    callers = Authenticator(core.recogniser, core.clock, RateLimiter(AdmissionLimits()), anonymous_satisfy=False)
     good = bearer(world.credentials["ana"])
     for metadata, who in (good, "ana"), ([("authorization", first), *good], None):
         await core.recogniser.recognise(world.credentials["ana"], core.clock.now())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rainbow_sched.model.errors import Invalid, Unauthenticated
-from rainbow_sched.server.oidc import AGAIN, FRESH, USABLE, Oidc, OidcOptions
+from rainbow_sched.server.oidc import AGAIN, FRESH, USABLE, OidcOptions, OidcVerifier
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.issuer import Issuer, running_issuer, text_of, unsigned
@@ -42,9 +42,9 @@ def claims(issuer: Issuer, **changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**base, **changes}.items() if value is not None}
 
 
-def checker(issuer: Issuer, **changes: Any) -> Oidc:
+def checker(issuer: Issuer, **changes: Any) -> OidcVerifier:
     """Rainbow's side."""
-    return Oidc(OidcOptions(issuer=issuer.url, audience=AUDIENCE, groups={"Staff": "staff"}, **changes))
+    return OidcVerifier(OidcOptions(issuer=issuer.url, audience=AUDIENCE, groups={"Staff": "staff"}, **changes))
 
 
 @pytest.mark.parametrize("kind", ["RS256", "ES256", "EdDSA"])

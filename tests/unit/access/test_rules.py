@@ -149,7 +149,7 @@ async def test_jobs_that_waited_before_there_were_rules_are_sorted_by_owner_when
 
 
 async def test_rules_survive_a_restart_and_end_with_their_cluster(tmp_path: Path) -> None:
-    from rainbow_sched.server.main import Running
+    from rainbow_sched.server.main import RunningServer
     from rainbow_sched.server.options import ServerOptions
 
     async with a_world(tmp_path / "world") as world:
@@ -163,7 +163,7 @@ async def test_rules_survive_a_restart_and_end_with_their_cluster(tmp_path: Path
         assert [line.object for line in lines.lines] == ["alpha", "alpha", "beta"]
         await rule(world, "alpha", max_queued=1, users=[], max_time=0.0)
         assert (await submitted(world, "ana", "alpha")).state == "held", "one was there before"
-    again = await Running.start(
+    again = await RunningServer.start(
         ServerOptions(listen="127.0.0.1:0", data_dir=tmp_path / "world", registration_secret="x" * 20)
     )
     try:

@@ -15,8 +15,8 @@ from grpc import aio
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.credential import Kind
 from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
-from rainbow_sched.server.admission.limits import Limits
-from rainbow_sched.server.main import Running
+from rainbow_sched.server.admission.limits import AdmissionLimits
+from rainbow_sched.server.main import RunningServer
 from rainbow_sched.server.options import ServerOptions
 from rainbow_sched.service.access.principals import store_rights
 from rainbow_sched.store.base import Tx
@@ -53,7 +53,7 @@ EVERYBODY = ("anonymous", *DEAD, *ALIVE)
 class World:
     """The server, how to reach it, and what is in it."""
 
-    running: Running
+    running: RunningServer
     channel: aio.Channel
     credentials: dict[str, str]
     jobs: dict[str, int] = field(default_factory=dict)
@@ -80,12 +80,12 @@ class World:
 async def a_world(folder: Path, **changes: Any) -> AsyncIterator[World]:
     """A running server with everything in it."""
     os.makedirs(folder, exist_ok=True)
-    changes.setdefault("limits", Limits(refused_rate=1_000, refused_burst=10_000))
+    changes.setdefault("limits", AdmissionLimits(refused_rate=1_000, refused_burst=10_000))
     options = ServerOptions(
         listen="127.0.0.1:0", data_dir=folder, registration_secret=SECRET, policy="first", **changes
     )
     await put_empty_database(folder)
-    running = await Running.start(options)
+    running = await RunningServer.start(options)
     try:
         async with aio.insecure_channel(running.address) as channel:
             world = World(running, channel, {"anonymous": "", "registration": SECRET})

@@ -14,7 +14,7 @@ import pytest
 from rainbow_sched.model.errors import Conflict, Unavailable
 from rainbow_sched.store.base import Tx
 from rainbow_sched.store.sqlite import BUSY_SECONDS, open_sqlite
-from rainbow_sched.store.writer import Asked, Writer
+from rainbow_sched.store.writer import Writer, WriteRequest
 
 
 async def test_a_transaction_that_could_not_be_undone_stops_one_write_and_not_all_after_it(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ async def test_what_the_database_cannot_do_for_now_can_be_asked_for_again(tmp_pa
         await store.close()
 
 
-def _asked(work: Callable[[Tx], object]) -> Asked:
+def _asked(work: Callable[[Tx], object]) -> WriteRequest:
     loop = asyncio.get_running_loop()
-    return Asked(work, loop, loop.create_future())
+    return WriteRequest(work, loop, loop.create_future())
 
 
 async def test_a_brief_work_runs_where_it_is_asked_for_and_its_commit_elsewhere(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_nobody_waits_in_the_event_loop_for_a_lock_when_a_brief_work_is_un
 async def test_who_asks_while_the_store_is_closed_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_sqlite(tmp_path / "x.db")
 
-    def too_late(writer: Writer, _: Asked) -> bool:
+    def too_late(writer: Writer, _: WriteRequest) -> bool:
         writer.close()  # as another thread does, after it was looked whether it is open
         return False
 

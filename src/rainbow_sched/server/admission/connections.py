@@ -30,7 +30,7 @@ _OWN = Path("/proc/self/fd")
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class PeerConnection:
     """One connection as the kernel has it."""
 
     peer: str  # as gRPC names it
@@ -60,14 +60,14 @@ def peer_of(host: str, port: int) -> str:
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
-class Connections:
+class ConnectionLimiter:
     """Looks after the connections of one port."""
 
     def __init__(self, port: int, *, strangers: int, per_address: int) -> None:
         self._port, self._strangers, self._per_address = port, strangers, per_address
         self._visible = _OWN.is_dir()
         self._known: dict[str, None] = {}  # peers that have shown a good credential
-        self._open: dict[int, Connection | None] = {}  # by the socket's inode, oldest first; None: not ours
+        self._open: dict[int, PeerConnection | None] = {}  # by the socket's inode, oldest first; None: not ours
 
     def welcome(self, peer: str) -> None:
         """A good credential came over this connection."""
@@ -102,7 +102,7 @@ class Connections:
             log.warning("cut %d connections: more than one address may hold", len(cut))
         return len(cut)
 
-    def _too_many(self, ours: dict[int, Connection]) -> Iterable[int]:
+    def _too_many(self, ours: dict[int, PeerConnection]) -> Iterable[int]:
         by_address: dict[str, list[int]] = defaultdict(list)
         for inode, one in ours.items():
             by_address[one.address].append(inode)
@@ -124,7 +124,7 @@ class Connections:
                     found[int(text[8:-1])] = int(name)
         return dict(sorted(found.items()))  # inodes grow
 
-    def _opened(self, descriptor: int, inode: int) -> Connection | None:
+    def _opened(self, descriptor: int, inode: int) -> PeerConnection | None:
         with _borrowed(descriptor, inode) as held:
             if held is None or held.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
@@ -134,7 +134,7 @@ class Connections:
                 host, port = held.getpeername()[:2]
             except OSError:  # it listens, or is gone
                 return None
-            return Connection(peer_of(host, port), network_of(host))
+            return PeerConnection(peer_of(host, port), network_of(host))
 
     def _cut(self, descriptor: int, inode: int) -> bool:
         with _borrowed(descriptor, inode) as held:

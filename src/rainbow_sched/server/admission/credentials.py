@@ -10,7 +10,7 @@ from typing import Any
 from rainbow_sched.model.credential import Kind, Principal
 from rainbow_sched.model.errors import Denied, RainbowError, Unauthenticated
 from rainbow_sched.server.admission.connections import network_of
-from rainbow_sched.server.admission.limits import Traffic
+from rainbow_sched.server.admission.limits import RateLimiter
 from rainbow_sched.server.admission.policy import (
     Administrator,
     Caller,
@@ -32,10 +32,10 @@ MOST_CREDENTIAL = 16 * 1024  # characters; even hashing a longer one would be wo
 _ASK = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
 
 
-class Callers:
+class Authenticator:
     """From a call to a principal who may make it."""
 
-    def __init__(self, recogniser: Recogniser, clock: Clock, traffic: Traffic, *, anonymous_satisfy: bool) -> None:
+    def __init__(self, recogniser: Recogniser, clock: Clock, traffic: RateLimiter, *, anonymous_satisfy: bool) -> None:
         self._recogniser, self._clock, self._traffic = recogniser, clock, traffic
         self._anonymous_satisfy = anonymous_satisfy
 

@@ -17,14 +17,14 @@ from grpc import aio
 
 from rainbow_sched.model.credential import Kind, Principal
 from rainbow_sched.model.errors import Denied, RainbowError, Unauthenticated
-from rainbow_sched.server.admission.connections import Connections, network_of
-from rainbow_sched.server.admission.credentials import Callers, address_of
-from rainbow_sched.server.admission.limits import Limits, Traffic
+from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of
+from rainbow_sched.server.admission.credentials import Authenticator, address_of
+from rainbow_sched.server.admission.limits import AdmissionLimits, RateLimiter
 from rainbow_sched.server.admission.methods import Method
-from rainbow_sched.server.admission.open_calls import Keeper, OpenCall, OpenCalls
+from rainbow_sched.server.admission.open_calls import OpenCall, OpenCallMonitor, OpenCalls
 from rainbow_sched.server.admission.policy import Anyone
-from rainbow_sched.server.admission.pre_auth import Doorway, Turns
-from rainbow_sched.server.admission.unary_calls import UnderWay
+from rainbow_sched.server.admission.pre_auth import ConcurrencyLimit, PreAuthReader
+from rainbow_sched.server.admission.unary_calls import CallGuard
 from rainbow_sched.server.status import status_of
 from rainbow_sched.service.access.audit import ANONYMOUS, Refusal, Refusals, act_as, acting
 from rainbow_sched.service.core import Core
@@ -53,17 +53,17 @@ class Gate(GenericHandler):
     Wraps each method once and keeps it. An interceptor would do the same, but costs every call a coroutine more.
     """
 
-    def __init__(self, core: Core, *, limits: Limits | None = None, anonymous_satisfy: bool = False) -> None:
+    def __init__(self, core: Core, *, limits: AdmissionLimits | None = None, anonymous_satisfy: bool = False) -> None:
         self._clock, self._fleet = core.clock, core.fleet
-        self.traffic = Traffic(limits or Limits())
-        self._callers = Callers(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
+        self.traffic = RateLimiter(limits or AdmissionLimits())
+        self._callers = Authenticator(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
         self._open, self._refusals = OpenCalls(), Refusals()
-        self.keeper = Keeper(core, self._open, self._refusals)
-        self.connections: Connections | None = None  # known when the port is open
+        self.keeper = OpenCallMonitor(core, self._open, self._refusals)
+        self.connections: ConnectionLimiter | None = None  # known when the port is open
         self.claim: Claim | None = None  # without one, nobody else can serve the database
-        self._uploads = Turns(UPLOADS_AT_A_TIME, UPLOADS_EACH, self.traffic.limits.upload_deadline)
-        self._doorway = Doorway(self._callers, self.traffic, self._turned_away)
-        self._under_way = UnderWay(self.traffic, core.clock)
+        self._uploads = ConcurrencyLimit(UPLOADS_AT_A_TIME, UPLOADS_EACH, self.traffic.limits.upload_deadline)
+        self._doorway = PreAuthReader(self._callers, self.traffic, self._turned_away)
+        self._under_way = CallGuard(self.traffic, core.clock)
         self._behind: list[Any] = []  # the services
         self._wrapped: dict[str, Handler] = {}
         self._running: list[asyncio.Task[None]] = []

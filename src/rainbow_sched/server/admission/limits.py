@@ -18,7 +18,7 @@ BEAT = 0.05  # seconds between two looks at how late the event loop is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AdmissionLimits:
     """What an operator can set; rates are per second."""
 
     rate: float = 1_000.0  # calls of one principal
@@ -49,7 +49,7 @@ class _Bucket:
     at: float
 
 
-class Buckets:
+class TokenBuckets:
     """One token bucket per key. Full buckets are forgotten when there are too many."""
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -94,7 +94,7 @@ class Buckets:
         self._buckets = kept
 
 
-class Lag:
+class EventLoopLag:
     """How late the event loop is: the sign that there is more work than the server can do."""
 
     def __init__(self) -> None:
@@ -126,15 +126,15 @@ class Queue:
         return self._each * (ahead + 1) if ahead >= SHORT else 0.0
 
 
-class Traffic:
+class RateLimiter:
     """Lets calls in or refuses them, and counts those under way."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AdmissionLimits) -> None:
         self.limits = limits
-        self.lag = Lag()
+        self.lag = EventLoopLag()
         self._queue = Queue()
-        self._calls = Buckets(limits.rate, limits.burst)
-        self._refused = Buckets(limits.refused_rate, limits.refused_burst)
+        self._calls = TokenBuckets(limits.rate, limits.burst)
+        self._refused = TokenBuckets(limits.refused_rate, limits.refused_burst)
         self._in_flight = 0
         self._submitting = 0
         self._streams: dict[str, int] = {}

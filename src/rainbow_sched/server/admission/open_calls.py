@@ -81,7 +81,7 @@ class OpenCalls:
                 await call.look()
 
 
-class Keeper:
+class OpenCallMonitor:
     """What the gate does beside calls."""
 
     def __init__(self, core: Core, calls: OpenCalls, refusals: Refusals) -> None:

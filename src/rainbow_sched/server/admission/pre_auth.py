@@ -18,8 +18,8 @@ import grpc
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Exhausted, Invalid, RainbowError, Unauthenticated
 from rainbow_sched.server.admission.connections import network_of
-from rainbow_sched.server.admission.credentials import Callers, address_of
-from rainbow_sched.server.admission.limits import Traffic
+from rainbow_sched.server.admission.credentials import Authenticator, address_of
+from rainbow_sched.server.admission.limits import RateLimiter
 from rainbow_sched.server.admission.policy import BULKY, POLICY, Administrator, Caller, Nobody, Row, Scoped, Submitter
 from rainbow_sched.service.access.audit import ANONYMOUS, act_as
 
@@ -31,7 +31,7 @@ TURNS, TURNS_EACH = 8, 2  # unknown callers' messages read at a time: in all, an
 Abort = Callable[[str, Any, RainbowError], Awaitable[Any]]
 
 
-class Turns:
+class ConcurrencyLimit:
     """Who may have their message read now; the others wait, and what they send waits with them."""
 
     def __init__(self, all: int, each: int, wait: float) -> None:
@@ -61,12 +61,12 @@ class Turns:
                 del self._each[key]
 
 
-class Doorway:
+class PreAuthReader:
     """Stands before the gate's handlers for callers who are not known yet."""
 
-    def __init__(self, callers: Callers, traffic: Traffic, abort: Abort) -> None:
+    def __init__(self, callers: Authenticator, traffic: RateLimiter, abort: Abort) -> None:
         self._callers, self._traffic, self._abort = callers, traffic, abort
-        self._turns = Turns(TURNS, TURNS_EACH, WAIT)
+        self._turns = ConcurrencyLimit(TURNS, TURNS_EACH, WAIT)
         self._wary: dict[str, Any] = {}
         self.known: Callable[[str], bool] = lambda peer: False  # connections over which a good credential came
 

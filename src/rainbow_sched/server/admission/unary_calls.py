@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import grpc
 
 from rainbow_sched.server.admission.deadlines import Deadlines
-from rainbow_sched.server.admission.limits import Traffic
+from rainbow_sched.server.admission.limits import RateLimiter
 from rainbow_sched.server.admission.methods import Method
 from rainbow_sched.server.admission.policy import SINGLE
 from rainbow_sched.service.clock import Clock
@@ -17,10 +17,10 @@ from rainbow_sched.service.clock import Clock
 Inner: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 
 
-class UnderWay:
+class CallGuard:
     """Lets calls run for as long as they may."""
 
-    def __init__(self, traffic: Traffic, clock: Clock) -> None:
+    def __init__(self, traffic: RateLimiter, clock: Clock) -> None:
         self._traffic, self._clock = traffic, clock
         self._ordinary = Deadlines(traffic.limits.deadline)
         self._uploads = Deadlines(traffic.limits.upload_deadline)

@@ -208,7 +208,9 @@ def _told(tx: Tx, fx: Effects, cluster: str, taken: list[tuple[Attempt, Job]], n
     if not taken:
         return []
     fx.events = True
-    told = tx.tell_jobs([job for _, job in taken], now, {"attempt": AttemptState.LEASED.value, "cluster": cluster})
+    told = tx.add_update_events(
+        [job for _, job in taken], now, {"attempt": AttemptState.LEASED.value, "cluster": cluster}
+    )
     return [(attempt, job) for (attempt, _), job in zip(taken, told, strict=True)]
 
 

@@ -30,7 +30,7 @@ from rainbow_sched.service.agents.sync_messages import (
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import withdraw_unheard
-from rainbow_sched.store.base import Draft, Finding, ReportState, Tx
+from rainbow_sched.store.base import Finding, NewJob, ReportState, Tx
 
 NEVER_RAN = frozenset({AttemptState.WITHDRAWN, AttemptState.RETURNED, AttemptState.LAPSED})
 OTHER_JOURNAL = "its agent has another journal than when the copy was made, so it cannot tell what ran before"
@@ -83,7 +83,7 @@ def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, tol
     for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(told.cluster, state)]:
         items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
-    tx.update_unreported(row.cluster_id, state, why)
+    tx.update_cluster_report(row.cluster_id, state, why)
     tx.resume_leases(row.cluster_id, now + core.settings.lease)
     fx.reports.append(replace(row, state=state, why=why))
 
@@ -263,7 +263,7 @@ def _take_unknown_job(taking: Taking, known: KnownAttempt) -> None:
     _adopt(taking, known, job)
 
 
-def _draft(core: Core, known: KnownAttempt, now: float) -> Draft | None:
+def _draft(core: Core, known: KnownAttempt, now: float) -> NewJob | None:
     """The job as its agent has it. An agent could say anything, so it runs nowhere else: see `Terms.from_agent`."""
     offer = known.offer
     if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME or known.ref.job < 1:
@@ -276,4 +276,4 @@ def _draft(core: Core, known: KnownAttempt, now: float) -> Draft | None:
     except (RainbowError, ValueError, TypeError, AttributeError, RecursionError):
         return None
     name = storable(offer.name)[:MAX_NAME]
-    return Draft(owner=storable(offer.owner), name=name, spec=offer.spec, terms=terms, submitted_at=now)
+    return NewJob(owner=storable(offer.owner), name=name, spec=offer.spec, terms=terms, submitted_at=now)

@@ -18,7 +18,7 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.pending import shape_of
 from rainbow_sched.service.scheduling.question import Ask, question
-from rainbow_sched.store.base import Settlement, Tx
+from rainbow_sched.store.base import DecidedJob, Tx
 
 TOGETHER = 256
 BETWEEN = 8  # decisions before calls have a turn
@@ -31,8 +31,8 @@ async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
         found = await core.store.read(lambda tx: tx.jobs(ids))
     except Corrupt:
         return list(ids)
-    waiting: dict[str, Settlement] = {}  # by shape: what does not fit once fits nowhere until something is released
-    settled: list[Settlement] = []
+    waiting: dict[str, DecidedJob] = {}  # by shape: what does not fit once fits nowhere until something is released
+    settled: list[DecidedJob] = []
     alone: list[int] = []
     try:
         for number, job in enumerate(sorted(found, key=lambda job: (-job.terms.priority, job.id)), 1):
@@ -49,14 +49,14 @@ async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
     return alone + await _store(core, settled)
 
 
-def _settle(core: Core, job: Job, waiting: dict[str, Settlement]) -> Settlement | None:
+def _settle(core: Core, job: Job, waiting: dict[str, DecidedJob]) -> DecidedJob | None:
     """One job, or None if it is not to be decided here."""
     if job.state is not JobState.QUEUED or job.attempt:
         return None
     shape = shape_of(core.fleet, job.owner, job.spec, job.terms) if waiting else ""
     if shape in waiting:
         like = waiting[shape]
-        return Settlement(job=job, decision=like.decision, reason=like.reason, hold=like.hold)
+        return DecidedJob(job=job, decision=like.decision, reason=like.reason, hold=like.hold)
     request = core.request_of(job.spec)
     ask = Ask(request=request, spec=job.spec, terms=job.terms, owner=job.owner, seed=core.ids.seed())
     try:
@@ -71,19 +71,19 @@ def _settle(core: Core, job: Job, waiting: dict[str, Settlement]) -> Settlement 
         token = core.ids.fence()
         core.fleet.place(outcome.cluster, token, request, job.owner)
         reason = f"given to {outcome.cluster}"
-        return Settlement(job=job, decision=record, reason=reason, cluster=outcome.cluster, token=token)
+        return DecidedJob(job=job, decision=record, reason=reason, cluster=outcome.cluster, token=token)
     if not isinstance(outcome, Wait):
         return None
-    made = Settlement(job=job, decision=record, reason="; ".join(outcome.reasons), hold=Hold.NOTHING_FITS)
+    made = DecidedJob(job=job, decision=record, reason="; ".join(outcome.reasons), hold=Hold.NOTHING_FITS)
     waiting[shape_of(core.fleet, job.owner, job.spec, job.terms)] = made
     return made
 
 
-async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
+async def _store(core: Core, settled: Sequence[DecidedJob]) -> list[int]:
     """Commit them by compare-and-set; if one has moved on meanwhile, all are given back to be decided alone."""
 
     def work(tx: Tx, fx: Effects) -> None:
-        tx.settle_jobs(settled, core.clock.now())
+        tx.apply_decisions(settled, core.clock.now())
         fx.wake.update(one.cluster for one in settled if one.cluster)
         fx.gone.extend(one.job.id for one in settled if one.cluster)
         fx.events = True
@@ -104,7 +104,7 @@ async def _store(core: Core, settled: Sequence[Settlement]) -> list[int]:
     return []
 
 
-def _give_back(core: Core, settled: Sequence[Settlement]) -> None:
+def _give_back(core: Core, settled: Sequence[DecidedJob]) -> None:
     for one in settled:
         if one.cluster:
             core.fleet.release(one.cluster, one.token)

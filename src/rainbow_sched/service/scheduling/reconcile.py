@@ -15,7 +15,7 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import reload
 from rainbow_sched.store.base import Tx
-from rainbow_sched.store.records import Placement
+from rainbow_sched.store.records import PlacedAttempt
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ async def _clusters(core: Core) -> None:
 
 async def _attempts(core: Core, name: str, ended: set[str]) -> None:
     """Count attempts that were given to a cluster unheard, and let go of those that ended so."""
-    member, stored = core.fleet.get(name), await core.store.read(lambda tx: tx.placements(name))
+    member, stored = core.fleet.get(name), await core.store.read(lambda tx: tx.placed_attempts(name))
     if member is None:
         return
     left = ended - {attempt.token for attempt in stored}
@@ -75,5 +75,5 @@ async def _attempts(core: Core, name: str, ended: set[str]) -> None:
                 core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))
 
 
-def _live(tx: Tx, placed: list[Placement]) -> set[str]:
+def _live(tx: Tx, placed: list[PlacedAttempt]) -> set[str]:
     return {attempt.token for one in placed for attempt in tx.attempts(one.job) if attempt.state.live}

@@ -24,7 +24,7 @@ from rainbow_sched.service.scheduling.pending import shape_of
 from rainbow_sched.service.submission.new_jobs import Call, Outcome, Receipt, insert
 from rainbow_sched.service.submission.submission import AT_ONCE, Spell, Submission, drafts_of, undo
 from rainbow_sched.service.wakeups import EVENTS, cluster_bell
-from rainbow_sched.store.base import Draft, Tx
+from rainbow_sched.store.base import NewJob, Tx
 
 MAX_BATCH = 10_000
 TOGETHER = 64  # jobs that share one write: more would wait longer for each other than a write takes
@@ -167,11 +167,11 @@ def _brief(core: Core, calls: list[Call]) -> bool:
     )
 
 
-def _length(draft: Draft) -> int:
+def _length(draft: NewJob) -> int:
     return len(draft.spec) + len(draft.source) + (len(draft.decision.own) if draft.decision is not None else 0)
 
 
-def _answer(core: Core, one: _Waiting, drafts: list[Draft], outcome: Outcome) -> None:
+def _answer(core: Core, one: _Waiting, drafts: list[NewJob], outcome: Outcome) -> None:
     if isinstance(outcome, RainbowError):
         undo(core, drafts)
         _fail(one, outcome)
@@ -192,7 +192,7 @@ def _answer(core: Core, one: _Waiting, drafts: list[Draft], outcome: Outcome) ->
         one.answer.set_result(outcome)
 
 
-def _waits_for_room(core: Core, draft: Draft, receipt: Receipt) -> bool:
+def _waits_for_room(core: Core, draft: NewJob, receipt: Receipt) -> bool:
     """True if the job belongs on the shelf and is not there."""
     if receipt.again:  # it is not there if nobody heard of the commit that stored it
         return receipt.hold is Hold.NOTHING_FITS and core.shelf.pile_of(receipt.id) is None

@@ -16,7 +16,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.question import unpinned
 from rainbow_sched.service.submission.quota import Quota
 from rainbow_sched.service.views.jobs import reaches
-from rainbow_sched.store.base import Draft, Tx
+from rainbow_sched.store.base import NewJob, Tx
 
 
 class Receipt(NamedTuple):
@@ -35,7 +35,7 @@ class Call:
     """The jobs of one call, ready to be stored, and who made it."""
 
     by: Actor
-    drafts: list[Draft]
+    drafts: list[NewJob]
 
 
 Outcome: TypeAlias = list[Receipt] | RainbowError
@@ -49,7 +49,7 @@ def insert(tx: Tx, fx: Effects, quota: Quota, calls: Sequence[Call], now: float)
     """
     known = _known(tx, calls)
     coming: dict[str, int] = {}
-    fresh: list[Draft] = []
+    fresh: list[NewJob] = []
     refused: dict[int, RainbowError] = {}
     for i, call in enumerate(calls):
         try:
@@ -68,7 +68,7 @@ def _fresh_ids(outcome: Outcome) -> list[int]:
     return [] if isinstance(outcome, RainbowError) else [receipt.id for receipt in outcome if not receipt.again]
 
 
-def _checked(tx: Tx, quota: Quota, call: Call, known: dict[_Key, Job], coming: dict[str, int]) -> list[Draft]:
+def _checked(tx: Tx, quota: Quota, call: Call, known: dict[_Key, Job], coming: dict[str, int]) -> list[NewJob]:
     """The drafts of a call that are new; `coming` counts those of the calls before it, by owner, and takes them in."""
     drafts = call.drafts
     if len(drafts) > 1:
@@ -89,7 +89,7 @@ def _checked(tx: Tx, quota: Quota, call: Call, known: dict[_Key, Job], coming: d
     return fresh
 
 
-def _again(tx: Tx, draft: Draft, known: dict[_Key, Job]) -> bool:
+def _again(tx: Tx, draft: NewJob, known: dict[_Key, Job]) -> bool:
     """True if the job was stored before; Conflict if another was under this token."""
     job = known.get((draft.owner, draft.client_token)) if draft.client_token else None
     if job is not None and not _same_body(tx, job, draft):
@@ -97,7 +97,7 @@ def _again(tx: Tx, draft: Draft, known: dict[_Key, Job]) -> bool:
     return job is not None
 
 
-def _receipt(tx: Tx, fx: Effects, draft: Draft, known: dict[_Key, Job], ids: Iterator[int]) -> Receipt:
+def _receipt(tx: Tx, fx: Effects, draft: NewJob, known: dict[_Key, Job], ids: Iterator[int]) -> Receipt:
     job = known.get((draft.owner, draft.client_token)) if known and draft.client_token else None
     if job is not None:
         return Receipt(job.id, job.state, job.cluster, job.reason, again=True, hold=job.hold)
@@ -136,7 +136,7 @@ def _known(tx: Tx, calls: Sequence[Call]) -> dict[_Key, Job]:
     }
 
 
-def _same_body(tx: Tx, job: Job, draft: Draft) -> bool:
+def _same_body(tx: Tx, job: Job, draft: NewJob) -> bool:
     """True if the draft asks for the job that was made; which registration of a cluster its names mean may differ."""
     was, now = (replace(terms, opened=tuple(map(unpinned, terms.opened))) for terms in (job.terms, draft.terms))
     if was.before_reruns:  # an older server stored it, and no number of reruns

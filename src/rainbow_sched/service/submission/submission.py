@@ -19,7 +19,7 @@ from rainbow_sched.service.access.audit import ranges
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.scheduling.question import Ask, pinned, question
-from rainbow_sched.store.base import Dependency, Draft
+from rainbow_sched.store.base import Dependency, NewJob
 
 AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
 BETWEEN = 16  # decisions of a batch before other calls have a turn
@@ -64,11 +64,11 @@ class Spell:
         self._begun = self._clock.now()
 
 
-async def drafts_of(core: Core, submissions: Sequence[Submission], spell: Spell) -> list[Draft]:
+async def drafts_of(core: Core, submissions: Sequence[Submission], spell: Spell) -> list[NewJob]:
     """Decide one after the other, and let other calls go on in between; a long batch is not decided here."""
     if len(submissions) > AT_ONCE:
         return [_undecided(core, submission, core.clock.now()) for submission in submissions]
-    made: list[Draft] = []
+    made: list[NewJob] = []
     try:
         for submission in submissions:
             made.append(_draft(core, submission))
@@ -80,7 +80,7 @@ async def drafts_of(core: Core, submissions: Sequence[Submission], spell: Spell)
     return made
 
 
-def _draft(core: Core, submission: Submission) -> Draft:
+def _draft(core: Core, submission: Submission) -> NewJob:
     """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
     now = core.clock.now()
     if _held(submission, now)[0] is not None:
@@ -94,10 +94,10 @@ def _draft(core: Core, submission: Submission) -> Draft:
     return _decided(core, submission, decide(asked, core.policies), now)
 
 
-def _undecided(core: Core, submission: Submission, now: float) -> Draft:
+def _undecided(core: Core, submission: Submission, now: float) -> NewJob:
     """A job that is held, or to be decided after it was stored."""
     hold, reason = _held(submission, now)
-    return Draft(
+    return NewJob(
         owner=submission.owner,
         name=submission.name,
         spec=submission.spec,
@@ -130,7 +130,7 @@ def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
     return None, UNDECIDED
 
 
-def _decided(core: Core, submission: Submission, decision: Decision, now: float) -> Draft:
+def _decided(core: Core, submission: Submission, decision: Decision, now: float) -> NewJob:
     record, outcome = Stored.of(decision), decision.outcome
     state, hold, cluster, token = JobState.BOUND, None, "", ""
     if isinstance(outcome, Chosen):
@@ -143,7 +143,7 @@ def _decided(core: Core, submission: Submission, decision: Decision, now: float)
         else:
             assert isinstance(outcome, Wait)
             state, hold = JobState.HELD, Hold.NOTHING_FITS
-    return Draft(
+    return NewJob(
         owner=submission.owner,
         name=submission.name,
         spec=submission.spec,
@@ -163,7 +163,7 @@ def _decided(core: Core, submission: Submission, decision: Decision, now: float)
     )
 
 
-def undo(core: Core, drafts: list[Draft]) -> None:
+def undo(core: Core, drafts: list[NewJob]) -> None:
     """Give back what was set aside for jobs that were not stored."""
     for draft in drafts:
         if draft.cluster:

@@ -25,7 +25,7 @@ SELECT {attempt_columns} FROM attempts WHERE cluster_id = :cluster_id AND live =
 SELECT {attempt_columns} FROM attempts WHERE cluster_id = :cluster_id AND live = 1 AND state = :state
 ORDER BY priority DESC, job LIMIT :limit;
 
--- name: placements
+-- name: placed_attempts
 SELECT a.job, a.token, a.created_at, j.spec, j.spec_check, j.owner, a.nodes FROM attempts a CROSS JOIN jobs j
 WHERE j.id = a.job AND a.cluster_id = :cluster_id AND a.live = 1 AND a.state = :state ORDER BY a.priority DESC, a.job;
 

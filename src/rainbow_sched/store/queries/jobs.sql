@@ -68,14 +68,14 @@ UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :att
 WHERE id = :id AND version = :version;
 
 -- SQLite takes many rows in one statement; PostgreSQL would want the type of each value, and gets them together anyway.
--- name: settle_jobs @sqlite
+-- name: apply_decisions @sqlite
 UPDATE jobs SET state = settled.state, hold = settled.hold, cluster = settled.cluster, attempt = settled.attempt,
     evaluations = evaluations + 1, evaluated_at = settled.at, reason = settled.reason, version = jobs.version + 1
 FROM (WITH named (state, hold, cluster, attempt, at, reason, id, version) AS (
     VALUES (:state, :hold, :cluster, :attempt, :at, :reason, :id, :version)) SELECT * FROM named) AS settled
 WHERE jobs.id = settled.id AND jobs.version = settled.version;
 
--- name: settle_jobs @postgresql
+-- name: apply_decisions @postgresql
 UPDATE jobs SET state = :state, hold = :hold, cluster = :cluster, attempt = :attempt, evaluations = evaluations + 1,
     evaluated_at = :at, reason = :reason, version = version + 1
 WHERE id = :id AND version = :version;

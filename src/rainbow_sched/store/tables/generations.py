@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, Mark, is_lost, skipped
-from rainbow_sched.store.records import Finding, ReportState, Unreported
+from rainbow_sched.store.records import ClusterReport, Finding, ReportState
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
 
 _SKIPPING = ("job", "event", "command", "cluster")
@@ -64,14 +64,14 @@ class GenerationTable(Table):
     def old_jobs(self) -> int:
         return self.db.counter(OLD_JOBS)
 
-    def unreported(self) -> list[Unreported]:
+    def cluster_reports(self) -> list[ClusterReport]:
         return [
-            Unreported(cluster_id=id, cluster=name, generation=generation, state=ReportState(state), why=why)
-            for id, name, generation, state, why in self.db.rows("unreported")
+            ClusterReport(cluster_id=id, cluster=name, generation=generation, state=ReportState(state), why=why)
+            for id, name, generation, state, why in self.db.rows("cluster_reports")
         ]
 
-    def update_unreported(self, cluster_id: int, state: ReportState, why: str = "") -> None:
-        self.db.change("update_unreported", cluster_id=cluster_id, state=state.value, why=why)
+    def update_cluster_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
+        self.db.change("update_cluster_report", cluster_id=cluster_id, state=state.value, why=why)
 
     def resume_leases(self, cluster_id: int, until: float) -> None:
         self.db.change("resume_leases", cluster_id=cluster_id, until=until)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from rainbow_sched.model.attempt import LIVE
 from rainbow_sched.model.job import Hold, Terms
-from rainbow_sched.store.records import Placement, WaitingJob
+from rainbow_sched.store.records import PlacedAttempt, WaitingJob
 from rainbow_sched.store.tables.rows import terms_of
 from rainbow_sched.store.tables.table import Table, batches, check_number, decoded, intact
 
@@ -31,15 +31,15 @@ class LoadingTable(Table):
     def count_held(self, hold: Hold) -> int:
         return int(self.db.rows("count_held", hold=hold.value)[0][0])
 
-    def placements(self, cluster: str) -> list[Placement]:
+    def placed_attempts(self, cluster: str) -> list[PlacedAttempt]:
         id = self.cluster_id(cluster)
-        found: list[Placement] = []
+        found: list[PlacedAttempt] = []
         for state in reversed(LIVE) if id is not None else ():  # what runs has its place before what waits
-            rows = self.db.rows("placements", cluster_id=id, state=state.value)
+            rows = self.db.rows("placed_attempts", cluster_id=id, state=state.value)
             specs = self._specs(spec for _, _, _, spec, *_ in rows)
             for job, token, at, spec, check, owner, nodes in rows:
                 number, text = specs[spec]
-                found.append(Placement(job, token, at, text if number == check else None, owner, nodes))
+                found.append(PlacedAttempt(job, token, at, text if number == check else None, owner, nodes))
         return found
 
     def _specs(self, ids: Iterable[int]) -> dict[int, tuple[int | None, str]]:

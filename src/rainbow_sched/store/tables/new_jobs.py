@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rainbow_sched.model.errors import AlreadyExists, Invalid
 from rainbow_sched.model.job import JobEvent, JobState, Terms
-from rainbow_sched.store.records import Draft
+from rainbow_sched.store.records import NewJob
 from rainbow_sched.store.session import Row, plain
 from rainbow_sched.store.tables.rows import terms_text
 from rainbow_sched.store.tables.table import Table
@@ -28,7 +28,7 @@ _FIRST = {
 class NewJobTable(Table):
     """See `base.JobVerbs.add_jobs`."""
 
-    def add_jobs(self, drafts: Sequence[Draft]) -> list[int]:
+    def add_jobs(self, drafts: Sequence[NewJob]) -> list[int]:
         if not drafts:
             return []
         _check(drafts)
@@ -36,11 +36,11 @@ class NewJobTable(Table):
         self._add(range(first, first + len(drafts)), drafts)
         return list(range(first, first + len(drafts)))
 
-    def add_lost_job(self, id: int, draft: Draft) -> None:
+    def add_lost_job(self, id: int, draft: NewJob) -> None:
         _check([draft])
         self._add([id], [draft])
 
-    def _add(self, ids: Sequence[int], drafts: Sequence[Draft]) -> None:
+    def _add(self, ids: Sequence[int], drafts: Sequence[NewJob]) -> None:
         clusters = self.cluster_ids({d.cluster for d in drafts if d.state is _BOUND})
         texts = self.intern(_texts(drafts))
         rows = _Rows(seq=self.db.counter("event"))
@@ -71,7 +71,7 @@ class _Rows:
     _terms: Terms | None = None  # a batch mostly shares one
     _written: tuple[str, float | None, float | None] = ("", None, None)
 
-    def add(self, id: int, d: Draft, clusters: Mapping[str, int], texts: Mapping[str, tuple[int, int]]) -> None:
+    def add(self, id: int, d: NewJob, clusters: Mapping[str, int], texts: Mapping[str, tuple[int, int]]) -> None:
         """Everything that one job brings along."""
         at, terms = d.submitted_at, d.terms
         state, bound = _STATES[d.state], 1 if d.state is _BOUND else 0
@@ -90,7 +90,7 @@ class _Rows:
             self.events.append((self.seq + 1, id, at, _FIRST[state], state, bound, "{}"))
             self.seq += 1
 
-    def _add_job(self, id: int, d: Draft, state: str, bound: int, texts: Mapping[str, tuple[int, int]]) -> None:
+    def _add_job(self, id: int, d: NewJob, state: str, bound: int, texts: Mapping[str, tuple[int, int]]) -> None:
         if d.terms is not self._terms:
             self._terms = d.terms
             self._written = (terms_text(d.terms), d.terms.start_after, d.terms.deadline)
@@ -116,7 +116,7 @@ class _Rows:
         )
 
 
-def _check(drafts: Sequence[Draft]) -> None:
+def _check(drafts: Sequence[NewJob]) -> None:
     """Raise if one of them cannot be stored."""
     texts: list[str] = []
     tokens: list[tuple[str, str]] = []
@@ -139,7 +139,7 @@ def _check(drafts: Sequence[Draft]) -> None:
         raise AlreadyExists("one client token stands for two jobs of this batch; give each its own")
 
 
-def _texts(drafts: Sequence[Draft]) -> Iterator[str]:
+def _texts(drafts: Sequence[NewJob]) -> Iterator[str]:
     for draft in drafts:
         yield draft.spec
         if draft.source:

@@ -1,4 +1,4 @@
-"""Connections: no address holds more than its share, and who has shown a credential is not cut for a stranger."""
+"""ConnectionLimiter: no address holds more than its share, and who has shown a credential is not cut for a stranger."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rainbow_sched.server.admission.connections import Connections, network_of, peer_of, room_for
-from rainbow_sched.server.admission.limits import Limits
+from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of, peer_of, room_for
+from rainbow_sched.server.admission.limits import AdmissionLimits
 from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.world import a_world
 
@@ -82,7 +82,7 @@ def name(one: socket.socket) -> str:
 
 
 def test_strangers_beyond_the_limit_are_cut_the_oldest_first(door: Door) -> None:
-    connections = Connections(door.port, strangers=3, per_address=100)
+    connections = ConnectionLimiter(door.port, strangers=3, per_address=100)
     door.connect(3)
     assert connections.look() == 0
     door.connect(2)
@@ -91,7 +91,7 @@ def test_strangers_beyond_the_limit_are_cut_the_oldest_first(door: Door) -> None
 
 
 def test_who_has_shown_a_credential_stays_however_many_strangers_come(door: Door) -> None:
-    connections = Connections(door.port, strangers=2, per_address=100)
+    connections = ConnectionLimiter(door.port, strangers=2, per_address=100)
     for one in door.connect(5):
         connections.welcome(name(one))
     assert connections.look() == 0
@@ -101,7 +101,7 @@ def test_who_has_shown_a_credential_stays_however_many_strangers_come(door: Door
 
 
 def test_even_with_credentials_one_address_holds_so_many_and_the_newest_go(door: Door) -> None:
-    connections = Connections(door.port, strangers=2, per_address=4)
+    connections = ConnectionLimiter(door.port, strangers=2, per_address=4)
     for _ in range(6):
         for one in door.connect(1):
             connections.welcome(name(one))
@@ -110,7 +110,7 @@ def test_even_with_credentials_one_address_holds_so_many_and_the_newest_go(door:
 
 
 def test_a_credential_counts_for_its_own_connection_and_no_longer_than_that(door: Door) -> None:
-    connections = Connections(door.port, strangers=1, per_address=100)
+    connections = ConnectionLimiter(door.port, strangers=1, per_address=100)
     [one] = door.connect(1)
     connections.welcome(name(one))
     connections.look()
@@ -126,7 +126,7 @@ def test_other_sockets_of_the_process_are_left_alone(door: Door) -> None:
     other = Door()
     with contextlib.closing(other):
         other.connect(5)
-        assert Connections(door.port, strangers=1, per_address=1).look() == 0
+        assert ConnectionLimiter(door.port, strangers=1, per_address=1).look() == 0
         assert all(other.alive())
 
 
@@ -142,7 +142,7 @@ def test_a_server_promises_no_more_connections_than_it_may_have_files() -> None:
 
 
 async def test_a_flood_of_silent_connections_keeps_nobody_out(tmp_path: Path) -> None:
-    limits = Limits(strangers=10, connections=200)
+    limits = AdmissionLimits(strangers=10, connections=200)
     async with a_world(tmp_path / "world", limits=limits) as world:
         host, _, port = world.running.address.rpartition(":")
         watching = follow(world.channel, "Jobs/Watch", world.credentials["ana"])
@@ -165,7 +165,7 @@ async def test_a_flood_of_silent_connections_keeps_nobody_out(tmp_path: Path) ->
 
 
 async def test_beyond_the_limit_in_all_connections_are_refused_and_those_there_go_on(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(connections=5)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(connections=5)) as world:
         host, _, port = world.running.address.rpartition(":")
         assert await code_of(ask(world.channel, "Access/WhoAmI", world.credentials["ana"])) == "OK"
         held = [socket.create_connection((host, int(port))) for _ in range(10)]
@@ -180,7 +180,7 @@ async def test_beyond_the_limit_in_all_connections_are_refused_and_those_there_g
 
 
 async def test_nobody_holds_more_watches_on_the_health_than_streams(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(streams=3)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(streams=3)) as world:
         stub = health_pb2_grpc.HealthStub(world.channel)
         open_ones = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(3)]
         for one in open_ones:

@@ -1,4 +1,4 @@
-"""Limits: nobody gets more than their share, and the server sheds new jobs before anything else."""
+"""AdmissionLimits: nobody gets more than their share, and the server sheds new jobs before anything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.model.errors import Exhausted, Invalid
-from rainbow_sched.server.admission.limits import MOST_BUCKETS, SHORT, Buckets, Lag, Limits, Traffic
+from rainbow_sched.server.admission.limits import (
+    MOST_BUCKETS,
+    SHORT,
+    AdmissionLimits,
+    EventLoopLag,
+    RateLimiter,
+    TokenBuckets,
+)
 from rainbow_sched.server.options import limits_from
 from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.test_tokens import fields_of
@@ -26,7 +33,7 @@ from tests.unit.access.world import a_submit, a_world
 @given(gaps=st.lists(st.floats(0, 3), min_size=1, max_size=60), rate=st.integers(1, 5), burst=st.integers(1, 5))
 @settings(max_examples=200)
 def test_no_window_lets_more_through_than_its_burst_and_its_rate(gaps: list[float], rate: int, burst: int) -> None:
-    buckets, now, let_in = Buckets(rate, burst), 100.0, []
+    buckets, now, let_in = TokenBuckets(rate, burst), 100.0, []
     for gap in gaps:
         now += gap
         if buckets.take("ana", now) == 0.0:
@@ -39,7 +46,7 @@ def test_no_window_lets_more_through_than_its_burst_and_its_rate(gaps: list[floa
 @given(wait=st.floats(0.001, 1), rate=st.floats(0.5, 100))
 @settings(max_examples=100)
 def test_after_the_time_that_is_told_the_call_is_let_in_and_shortly_before_it_is_not(wait: float, rate: float) -> None:
-    buckets = Buckets(rate, 1)
+    buckets = TokenBuckets(rate, 1)
     assert buckets.take("ana", 0.0) == 0.0
     told = buckets.take("ana", 0.0)
     assert buckets.take("ana", told * (1 - wait / 2)) > 0.0
@@ -47,27 +54,27 @@ def test_after_the_time_that_is_told_the_call_is_let_in_and_shortly_before_it_is
 
 
 def test_one_noisy_caller_takes_nothing_from_another() -> None:
-    buckets = Buckets(1, 2)
+    buckets = TokenBuckets(1, 2)
     assert [buckets.take("noisy", 0.0) == 0.0 for _ in range(4)] == [True, True, False, False]
     assert buckets.take("quiet", 0.0) == 0.0
 
 
 def test_a_clock_that_goes_back_neither_gives_nor_takes() -> None:
-    buckets = Buckets(1, 1)
+    buckets = TokenBuckets(1, 1)
     assert buckets.take("ana", 1_000.0) == 0.0
     assert buckets.take("ana", 10.0) > 0.0
     assert buckets.take("ana", 1_001.0) == 0.0
 
 
 def test_a_million_addresses_do_not_fill_the_memory() -> None:
-    buckets = Buckets(0.001, 1)
+    buckets = TokenBuckets(0.001, 1)
     for n in range(3 * MOST_BUCKETS):
         buckets.take(str(n), n / 1e6)
     assert len(buckets._buckets) <= MOST_BUCKETS
 
 
 def test_submissions_are_turned_away_first_and_nothing_is_counted_twice() -> None:
-    traffic = Traffic(Limits(in_flight=2, submitting=1))
+    traffic = RateLimiter(AdmissionLimits(in_flight=2, submitting=1))
     traffic.begin()
     assert traffic.submit(None) == 0
     with pytest.raises(Exhausted):
@@ -84,7 +91,7 @@ def test_submissions_are_turned_away_first_and_nothing_is_counted_twice() -> Non
 
 
 def test_a_job_that_its_submitter_would_not_wait_for_is_turned_away_with_the_time_to_come_back() -> None:
-    traffic = Traffic(Limits(wait=10.0))
+    traffic = RateLimiter(AdmissionLimits(wait=10.0))
     for _ in range(200):  # each took 10 ms
         traffic.submitted(traffic.submit(None), 0.01, told=True)
     for _ in range(SHORT):  # a short queue is always let in
@@ -105,7 +112,7 @@ def test_a_job_that_its_submitter_would_not_wait_for_is_turned_away_with_the_tim
 
 
 def test_one_slow_answer_turns_nobody_away_for_long() -> None:
-    traffic = Traffic(Limits())
+    traffic = RateLimiter(AdmissionLimits())
     traffic.submitted(traffic.submit(None), 30.0, told=True)
     for _ in range(60):
         traffic.submitted(traffic.submit(None), 0.005, told=True)
@@ -113,7 +120,7 @@ def test_one_slow_answer_turns_nobody_away_for_long() -> None:
 
 
 async def test_a_blocked_loop_is_noticed_and_forgotten_again() -> None:
-    lag = Lag()
+    lag = EventLoopLag()
     task = asyncio.create_task(lag.run())
     await asyncio.sleep(0)
     time.sleep(0.3)  # noqa: ASYNC251 - blocking the loop is the point
@@ -126,14 +133,14 @@ async def test_a_blocked_loop_is_noticed_and_forgotten_again() -> None:
 
 
 def test_limits_come_from_the_configuration_and_nonsense_is_named() -> None:
-    assert limits_from({"rate": 5, "burst": 7.5}) == Limits(rate=5, burst=7.5)
+    assert limits_from({"rate": 5, "burst": 7.5}) == AdmissionLimits(rate=5, burst=7.5)
     for wrong in ({"rte": 1}, {"rate": "fast"}, {"rate": 0}, {"rate": True}, {"lag": -1}):
         with pytest.raises(Invalid):
             limits_from(wrong)
 
 
 async def test_who_is_too_fast_is_told_when_to_come_back_and_others_go_on(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(rate=1, burst=5, refused_burst=1000)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(rate=1, burst=5, refused_burst=1000)) as world:
         ana = world.credentials["ana"]
         codes = [await code_of(ask(world.channel, "Jobs/List", ana)) for _ in range(8)]
         assert codes.count("RESOURCE_EXHAUSTED") >= 2
@@ -147,7 +154,7 @@ async def test_who_is_too_fast_is_told_when_to_come_back_and_others_go_on(tmp_pa
 
 
 async def test_guessing_from_one_address_is_slowed_and_those_who_are_known_there_are_not(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(refused_rate=0.01, refused_burst=5)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(refused_rate=0.01, refused_burst=5)) as world:
         ana = world.credentials["ana"]
         assert await code_of(ask(world.channel, "Jobs/List", ana)) == "OK"
         guesses = [await code_of(ask(world.channel, "Jobs/List", f"guess {n}")) for n in range(12)]
@@ -172,7 +179,7 @@ async def test_under_load_new_jobs_are_shed_and_agents_are_not(tmp_path: Path) -
 
 
 async def test_a_call_that_takes_too_long_ends_and_a_waiting_agent_does_not(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(deadline=1.5)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(deadline=1.5)) as world:
         agent, free = world.credentials["agent-alpha"], threading.Event()
         await ask(world.channel, "Agents/Sync", agent, cluster="alpha", epoch="e", seq=1)
         stuck = asyncio.ensure_future(world.running.service.core.store.write(lambda tx: free.wait(20)))
@@ -190,7 +197,7 @@ async def test_a_call_that_takes_too_long_ends_and_a_waiting_agent_does_not(tmp_
 
 
 async def test_nobody_follows_without_end(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(streams=2)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(streams=2)) as world:
         open_ones = [follow(world.channel, "Jobs/Watch", world.credentials["ana"]) for _ in range(2)]
         for one in open_ones:
             await one.read()
@@ -203,7 +210,7 @@ async def test_nobody_follows_without_end(tmp_path: Path) -> None:
 
 
 async def test_an_owner_has_only_so_many_jobs_that_have_not_ended_however_fast_they_come(tmp_path: Path) -> None:
-    async with a_world(tmp_path / "world", limits=Limits(queued=5)) as world:
+    async with a_world(tmp_path / "world", limits=AdmissionLimits(queued=5)) as world:
         ana = world.credentials["ana"]
         calls = (ask(world.channel, "Jobs/Submit", ana, **fields_of(a_submit("alpha"))) for _ in range(20))
         codes = await asyncio.gather(*(code_of(call) for call in calls))
@@ -219,7 +226,7 @@ async def healthy(channel: aio.Channel) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-@pytest.mark.parametrize("name", [one.name for one in fields(Limits)])
+@pytest.mark.parametrize("name", [one.name for one in fields(AdmissionLimits)])
 def test_no_limit_can_be_zero(name: str) -> None:
     with pytest.raises(Invalid, match=f"the limit {name} must be above 0"):
-        Limits(**{name: 0})
+        AdmissionLimits(**{name: 0})

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.model.errors import Exhausted
-from rainbow_sched.server.admission.pre_auth import Turns
+from rainbow_sched.server.admission.pre_auth import ConcurrencyLimit
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.world import a_world
 
 
 async def test_so_many_are_read_at_a_time_in_all_and_of_one_address_and_all_get_their_turn() -> None:
-    turns, now, most = Turns(all=3, each=2, wait=60.0), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
+    turns, now, most = ConcurrencyLimit(all=3, each=2, wait=60.0), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
     done = []
 
     async def read(key: str) -> None:
@@ -33,7 +33,7 @@ async def test_so_many_are_read_at_a_time_in_all_and_of_one_address_and_all_get_
 
 
 async def test_whoever_waits_too_long_for_a_turn_is_told_to_come_back_and_blocks_nobody() -> None:
-    turns = Turns(all=2, each=1, wait=0.05)
+    turns = ConcurrencyLimit(all=2, each=1, wait=0.05)
     async with turns.one("a"):
         with pytest.raises(Exhausted):
             async with turns.one("a"):
@@ -45,7 +45,7 @@ async def test_whoever_waits_too_long_for_a_turn_is_told_to_come_back_and_blocks
 
 
 async def test_one_address_cannot_queue_up_without_end() -> None:
-    turns = Turns(all=1, each=1, wait=60.0)
+    turns = ConcurrencyLimit(all=1, each=1, wait=60.0)
     free = asyncio.Event()
 
     async def hold() -> None:

@@ -36,7 +36,9 @@ async def test_a_damaged_job_keeps_no_cluster_from_reporting(tmp_path: Path) -> 
         damage(tmp_path, damaged.id)
         await agent.recalls(after)
         assert (await job_of(after, cancelled.id)).state is JobState.CANCELLED
-        assert [row.state for row in await after.core.store.read(lambda tx: tx.unreported())] == [ReportState.REPORTED]
+        assert [row.state for row in await after.core.store.read(lambda tx: tx.cluster_reports())] == [
+            ReportState.REPORTED
+        ]
 
 
 async def test_a_damaged_job_that_is_accepted_stops_no_other_accept(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from rainbow_sched.model.errors import Conflict, Invalid
 from rainbow_sched.model.job import Job, JobEvent, JobState, after
-from rainbow_sched.store.records import Settlement
+from rainbow_sched.store.records import DecidedJob
 from rainbow_sched.store.tables.table import Table
 
 _UPDATED = JobEvent.UPDATED.value
 
 
-class SettlingTable(Table):
-    """See `base.JobVerbs.settle_jobs`."""
+class DecidedJobTable(Table):
+    """See `base.JobVerbs.apply_decisions`."""
 
-    def settle_jobs(self, settled: Sequence[Settlement], at: float) -> None:
+    def apply_decisions(self, settled: Sequence[DecidedJob], at: float) -> None:
         if not settled:
             return
         states = [_state(one) for one in settled]
@@ -25,7 +25,7 @@ class SettlingTable(Table):
         texts = self.intern(one.decision.fleet for one in settled)
         attempts = [self._attempt(one) for one in settled]
         moved = self.db.change_many(
-            "settle_jobs", [_job_row(one, n, at) for one, n in zip(settled, attempts, strict=True)]
+            "apply_decisions", [_job_row(one, n, at) for one, n in zip(settled, attempts, strict=True)]
         )
         if moved != len(settled):
             raise Conflict(f"{len(settled) - moved} of {len(settled)} jobs have moved on since they were read")
@@ -67,11 +67,11 @@ class SettlingTable(Table):
                 ],
             )
 
-    def _attempt(self, one: Settlement) -> int:
+    def _attempt(self, one: DecidedJob) -> int:
         job = one.job
         return self.next_attempt(job.id, job.attempt) if one.cluster else job.attempt
 
-    def tell_jobs(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
+    def add_update_events(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
         for job in jobs:
             after(job.state, JobEvent.UPDATED)
         moved = self.db.change_many("touch_jobs", [(job.id, job.version) for job in jobs])
@@ -85,7 +85,7 @@ class SettlingTable(Table):
         return [replace(job, version=job.version + 1) for job in jobs]
 
 
-def _state(one: Settlement) -> tuple[JobEvent, JobState]:
+def _state(one: DecidedJob) -> tuple[JobEvent, JobState]:
     """The event and the state after it; raise if the job may not go there."""
     if bool(one.cluster) != bool(one.token) or bool(one.cluster) == (one.hold is not None):
         raise Invalid(f"job {one.job.id} is given to a cluster, under a token, or held for something")
@@ -93,7 +93,7 @@ def _state(one: Settlement) -> tuple[JobEvent, JobState]:
     return event, after(one.job.state, event)
 
 
-def _job_row(one: Settlement, n: int, at: float) -> tuple[object, ...]:
+def _job_row(one: DecidedJob, n: int, at: float) -> tuple[object, ...]:
     state = JobState.BOUND if one.cluster else JobState.HELD
     hold = None if one.hold is None else one.hold.value
     return (state.value, hold, one.cluster, n, at, one.reason, one.job.id, one.job.version)

@@ -10,18 +10,18 @@ from rainbow_sched.model.decision import Stored
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.store import Store
-from rainbow_sched.store.base import Settlement
+from rainbow_sched.store.base import DecidedJob
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job
 
 WHY = Stored('{"outcome":{}}', '{"clusters":{}}')
 
 
-def given(job: Job, cluster: str = "perl", token: str = "t") -> Settlement:
-    return Settlement(job=job, decision=WHY, reason=f"given to {cluster}", cluster=cluster, token=f"{token}{job.id}")
+def given(job: Job, cluster: str = "perl", token: str = "t") -> DecidedJob:
+    return DecidedJob(job=job, decision=WHY, reason=f"given to {cluster}", cluster=cluster, token=f"{token}{job.id}")
 
 
-def held(job: Job) -> Settlement:
-    return Settlement(job=job, decision=WHY, reason="nothing fits", hold=Hold.NOTHING_FITS)
+def held(job: Job) -> DecidedJob:
+    return DecidedJob(job=job, decision=WHY, reason="nothing fits", hold=Hold.NOTHING_FITS)
 
 
 async def queued(store: Store, count: int) -> list[Job]:
@@ -32,7 +32,7 @@ async def queued(store: Store, count: int) -> list[Job]:
 async def test_a_settled_job_is_as_one_that_was_bound_when_it_came(store: Store) -> None:
     await a_cluster(store, "perl")
     (job,) = await queued(store, 1)
-    await store.write(lambda tx: tx.settle_jobs([given(job)], 2.0))
+    await store.write(lambda tx: tx.apply_decisions([given(job)], 2.0))
     at_once = await a_job(store, a_bound_draft(decision=WHY, reason="given to perl", evaluations=1, evaluated_at=2.0))
     settled = await store.read(lambda tx: tx.job(job.id))
     assert settled is not None
@@ -48,7 +48,7 @@ async def test_given_and_held_jobs_settle_together_and_are_leased_or_wait(store:
     await a_cluster(store, "perl", "frontier")
     jobs = await queued(store, 4)
     mixed = [given(jobs[0]), held(jobs[1]), given(jobs[2], "frontier"), held(jobs[3])]
-    await store.write(lambda tx: tx.settle_jobs(mixed, 2.0))
+    await store.write(lambda tx: tx.apply_decisions(mixed, 2.0))
     leased = await store.write(lambda tx: tx.lease("frontier", 10, "agent", 60.0))
     assert [job.id for _, job in leased] == [jobs[2].id]
     waiting = [
@@ -64,13 +64,13 @@ async def test_given_and_held_jobs_settle_together_and_are_leased_or_wait(store:
 async def test_news_of_many_jobs_is_an_event_of_each_and_leaves_them_where_they_are(store: Store) -> None:
     jobs = await queued(store, 3)
     seq = await store.read(lambda tx: tx.last_seq())
-    told = await store.write(lambda tx: tx.tell_jobs(jobs, 2.0, {"attempt": "leased"}))
+    told = await store.write(lambda tx: tx.add_update_events(jobs, 2.0, {"attempt": "leased"}))
     assert told == [await store.read(lambda tx, id=job.id: tx.job(id)) for job in jobs]
     events = await store.read(lambda tx: tx.events(seq, 9))
     assert [(e.job, e.kind, e.state) for e in events] == [(j.id, JobEvent.UPDATED, JobState.QUEUED) for j in jobs]
     assert events[0].detail == {"attempt": "leased"}
     with pytest.raises(Conflict, match="3 of 3"):
-        await store.write(lambda tx: tx.tell_jobs(jobs, 3.0, {}))
+        await store.write(lambda tx: tx.add_update_events(jobs, 3.0, {}))
     assert await store.read(lambda tx: tx.last_seq()) == seq + 3
 
 
@@ -79,7 +79,7 @@ async def test_if_one_has_moved_on_nothing_is_settled(store: Store) -> None:
     jobs = await queued(store, 3)
     await store.write(lambda tx: tx.update_job(jobs[1], JobEvent.CANCELLED, 1.5))
     with pytest.raises(Conflict, match="1 of 3"):
-        await store.write(lambda tx: tx.settle_jobs([given(job) for job in jobs], 2.0))
+        await store.write(lambda tx: tx.apply_decisions([given(job) for job in jobs], 2.0))
     states = [job.state for job in await store.read(lambda tx: tx.jobs([job.id for job in jobs]))]
     assert states == [JobState.QUEUED, JobState.CANCELLED, JobState.QUEUED]
     assert await store.read(lambda tx: tx.live_attempts("perl")) == []
@@ -88,7 +88,7 @@ async def test_if_one_has_moved_on_nothing_is_settled(store: Store) -> None:
 async def test_a_cluster_that_is_gone_gets_nothing(store: Store) -> None:
     jobs = await queued(store, 2)
     with pytest.raises(NotFound):
-        await store.write(lambda tx: tx.settle_jobs([given(job, "gone") for job in jobs], 2.0))
+        await store.write(lambda tx: tx.apply_decisions([given(job, "gone") for job in jobs], 2.0))
     assert {job.state for job in await store.read(lambda tx: tx.jobs([job.id for job in jobs]))} == {JobState.QUEUED}
 
 
@@ -96,13 +96,13 @@ async def test_a_job_is_given_or_held_and_only_one_that_is_queued(store: Store) 
     await a_cluster(store, "perl")
     (job,) = await queued(store, 1)
     for odd in (
-        Settlement(job=job, decision=WHY, reason=""),
-        Settlement(job=job, decision=WHY, reason="", cluster="perl"),
-        Settlement(job=job, decision=WHY, reason="", cluster="perl", token="t", hold=Hold.NOTHING_FITS),
+        DecidedJob(job=job, decision=WHY, reason=""),
+        DecidedJob(job=job, decision=WHY, reason="", cluster="perl"),
+        DecidedJob(job=job, decision=WHY, reason="", cluster="perl", token="t", hold=Hold.NOTHING_FITS),
     ):
         with pytest.raises(Invalid):
-            await store.write(lambda tx, odd=odd: tx.settle_jobs([odd], 2.0))
+            await store.write(lambda tx, odd=odd: tx.apply_decisions([odd], 2.0))
     await store.write(lambda tx: tx.update_job(job, JobEvent.CANCELLED, 1.5))
     (ended,) = await store.read(lambda tx: tx.jobs([job.id]))
     with pytest.raises(Conflict):
-        await store.write(lambda tx: tx.settle_jobs([given(ended)], 2.0))
+        await store.write(lambda tx: tx.apply_decisions([given(ended)], 2.0))
