@@ -97,8 +97,8 @@ class FleetPart:
 
 
 @dataclass(frozen=True)
-class AskedPart:
-    """What was asked; one object for all decisions that were asked the same."""
+class CriteriaPart:
+    """The request, policy and limits; shared by all decisions with equal criteria."""
 
     document: Mapping[str, Any]
 
@@ -113,13 +113,13 @@ class Decision:
     """One choice: what it shares with others, and what is its own."""
 
     fleet: FleetPart
-    asked: AskedPart
+    criteria: CriteriaPart
     mine: Mapping[str, Any]
 
     @cached_property
     def own(self) -> Mapping[str, Any]:
         """All but the fleet's part, with the ranking as places."""
-        own = {**_EMPTY, **self.asked.document, **self.mine}
+        own = {**_EMPTY, **self.criteria.document, **self.mine}
         ranked, dropped = own["ranked"], own["dropped"]
         if isinstance(ranked, Mapping) or len(ranked) + len(dropped) < len(self.fleet.names):
             dropped = own["dropped"] = dict(sorted({**self._out(), **dropped}.items()))
@@ -132,7 +132,7 @@ class Decision:
     def _out(self) -> dict[str, str]:
         """Who is out by the owner's limits and the fit alone: a rule says it, so it is not written down for each."""
         try:
-            limits = limits_of(self.asked.document["limits"])
+            limits = limits_of(self.criteria.document["limits"])
             columns = self.fleet.document["clusters"]
             fits = zip(columns["name"], map(Fit, columns["fit"]), strict=True)
             bids = self.mine.get("bids", {})
@@ -226,17 +226,17 @@ class Decision:
         """From the whole document; raise Invalid if it is not one."""
         if record.get("schema") != SCHEMA:
             raise Invalid(f"a decision's record has the schema {SCHEMA}, not {record.get('schema')!r}")
-        missing = sorted((_OWN | set(SHARED)) - record.keys())
+        missing = sorted((_OWN | set(FLEET_KEYS)) - record.keys())
         if missing:
             raise Invalid(f"a decision's record lacks {', '.join(missing)}")
-        fleet = FleetPart(encoded({key: record[key] for key in SHARED}))
-        asked = {key: record[key] for key in ASKED}
-        own = {key: value for key, value in record.items() if key in _OWN and key not in asked}
+        fleet = FleetPart(encoded({key: record[key] for key in FLEET_KEYS}))
+        criteria = {key: record[key] for key in CRITERIA_KEYS}
+        own = {key: value for key, value in record.items() if key in _OWN and key not in criteria}
         try:
             own["ranked"] = [fleet.place[name] for name in record["ranked"]]
         except (KeyError, TypeError):
             raise Invalid("a decision's record is damaged: its ranking names clusters that it does not know") from None
-        return cls(fleet, AskedPart(asked), own)
+        return cls(fleet, CriteriaPart(criteria), own)
 
 
 class Stored(NamedTuple):
@@ -248,16 +248,16 @@ class Stored(NamedTuple):
     @classmethod
     def of(cls, decision: Decision) -> Stored:
         """For keeping; raise Invalid if a parameter or a term is no finite plain value."""
-        return cls(f"{decision.asked.text[:-1]},{encoded(decision.mine)[1:]}", decision.fleet.text)
+        return cls(f"{decision.criteria.text[:-1]},{encoded(decision.mine)[1:]}", decision.fleet.text)
 
     def decision(self) -> Decision:
         """Back again; raise Invalid if it is damaged or was written by an older version."""
         try:
             own = json.loads(self.own)
-            asked = AskedPart({key: own.pop(key) for key in ASKED})
+            criteria = CriteriaPart({key: own.pop(key) for key in CRITERIA_KEYS})
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
-        return Decision(FleetPart(self.fleet), asked, own)
+        return Decision(FleetPart(self.fleet), criteria, own)
 
 
 def encoded(value: Mapping[str, Any]) -> str:
@@ -284,8 +284,8 @@ def state_of(fleet: Mapping[str, Any], i: int) -> dict[str, object]:
     return {**found, **state["rare"].get(str(i), {})}
 
 
-SHARED = ("clusters", "state", "records", "misfits")
-ASKED = ("request", "policy", "limits", "stale_after")
+FLEET_KEYS = ("clusters", "state", "records", "misfits")
+CRITERIA_KEYS = ("request", "policy", "limits", "stale_after")
 _EMPTY: Mapping[str, Any] = {
     "scores": [],
     "dropped": {},
@@ -296,4 +296,4 @@ _EMPTY: Mapping[str, Any] = {
     "estimates": {},
     "notes": {},
 }
-_OWN = frozenset({"snapshot", "at", "seed", "outcome", "ranked", "reasons", *ASKED, *_EMPTY})
+_OWN = frozenset({"snapshot", "at", "seed", "outcome", "ranked", "reasons", *CRITERIA_KEYS, *_EMPTY})

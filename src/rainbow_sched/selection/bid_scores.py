@@ -1,8 +1,8 @@
-"""How far to trust a bid: score it when the job starts and ends, correct the next ones by what was learned.
+"""Score bids against what happened, and correct later bids by the cluster's bias.
 
-A cluster's bias is the mean ratio of actual to predicted wait, newer jobs weighing more. One
-minute is added to both before dividing, so that "at once" can be wrong too: a bidder that
-always says 0 and is ten minutes late would otherwise have no ratio, and go on winning.
+A cluster's bias is the mean ratio of actual to predicted wait; newer jobs have more weight. One
+minute is added to both before dividing. Without it, a cluster that always bids 0 and starts jobs
+ten minutes late would have no ratio and would keep winning.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from rainbow_sched.model.bid import MAX_NUMBER, Bid, BidSource, TrackRecord
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.match import Fit
 
-KEEP = 0.95  # what an older job still weighs after one more
-TRUSTED_AFTER = 5  # jobs; before that a bias counts in part
-GRACE = 60.0  # seconds added to both waits
+DECAY = 0.95  # weight of the past after each new job
+TRUSTED_AFTER_JOBS = 5  # with fewer jobs the bias counts in part
+GRACE_SECONDS = 60.0  # added to both waits
 MAX_BIAS = 100.0
 COST_FLOOR = 0.01
 
 
 class Estimate(NamedTuple):
-    """When and at what price a job would run on a cluster, as far as anyone knows, and who says so."""
+    """Predicted start and cost of a job on one cluster, and the source of the prediction."""
 
-    start: float | None  # seconds from now, at even odds
+    start: float | None  # median, in seconds from now
     start_p90: float | None
     runtime_factor: float
     cost: float | None
@@ -33,60 +33,62 @@ class Estimate(NamedTuple):
 
 
 def after_start(record: TrackRecord, bid: Bid | None, waited: float) -> TrackRecord:
-    """The record after a job started, `waited` seconds after the bid was asked; without a bid the wait is kept."""
+    """Return the record of a job that started `waited` seconds after the bid request; without a bid only the wait."""
     waited = max(0.0, waited)
     if bid is None or bid.start_p50 is None:
         return replace(record, wait=_mean(record.wait, waited))
-    by = bid.start_p90 if bid.start_p90 is not None else bid.start_p50
-    ratio = (waited + GRACE) / (bid.start_p50 + GRACE)
+    p90 = bid.start_p90 if bid.start_p90 is not None else bid.start_p50
+    ratio = (waited + GRACE_SECONDS) / (bid.start_p50 + GRACE_SECONDS)
     return replace(
         record,
         jobs=record.jobs + 1,
-        weight=record.weight * KEEP + 1.0,
-        held=record.held * KEEP + (1.0 if waited <= by else 0.0),
-        log_bias=record.log_bias * KEEP + math.log(_bounded(ratio)),
+        weight=record.weight * DECAY + 1.0,
+        held=record.held * DECAY + (1.0 if waited <= p90 else 0.0),
+        log_bias=record.log_bias * DECAY + math.log(_bounded(ratio)),
         wait=_mean(record.wait, waited),
     )
 
 
 def after_end(record: TrackRecord, bid: Bid, cost: float) -> TrackRecord:
-    """The record after a job that was bid for ended and cost `cost`."""
+    """Return the record after a job with this bid ended at a cost of `cost`."""
     if bid.cost is None:
         return record
     ratio = (max(0.0, cost) + COST_FLOOR) / (bid.cost + COST_FLOOR)
-    return replace(record, costs=record.costs * KEEP + 1.0, log_cost=record.log_cost * KEEP + math.log(_bounded(ratio)))
+    return replace(
+        record, costs=record.costs * DECAY + 1.0, log_cost=record.log_cost * DECAY + math.log(_bounded(ratio))
+    )
 
 
 def bias(record: TrackRecord) -> float:
-    """Actual wait over predicted wait; 1 without a record, 3 for a bidder three times too optimistic."""
+    """Return actual wait divided by predicted wait: 1 without a record, 3 if waits are three times as long as bid."""
     if not record.weight:
         return 1.0
-    trust = min(1.0, record.jobs / TRUSTED_AFTER)
+    trust = min(1.0, record.jobs / TRUSTED_AFTER_JOBS)
     return _bounded(math.exp(trust * record.log_bias / record.weight))
 
 
 def cost_bias(record: TrackRecord) -> float:
-    """Actual cost over predicted cost; 1 without a record."""
+    """Return actual cost divided by predicted cost; 1 without a record."""
     if not record.costs:
         return 1.0
-    return _bounded(math.exp(min(1.0, record.costs / TRUSTED_AFTER) * record.log_cost / record.costs))
+    return _bounded(math.exp(min(1.0, record.costs / TRUSTED_AFTER_JOBS) * record.log_cost / record.costs))
 
 
 def corrected(bid: Bid, record: TrackRecord, now: float) -> Bid:
-    """The bid as it should be read at `now`: its starts and cost times the cluster's bias, less the time gone by."""
-    gone, factor = max(0.0, now - bid.asked_at), bias(record)
-    if not gone and factor == 1.0 and not record.costs:
+    """Return the bid with starts and cost multiplied by the cluster's bias, less the time that passed since the bid."""
+    elapsed, factor = max(0.0, now - bid.asked_at), bias(record)
+    if not elapsed and factor == 1.0 and not record.costs:
         return bid
 
     def start(predicted: float | None) -> float | None:
-        return None if predicted is None else _in_range((predicted + GRACE) * factor - GRACE - gone)
+        return None if predicted is None else _in_range((predicted + GRACE_SECONDS) * factor - GRACE_SECONDS - elapsed)
 
     cost = None if bid.cost is None else _in_range(bid.cost * cost_bias(record))
     return replace(bid, start_p50=start(bid.start_p50), start_p90=start(bid.start_p90), cost=cost)
 
 
 def estimate(candidate: Candidate, demand: Demand) -> Estimate:
-    """From the bid where it says, else from the cluster's history and state."""
+    """Predict start and cost from the bid, or else from the cluster's history and state."""
     bid = candidate.bid
     factor = bid.runtime_factor if bid else 1.0
     cost = bid.cost if bid and bid.cost is not None else cost_from_state(candidate, demand, factor)
@@ -100,7 +102,7 @@ def estimate(candidate: Candidate, demand: Demand) -> Estimate:
 
 
 def cost_from_state(candidate: Candidate, demand: Demand, runtime_factor: float = 1.0) -> float | None:
-    """Nodes (or cores) times hours times the reported rate; one hour where no duration is said."""
+    """Return nodes (or cores) times hours times the reported rate; a job without a duration counts as one hour."""
     hours = (demand.duration or 3_600.0) * runtime_factor / 3_600.0
     for key, units in (("cost_per_node_hour", demand.nodes), ("cost_per_core_hour", demand.cores)):
         rate = candidate.state.get(key)
@@ -118,4 +120,4 @@ def _bounded(ratio: float) -> float:
 
 
 def _mean(before: float | None, value: float) -> float:
-    return value if before is None else before * KEEP + value * (1.0 - KEEP)
+    return value if before is None else before * DECAY + value * (1.0 - DECAY)

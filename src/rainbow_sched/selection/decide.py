@@ -1,4 +1,4 @@
-"""Choose one of the clusters that fit, and write down why: candidates in, a decision out."""
+"""Choose one of the clusters that fit and record the reasons."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.decision import Chosen, Decision, Outcome, Refuse, Wait
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.draws import Draws
+from rainbow_sched.selection.decision_random import DecisionRandom
 from rainbow_sched.selection.eligibility import Eligible, prepare
 from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyError, PolicyTable, Ranking
-from rainbow_sched.selection.question import STALE_AFTER, Criteria, Question
+from rainbow_sched.selection.question import STALE_AFTER_SECONDS, Criteria, Question
 from rainbow_sched.selection.record import write_record
 
-__all__ = ["MAX_ASKED", "STALE_AFTER", "Criteria", "Question", "clusters_to_ask", "decide", "wants_bids"]
+__all__ = ["MAX_BID_REQUESTS", "STALE_AFTER_SECONDS", "Criteria", "Question", "clusters_to_ask", "decide", "wants_bids"]
 
-MAX_ASKED = 8
+MAX_BID_REQUESTS = 8
 MAX_REASONS = 20
-LARGEST = 1.7976931348623157e308
+MAX_SCORE = 1.7976931348623157e308  # the largest float
 
 
 def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
-    """Rank the clusters that are eligible and choose the first; the same question gives the same decision."""
+    """Rank the eligible clusters and choose the first; the same question always gives the same decision."""
     name, options = question.criteria.chosen_policy
     policy = policies.build(name, options)
     eligible = prepare(question, bids=policy.wants_bids, ages=getattr(policy, "wants_ages", False))
@@ -32,14 +32,14 @@ def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
 
 
 def wants_bids(question: Question, policies: PolicyTable = BUILT_IN) -> bool:
-    """True if the clusters should be asked before this is decided."""
+    """Return True if this decision needs bids."""
     return question.criteria.bounded or policies.build(*question.criteria.chosen_policy).wants_bids
 
 
-def clusters_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_ASKED) -> list[str]:
-    """The clusters whose bids could matter most: as they rank without one, where the job fits now first.
+def clusters_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_BID_REQUESTS) -> list[str]:
+    """Return the clusters to request bids from: those where the job fits now first, then by rank without bids.
 
-    Clusters that have a live bid already, say why they cannot bid, or are excluded are not asked.
+    Clusters that already have a bid, cannot bid, or are excluded are left out.
     """
     candidates = [c for c in question.candidates if c.bid is None and not c.no_bid]
     criteria = replace(question.criteria, limits=replace(question.criteria.limits, later=True))
@@ -56,41 +56,38 @@ def _rank(name: str, policy: Policy, eligible: Eligible, question: Question) -> 
     if not eligible.candidates:
         return Ranking([], {})
     try:
-        ranking = policy.rank(eligible.candidates, question.criteria.demand, _draws(question.seed))
+        ranking = policy.rank(eligible.candidates, question.criteria.demand, _seeded_random(question.seed))
     except RainbowError:
         raise
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the edge to other people's code: whatever it raises is a typed error here
+    except BaseException as error:  # a plugin may raise anything
         raise PolicyError(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
     if ranking.given is eligible.candidates and not ranking.dropped:
-        return ranking  # all of them, in another order
+        return ranking  # complete by construction
     given = CandidateSet.of(eligible.candidates).names
     if len(ranking.names) + len(ranking.dropped) != len(given) or not given == {*ranking.names, *ranking.dropped}:
         raise PolicyError(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
     for entry in () if ranking.reason is not None else ranking.ranked:
-        if entry.score is not None and not -LARGEST <= entry.score <= LARGEST:
-            raise PolicyError(
-                f"policy {name!r} gave {entry.name} the score {entry.score}, which is not a finite number"
-            )
+        if entry.score is not None and not -MAX_SCORE <= entry.score <= MAX_SCORE:
+            raise PolicyError(f"policy {name!r} gave {entry.name} the score {entry.score}; a score must be finite")
     return ranking
 
 
-class _OfThread(threading.local):
-    """One for each thread: making one costs more than the numbers of a decision."""
+class _ThreadLocal(threading.local):
+    """A random source per thread: creating one costs more than the numbers of a decision."""
 
     def __init__(self) -> None:
-        self.draws = Draws()
+        self.random = DecisionRandom()
 
 
-_mine = _OfThread()
+_thread = _ThreadLocal()
 
 
-def _draws(seed: int) -> Draws:
-    """The random numbers of one decision."""
-    draws = _mine.draws
-    draws.seed(seed)
-    return draws
+def _seeded_random(seed: int) -> DecisionRandom:
+    random = _thread.random
+    random.seed(seed)
+    return random
 
 
 def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Outcome:
@@ -100,8 +97,8 @@ def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Outcom
     misfits = {name: fit for name, fit in question.misfits.items() if limits.allow(name)}
     allowed = [c for c in eligible.given if limits.allow(c.name)]
     out = {c.name: limits.why_not(c.name, c.fit, bid=c.bid is not None) for c in allowed}
-    told = {**out, **eligible.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items()}}
-    reasons = [f"{name}: {why}" for name, why in told.items() if why]
+    all_reasons = {**out, **eligible.dropped, **ranking.dropped, **{name: why for name, (_, why) in misfits.items()}}
+    reasons = [f"{name}: {why}" for name, why in all_reasons.items() if why]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
     never = sum(1 for fit, why in misfits.values() if fit is Fit.NEVER and not why)

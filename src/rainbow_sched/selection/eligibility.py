@@ -1,4 +1,4 @@
-"""Who takes part in a choice: apply the owner's limits, the age of reports, what was placed since, and "no" bids."""
+"""Find the clusters that may be chosen: apply the owner's limits, stale reports, recent placements and "no" bids."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rainbow_sched.selection.question import Question
 
 
 class Eligible(NamedTuple):
-    """The clusters that take part, as policies see them, and the others with their reasons."""
+    """The clusters that policies rank, and the reasons why others were dropped."""
 
     candidates: Sequence[Candidate]  # by name
-    dropped: dict[str, str]  # without those that are out by the owner's limits and their fit alone
-    notes: dict[str, list[str]]  # what was done to a cluster's numbers, beside counting what was placed since
+    dropped: dict[str, str]  # reasons; clusters ruled out by the owner's limits and fit alone are not listed
+    notes: dict[str, list[str]]  # corrections to a cluster's numbers, other than recent placements
     estimates: dict[str, Estimate]
-    given: CandidateSet  # all of them as given
+    given: CandidateSet  # all candidates of the question
 
 
 def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool = True) -> Eligible:
-    """Sort the candidates by name, bring their numbers up to date, and drop the ones that cannot be chosen.
+    """Sort the candidates by name, update their numbers, and drop those that cannot be chosen.
 
-    `bids`: the policy chooses by them, so a cluster without one is noted. `ages`: it looks at
-    the age of reports. `limited`: apply deadline and cost, which need bids to be known.
+    `bids`: the policy uses bids, so note clusters without one. `ages`: it uses the age of reports.
+    `limited`: apply the limits on deadline and cost, which need bids.
     """
     criteria = question.criteria
     limits, demand = criteria.limits, criteria.demand
@@ -47,7 +47,7 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
             candidate = replace(candidate, state_age=age(raw.report.at, question.now))
         if bids and candidate.bid is None:
             notes.append(f"no bid{f' ({raw.no_bid})' if raw.no_bid else ''}: judged on its state and history")
-        why = _says_no(candidate, limits)
+        why = _ineligible(candidate, limits)
         if (bids or limited) and not why:
             predicted = eligible.estimates[raw.name] = estimate(candidate, demand)
             if limited:
@@ -65,7 +65,7 @@ _eligible = IdentityCache(CandidateSet.eligible, most=256)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:
-    """`raw` itself when nothing is to be corrected, which is the common case."""
+    """Return `raw` itself if nothing needs correction, which is the common case."""
     candidate = raw
     limit = question.criteria.stale_after
     if is_stale(raw.report, question.now, limit):
@@ -89,8 +89,8 @@ def _live(bid: Bid, raw: Candidate, now: float, notes: list[str]) -> Bid | None:
     return corrected(bid, raw.record, now)
 
 
-def _says_no(candidate: Candidate, limits: Limits) -> str:
-    """Why not, or nothing: by its bid, or because the bid that let it in has expired."""
+def _ineligible(candidate: Candidate, limits: Limits) -> str:
+    """Return the reason if the cluster's bid says no, or if the bid that made it eligible has expired."""
     bid = candidate.bid
     if bid is not None and not bid.yes:
         return f"says no: {bid.reason or 'without a reason'}"

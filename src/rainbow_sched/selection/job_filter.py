@@ -1,4 +1,4 @@
-"""What a cluster's filter over jobs can speak of, and whether it holds: the same for the server and for agents."""
+"""Variables and evaluation of `--accept` job filters, shared by server and agent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Value: TypeAlias = str | float | bool
 def variables(
     request: Request, *, owner: str, name: str, priority: int, labels: Mapping[str, object]
 ) -> dict[str, Value]:
-    """nodes, cores, gpus, duration (0 without a time limit), owner, name, priority and labels.KEY of one job."""
+    """Return nodes, cores, gpus, duration (0 without a time limit), owner, name, priority and labels.KEY of one job."""
     demand = Demand.of(request)
-    found: dict[str, Value] = {
+    values: dict[str, Value] = {
         "nodes": float(demand.nodes),
         "cores": float(demand.cores),
         "gpus": float(sum(_gpus(level, 1) for group in request.groups for level in group.levels)),
@@ -26,13 +26,13 @@ def variables(
         "name": name,
         "priority": float(priority),
     }
-    found.update((f"labels.{key}", str(value)) for key, value in labels.items())
-    return found
+    values.update((f"labels.{key}", str(value)) for key, value in labels.items())
+    return values
 
 
-def holds(wanted: Expression, job: Mapping[str, Value]) -> bool:
-    """True if the filter is true of the job; a number or a text is neither true nor false, and takes nothing."""
-    return wanted(job) is True
+def holds(job_filter: Expression, job: Mapping[str, Value]) -> bool:
+    """Return True if the filter accepts the job; a filter whose value is not true or false accepts no job."""
+    return job_filter(job) is True
 
 
 def _gpus(level: Level, above: int) -> int:

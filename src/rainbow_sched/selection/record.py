@@ -1,4 +1,4 @@
-"""Write a decision as one JSON document of columns, and read the question back out of it."""
+"""Convert decisions to and from their stored JSON record, which holds the fleet in columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rainbow_sched.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
 from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed, Report
 from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.decision import (
-    ASKED,
-    SHARED,
-    AskedPart,
+    CRITERIA_KEYS,
+    FLEET_KEYS,
     Chosen,
+    CriteriaPart,
     Decision,
     FleetPart,
     Outcome,
@@ -32,7 +32,7 @@ from rainbow_sched.selection.question import Criteria, Question
 
 
 def write_record(question: Question, eligible: Eligible, ranking: Ranking, outcome: Outcome) -> Decision:
-    """The whole record; see `model/decision.py` for its shape."""
+    """Build the record of a decision; `model/decision.py` describes its format."""
     given = eligible.given
     fleet = _fleet_alone(given) if not question.misfits else _fleet(given, question.misfits)
     own = {
@@ -57,7 +57,7 @@ def write_record(question: Question, eligible: Eligible, ranking: Ranking, outco
 
 
 def _ranking(ranking: Ranking, eligible: Eligible, fleet: FleetPart) -> dict[str, Any]:
-    """The order as places in the columns; scores, reasons and terms in that order. A reason of all is written once."""
+    """Encode the ranking as column indices, with scores, reasons and terms in that order; a common reason once."""
     if ranking.given is eligible.candidates and ranking.reason is not None:
         return {"ranked": {"from": ranking.first}, "reasons": ranking.reason}
     place = fleet.place
@@ -71,23 +71,28 @@ def _ranking(ranking: Ranking, eligible: Eligible, fleet: FleetPart) -> dict[str
     }
 
 
-def _make_criteria_part(criteria: Criteria) -> AskedPart:
+def _make_criteria_part(criteria: Criteria) -> CriteriaPart:
     policy, options = criteria.chosen_policy
-    said = {
+    policy_part = {
         "name": policy,
         "options": dict(options),
         "configured": criteria.policy,
         "configured_options": dict(criteria.options),
     }
-    parts = (_request(criteria.request_hash, criteria.demand), said, _limits(criteria.limits), criteria.stale_after)
-    return AskedPart(dict(zip(ASKED, parts, strict=True)))
+    parts = (
+        _request(criteria.request_hash, criteria.demand),
+        policy_part,
+        _limits(criteria.limits),
+        criteria.stale_after,
+    )
+    return CriteriaPart(dict(zip(CRITERIA_KEYS, parts, strict=True)))
 
 
 _criteria_part = IdentityCache(_make_criteria_part)
 
 
 def _fleet(given: CandidateSet, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
-    """What is known of the fleet, made once for all decisions that see the same of it."""
+    """Build the fleet's part, which all decisions on the same fleet state share."""
     return _fleet_part(given.reports, given.later, given.slots, tuple([(name, *why) for name, why in misfits.items()]))
 
 
@@ -101,7 +106,7 @@ def _fleet_part(
     slots: tuple[tuple[int, int], ...],
     misfits: tuple[tuple[str, Fit, str], ...],
 ) -> FleetPart:
-    """`later`: the places of those that do not fit now; `slots`: now and ever, where they were counted."""
+    """`later`: index and fit of clusters that do not fit now; `slots`: now and ever, if they were counted."""
     fits = [Fit.NOW.value] * len(reports)
     for i, fit in later:
         fits[i] = fit.value
@@ -118,7 +123,7 @@ def _fleet_part(
         {report.name: report.record.to_mapping() for report in reports if report.record is not NO_RECORD},
         {name: [fit.value, why] for name, fit, why in misfits},
     )
-    return FleetPart(encoded(dict(zip(SHARED, parts, strict=True))))
+    return FleetPart(encoded(dict(zip(FLEET_KEYS, parts, strict=True))))
 
 
 def _request(hash: str, demand: Demand) -> dict[str, Any]:
@@ -134,15 +139,15 @@ def _request(hash: str, demand: Demand) -> dict[str, Any]:
 
 
 def _state_columns(states: list[Mapping[str, object]]) -> dict[str, Any]:
-    """A column for each key; keys that few clusters report go by cluster number, so that no column is mostly empty."""
+    """Return a column per key; keys that few clusters report are stored per cluster, to avoid sparse columns."""
     counts = Counter(chain.from_iterable(states))
-    enough = len(states) // 2
-    columns = {key: [state.get(key) for state in states] for key, count in counts.items() if count > enough}
+    half = len(states) // 2
+    columns = {key: [state.get(key) for state in states] for key, count in counts.items() if count > half}
     rare = counts.keys() - columns.keys()
     if not rare:
         return {"columns": columns, "rare": {}}
-    found = {str(i): {k: v for k, v in state.items() if k in rare} for i, state in enumerate(states)}
-    return {"columns": columns, "rare": {i: some for i, some in found.items() if some}}
+    by_cluster = {str(i): {k: v for k, v in state.items() if k in rare} for i, state in enumerate(states)}
+    return {"columns": columns, "rare": {i: values for i, values in by_cluster.items() if values}}
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
@@ -184,10 +189,10 @@ def _estimate(estimate: Estimate) -> list[Any]:
 
 
 def read_candidates(decision: Decision) -> list[Candidate]:
-    """The candidates as they were given."""
+    """Return the candidates of the question that the decision answered."""
     own, fleet = decision.own, decision.fleet.document
     columns = fleet["clusters"]
-    found = []
+    candidates = []
     for i, name in enumerate(columns["name"]):
         report = Report(
             name=name,
@@ -204,16 +209,16 @@ def read_candidates(decision: Decision) -> list[Candidate]:
             bid=bid_from_json(name, own["bids"][name]) if name in own["bids"] else None,
             no_bid=own["no_bids"].get(name, ""),
         )
-        found.append(candidate)
-    return found
+        candidates.append(candidate)
+    return candidates
 
 
 def bid_from_json(cluster: str, raw: Mapping[str, Any]) -> Bid:
-    """One entry of the record's `bids`, as it was given: not corrected by the cluster's track record."""
+    """Read one entry of the record's `bids`: the bid as received, without correction by the track record."""
     return Bid(**{**raw, "cluster": cluster, "source": BidSource(raw["source"])})
 
 
 def read_demand(record: Mapping[str, Any]) -> Demand:
-    """What policies saw of the request."""
+    """Return the demand that policies saw."""
     request = {key: value for key, value in record["request"].items() if key != "hash"}
     return Demand(**request)

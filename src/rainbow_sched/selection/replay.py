@@ -1,4 +1,4 @@
-"""Compute a stored decision again from its record alone: same question, same answer."""
+"""Recompute a stored decision from its record."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rainbow_sched.selection.record import read_candidates, read_demand
 
 
 def replay(record_json: str, policies: PolicyTable = BUILT_IN) -> Decision:
-    """Decide again; raise Invalid for a damaged record, UnknownPolicy if the policy is not installed here."""
+    """Decide again; raise Invalid for a damaged record, UnknownPolicy if the policy is not installed."""
     return decide(question_of(Decision.from_json(record_json)), policies)
 
 
 def question_of(decision: Decision) -> Question:
-    """The question that a decision answered."""
+    """Return the question that a decision answered."""
     record, misfits = decision.own, decision.fleet.document["misfits"]
     try:
         criteria = Criteria(

@@ -45,7 +45,7 @@ def a_table(rank: Ranking) -> PolicyTable:
         Ranking([Ranked("a", 1.0, "once"), Ranked("a", 2.0, "twice")], {}),
         Ranking([Ranked("a", 1.0, "kept")], {"a": "and dropped"}),
         Ranking([Ranked("a", float("nan"), "no number")], {}),
-        Ranking.around([a_cluster("other")], 0, "made up"),
+        Ranking.rotated([a_cluster("other")], 0, "made up"),
     ],
 )
 def test_a_policy_that_breaks_its_contract_is_found_out(ranking: Ranking) -> None:

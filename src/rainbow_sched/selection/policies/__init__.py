@@ -1,8 +1,8 @@
-"""How to choose among the clusters that fit: the built-in policies, and those that others install.
+"""Selection policies: the built-in ones and those of installed packages.
 
-A package adds a policy by the entry point group `rainbow.policies`: a name and a factory that
-builds a `Policy` from its options. `installed()` reads them once, when a process starts; one
-that cannot be loaded is kept with its cause, so that naming it tells why it is not there.
+A package adds a policy with the entry point group `rainbow.policies`: a name and a factory that
+builds a `Policy` from its options. `installed()` reads the entry points once per process and keeps
+the error of each that fails to load.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
         "least": simple.Least.from_options,
         "spread": simple.spread,
         "pack": simple.pack,
-        "constraint": constraint.Constraint.from_options,
+        "constraint": constraint.ConstraintPolicy.from_options,
         "start": predicted.Earliest.from_options,
         "cost": predicted.Cheapest.from_options,
         "weighted": predicted.Weighted.from_options,
@@ -53,7 +53,7 @@ _built_in = IdentityCache(lambda name, options: POLICIES[name](options))
 
 
 class Listed(NamedTuple):
-    """One line of `rainbow plugins`."""
+    """A policy as `rainbow plugins` shows it."""
 
     name: str
     origin: str
@@ -62,17 +62,17 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyTable:
-    """The policies that one process knows, by name."""
+    """The policies of one process, by name."""
 
     factories: Mapping[str, PolicyFactory]
-    origins: Mapping[str, str] = field(default_factory=dict)  # the package of each that is not built in
-    broken: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be loaded
+    origins: Mapping[str, str] = field(default_factory=dict)  # packages of the policies that are not built in
+    broken: Mapping[str, str] = field(default_factory=dict)  # name -> load error
     _last: dict[str, tuple[Mapping[str, str], Policy]] = field(default_factory=dict, init=False, compare=False)
 
     def build(self, name: str, options: Mapping[str, str]) -> Policy:
-        """A policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyFault.
+        """Build a policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyError.
 
-        Built-in ones are kept, since they keep nothing of a decision themselves.
+        Built-in policies hold no state, so they are cached.
         """
         last = self._last.get(name)
         if last is not None and last[0] is options:  # as for most jobs
@@ -88,39 +88,41 @@ class PolicyTable:
                 raise
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # the edge to other people's code: whatever it raises is a typed error here
+            except BaseException as error:  # a plugin may raise anything
                 raise PolicyError(f"policy {name!r} cannot be built: {type(error).__name__}: {error}") from error
         if name in self.broken:
-            raise UnknownPolicy(f"policy {name!r} is installed, but does not load: {self.broken[name]}")
+            raise UnknownPolicy(f"policy {name!r} is installed but does not load: {self.broken[name]}")
         raise UnknownPolicy(f"there is no policy {name!r}{did_you_mean(name, self.factories)}")
 
     def wants_slots(self, name: str, options: Mapping[str, str]) -> bool:
-        """True unless the policy says that it does not look at how many slots would fit."""
+        """Return False if the policy declares that it does not use slot counts."""
         return bool(getattr(self.build(name, options), "wants_slots", True))
 
     def listing(self) -> list[Listed]:
-        """Every policy by name, with where it comes from and, if it does not load, why."""
-        found = [Listed(name, self.origins.get(name, "built in")) for name in self.factories]
-        found += [Listed(name, self.origins.get(name, "?"), error) for name, error in self.broken.items()]
-        return sorted(found)
+        """Return every policy, sorted by name, with its origin and load error."""
+        listed = [Listed(name, self.origins.get(name, "built in")) for name in self.factories]
+        listed += [Listed(name, self.origins.get(name, "?"), error) for name, error in self.broken.items()]
+        return sorted(listed)
 
 
 BUILT_IN = PolicyTable(POLICIES)
 
 
-def installed(found: Iterable[EntryPoint] | None = None) -> PolicyTable:
-    """The built-in policies and those of installed packages (`found`: these entry points instead)."""
+def installed(points: Iterable[EntryPoint] | None = None) -> PolicyTable:
+    """Return the built-in policies and those of the entry points, by default those of installed packages."""
     factories, origins, broken = dict(POLICIES), dict[str, str](), dict[str, str]()
-    points = entry_points(group=GROUP) if found is None else found
+    if points is None:
+        points = entry_points(group=GROUP)
     for point in sorted(points, key=lambda point: point.name):
         name, origin = point.name, point.dist.name if point.dist else point.value
         if name in factories:
             clash = f"{name} of {origin}"
-            broken[clash], origins[clash] = f"the name is taken by {origins.get(name, 'a built-in policy')}", origin
+            broken[clash] = f"the name is already used by {origins.get(name, 'a built-in policy')}"
+            origins[clash] = origin
             continue
         origins[name] = origin
         try:
             factories[name] = point.load()
-        except Exception as error:  # the edge to other people's code: whatever its import raises, the rest works
+        except Exception as error:  # importing a plugin may raise anything
             broken[name] = f"{type(error).__name__}: {error}"
     return PolicyTable(MappingProxyType(factories), MappingProxyType(origins), MappingProxyType(broken))

@@ -1,8 +1,7 @@
-"""The prototype's selection language: priorities of filter, calc, sort and select steps over each cluster's numbers.
+"""The `constraint` policy, from the prototype: priorities of filter, calc, sort and select steps over cluster numbers.
 
-Variables come from the request's parameters and the cluster's state (which wins where both
-have one), and below both a few of our own: see `OWN`. A calculated variable lives in a dict
-made for this decision; neither the state nor another request ever sees it.
+Variables come from the cluster's state, then the request's parameters, then `BUILT_IN_VARIABLES`.
+A calculated variable belongs to one decision; it changes neither the state nor other requests.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from rainbow_sched.selection.bid_scores import estimate
 from rainbow_sched.selection.expressions import EvaluationError, Expression
 from rainbow_sched.selection.options import take
 from rainbow_sched.selection.policies.contract import Ranked, Ranking
-from rainbow_sched.selection.policies.steps import Calc, Filter, Priority, Program, Select, Sort, program
+from rainbow_sched.selection.policies.steps import Calc, Filter, Priority, Program, Select, Sort, parse_program
 
-OWN: Mapping[str, Callable[[Candidate, Demand], object]] = {
+BUILT_IN_VARIABLES: Mapping[str, Callable[[Candidate, Demand], object]] = {
     "name": lambda c, d: c.name,
     "fit": lambda c, d: c.fit.value,
     "slots_now": lambda c, d: c.slots_now,
@@ -34,48 +33,51 @@ OWN: Mapping[str, Callable[[Candidate, Demand], object]] = {
 }
 
 
-_Row: TypeAlias = tuple[str, dict[str, Any]]  # a cluster's name and its variables, on the way through one priority
-_Why: TypeAlias = dict[str, list[str]]  # for each cluster, why each priority left it out
+_Row: TypeAlias = tuple[str, dict[str, Any]]  # a cluster's name and its variables
+_Reasons: TypeAlias = dict[str, list[str]]  # for each cluster, why each priority dropped it
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
-    """Chooses by the first priority that leaves a cluster."""
+class ConstraintPolicy:
+    """Rank by the first priority that leaves a cluster."""
 
     program: Program
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Constraint:
-        """`priorities`: YAML text, a list of {priority, steps}."""
+    def from_options(cls, options: Mapping[str, str]) -> ConstraintPolicy:
+        """Read the option `priorities`: YAML, a list of {priority, steps}."""
         text = take("constraint", options, {"priorities": ""})["priorities"]
         if not text.strip():
             raise Invalid("policy 'constraint' needs the option 'priorities': a YAML list of {priority, steps}")
-        return cls(program(text))
+        return cls(parse_program(text))
 
     @property
     def wants_bids(self) -> bool:
-        """Only if an expression reads what is bid for."""
+        """True if an expression reads a bid."""
         return "bid.start" in self.program.names or "bid.cost" in self.program.names
 
     @property
     def wants_slots(self) -> bool:
-        """Only if an expression reads them."""
+        """True if an expression reads a slot count."""
         return "slots_now" in self.program.names or "slots_ever" in self.program.names
 
     @property
     def wants_ages(self) -> bool:
-        """Only if an expression reads them."""
+        """True if an expression reads the age of the state."""
         return "state_age" in self.program.names
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """Go through the priorities; the first one that leaves clusters ranks them."""
-        reasons: _Why = {candidate.name: [] for candidate in candidates}
-        own = [name for name in self.program.names if name in OWN]
+        """Try the priorities in order; the first that leaves clusters ranks them."""
+        reasons: _Reasons = {candidate.name: [] for candidate in candidates}
+        built_in = [name for name in self.program.names if name in BUILT_IN_VARIABLES]
         parameters = demand.parameters
         for priority in self.program.priorities:
             rows: list[_Row] = [(c.name, {**parameters, **c.state}) for c in candidates]
-            if own:
-                rows = [(c.name, {**_own(own, c, demand), **env}) for c, (_, env) in zip(candidates, rows, strict=True)]
+            if built_in:
+                rows = [
+                    (c.name, {**{name: BUILT_IN_VARIABLES[name](c, demand) for name in built_in}, **env})
+                    for c, (_, env) in zip(candidates, rows, strict=True)
+                ]
             left = _run(priority, rows, reasons, rng)
             if left:
                 kept = {name for name, _ in left}
@@ -84,11 +86,7 @@ class Constraint:
         return Ranking([], {name: "; ".join(why) for name, why in reasons.items()})
 
 
-def _own(names: Sequence[str], candidate: Candidate, demand: Demand) -> dict[str, Any]:
-    return {name: OWN[name](candidate, demand) for name in names}
-
-
-def _run(priority: Priority, rows: list[_Row], reasons: _Why, rng: Random) -> list[_Row]:
+def _run(priority: Priority, rows: list[_Row], reasons: _Reasons, rng: Random) -> list[_Row]:
     for step in priority.steps:
         if not rows:
             break
@@ -103,7 +101,7 @@ def _run(priority: Priority, rows: list[_Row], reasons: _Why, rng: Random) -> li
     return rows
 
 
-def _filter(step: Filter, rows: list[_Row], reasons: _Why, priority: Priority) -> list[_Row]:
+def _filter(step: Filter, rows: list[_Row], reasons: _Reasons, priority: Priority) -> list[_Row]:
     run, left = step.expression.run, []
     for row in rows:
         name, env = row
@@ -121,7 +119,7 @@ def _filter(step: Filter, rows: list[_Row], reasons: _Why, priority: Priority) -
     return left
 
 
-def _calc(expression: Expression, variable: str, rows: list[_Row], reasons: _Why, priority: Priority) -> list[_Row]:
+def _calc(expression: Expression, variable: str, rows: list[_Row], reasons: _Reasons, priority: Priority) -> list[_Row]:
     run, left = expression.run, []
     for row in rows:
         name, env = row
@@ -134,12 +132,12 @@ def _calc(expression: Expression, variable: str, rows: list[_Row], reasons: _Why
     return left
 
 
-def _sort(step: Sort, rows: list[_Row], reasons: _Why, priority: Priority) -> list[_Row]:
+def _sort(step: Sort, rows: list[_Row], reasons: _Reasons, priority: Priority) -> list[_Row]:
     key = step.key
-    left = _calc(step.expression, key, rows, reasons, priority)  # ties stay by name, whichever way it sorts
+    left = _calc(step.expression, key, rows, reasons, priority)  # ties stay in order of name
     if all(env[key].__class__ is float for _, env in left):
         return sorted(left, key=lambda row: row[1][key], reverse=step.descending)
-    # kinds are kept apart, so that numbers and texts in one column have an order
+    # sort by type first: numbers and texts do not compare
     return sorted(left, key=lambda row: (row[1][key].__class__.__name__, row[1][key]), reverse=step.descending)
 
 
@@ -153,7 +151,7 @@ def _select(step: Select, rows: list[_Row], rng: Random) -> list[_Row]:
 
 
 def _ranked(rows: list[_Row], priority: Priority) -> list[Ranked]:
-    """With the numbers that were calculated or sorted by as terms."""
+    """Rank the rows, with the calculated and sorted numbers as terms."""
     shown = [key for key in priority.shown if all(env[key].__class__ is float for _, env in rows)]
     numbers = ", ".join(f"{key.replace('%', '%%')}=%g" for key in shown)
     shape = f"priority {priority.number}: {numbers or 'passes'}"

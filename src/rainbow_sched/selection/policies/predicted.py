@@ -1,4 +1,4 @@
-"""Policies that choose by what is predicted: start (the earliest), cost (the cheapest), weighted (a mixture)."""
+"""Policies that choose by prediction: `start` (earliest), `cost` (cheapest) and `weighted` (a weighted sum)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rainbow_sched.selection.policies.simple import number
 
 DEFAULT_WEIGHTS = "0.6*start + 0.3*cost + 0.1*queue"
 MAX_TERMS = 16
-SAID_BY = {
+SOURCE_TEXTS = {
     BidSource.AGENT: "as it bids",
     BidSource.HISTORY: "as it did before; no bid",
     BidSource.STATE: "by its state; no bid",
@@ -27,41 +27,41 @@ _TERM = re.compile(r"\s*([+-])?\s*(?:(\d+(?:\.\d*)?|\.\d+)\s*\*\s*)?([A-Za-z_][\
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """The one that would start the job first."""
+    """Prefer the cluster that would start the job first."""
 
     wants_bids: bool = True
     wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Earliest:
-        """It takes no options."""
+        """Refuse any option."""
         take("start", options, {})
         return cls()
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """By predicted start, then by cost, then by name; an unknown start comes last."""
-        return _by(candidates, demand, "start")
+        """Rank by predicted start, then cost, then name; an unknown start comes last."""
+        return _rank_by(candidates, demand, "start")
 
 
 @dataclass(frozen=True, slots=True)
 class Cheapest:
-    """The one where the whole job would cost least."""
+    """Prefer the cluster where the whole job would cost least."""
 
     wants_bids: bool = True
     wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Cheapest:
-        """It takes no options."""
+        """Refuse any option."""
         take("cost", options, {})
         return cls()
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """By predicted cost, then by start, then by name; an unknown cost comes last."""
-        return _by(candidates, demand, "cost")
+        """Rank by predicted cost, then start, then name; an unknown cost comes last."""
+        return _rank_by(candidates, demand, "cost")
 
 
-def _by(candidates: Sequence[Candidate], demand: Demand, what: str) -> Ranking:
+def _rank_by(candidates: Sequence[Candidate], demand: Demand, what: str) -> Ranking:
     rows = []
     for c in candidates:
         e = estimate(c, demand)
@@ -77,29 +77,29 @@ def _by(candidates: Sequence[Candidate], demand: Demand, what: str) -> Ranking:
 
 def _sentence(what: str, e: Estimate) -> str:
     if what == "start":
-        return f"would start in {e.start:.0f} s, {SAID_BY[e.source]}"
-    return f"would cost {e.cost:.2f}, {SAID_BY[e.source]}"
+        return f"would start in {e.start:.0f} s, {SOURCE_TEXTS[e.source]}"
+    return f"would cost {e.cost:.2f}, {SOURCE_TEXTS[e.source]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A mixture: each term goes from 0 (best here) to 1 (worst here), weighed and added; the score is 1 less that."""
+    """Rank by 1 minus a weighted sum, in which each term is scaled to 0 (best candidate) … 1 (worst)."""
 
     terms: tuple[tuple[str, float], ...]
     wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Weighted:
-        """`weights`: "0.6*start + 0.3*cost + 0.1*queue"; other names are state keys, a minus means more is better."""
+        """Read `weights`: "0.6*start + 0.3*cost + 0.1*queue"; other names are state keys; minus: more is better."""
         return cls(_read_weights(take("weighted", options, {"weights": DEFAULT_WEIGHTS})["weights"]))
 
     @property
     def wants_bids(self) -> bool:
-        """Only if it weighs something that is bid for."""
+        """True if a term needs bids."""
         return any(name in ("start", "cost") for name, _ in self.terms)
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """The highest score first, ties by name; a value that is not known counts as the worst."""
+        """Rank by score, then name; an unknown value counts as the worst."""
         values = _values([name for name, _ in self.terms], candidates, demand)
         shares = {name: _normalised(values[name], weight < 0) for name, weight in self.terms}
         total = sum(abs(weight) for _, weight in self.terms)
@@ -121,7 +121,7 @@ class Weighted:
 
 
 def _values(names: Sequence[str], candidates: Sequence[Candidate], demand: Demand) -> dict[str, list[float | None]]:
-    """For each term its value for every candidate."""
+    """Return the values of each term for all candidates."""
     predicted = [estimate(c, demand) for c in candidates] if "start" in names or "cost" in names else []
     values: dict[str, list[float | None]] = {}
     for name in names:
@@ -148,17 +148,17 @@ def _read_weights(text: str) -> tuple[tuple[str, float], ...]:
     terms: dict[str, float] = {}
     at = 0
     while at < len(text) or not terms:
-        found = _TERM.match(text, at)
-        if found is None or (terms and not found.group(1)):
+        term = _TERM.match(text, at)
+        if term is None or (terms and not term.group(1)):
             raise Invalid(
-                f"weights look like {DEFAULT_WEIGHTS!r}; cannot read them from character {at + 1}\n"
+                f"cannot read the weights from character {at + 1}; an example is {DEFAULT_WEIGHTS!r}\n"
                 f"  {text[:200]}\n  {' ' * min(at, 200)}^"
             )
-        sign, weight, name = found.groups()
+        sign, weight, name = term.groups()
         if name in terms or len(terms) == MAX_TERMS:
-            raise Invalid(f"weights name each term once and at most {MAX_TERMS} terms; {name!r} is one too many")
+            raise Invalid(f"weights have at most {MAX_TERMS} terms, each once; remove {name!r}")
         terms[name] = (-1.0 if sign == "-" else 1.0) * (1.0 if weight is None else float(weight))
-        at = found.end()
+        at = term.end()
     if not 0 < sum(abs(weight) for weight in terms.values()) < 1e6:
-        raise Invalid("the weights add up to more than 0 and less than a million")
+        raise Invalid("the sum of the weights must be more than 0 and less than a million")
     return tuple(terms.items())

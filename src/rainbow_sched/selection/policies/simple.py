@@ -1,11 +1,11 @@
-"""Policies that look at fit, room and one number: random, first, least, spread, pack.
+"""Policies that use fit, free slots or one reported number: random, first, least, spread, pack.
 
-All put the clusters where the job fits now before those where it fits later.
+All rank clusters where the job fits now before those where it fits later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -20,7 +20,7 @@ NOT_NOW = "; fits only later"
 
 
 def number(state: Mapping[str, object], key: str) -> float | None:
-    """The number under `key`, or None if there is none."""
+    """Return the number under `key`, or None."""
     value = state.get(key)
     if value.__class__ is float or value.__class__ is int:
         return value
@@ -33,36 +33,36 @@ def _suffix(candidate: Candidate) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AtRandom:
-    """Any of them, each as likely as the others."""
+    """Choose a uniformly random cluster."""
 
     wants_bids: bool = False
     wants_slots: bool = False
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> AtRandom:
-        """It takes no options."""
+        """Refuse any option."""
         take("random", options, {})
         return cls()
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """Draw the first; the others follow in the order of their names, round to it.
+        """Draw the first; the others follow in order of name, wrapping around.
 
-        So each is as likely as any other in every place, and the order is as short to write as the draw.
+        Every cluster is equally likely at every rank, and one number records the whole order.
         """
         reason = f"drawn at random among {len(candidates)}"
         if CandidateSet.of(candidates).all_now:
-            return Ranking.around(candidates, int(rng.random() * len(candidates)), reason)
+            return Ranking.rotated(candidates, int(rng.random() * len(candidates)), reason)
         ranked: list[Ranked] = []
         for later, why in ((False, reason), (True, reason + NOT_NOW)):
-            some = [candidate.name for candidate in candidates if (candidate.fit is not Fit.NOW) is later]
-            first = int(rng.random() * len(some))
-            ranked += [Ranked(name, None, why) for name in (*some[first:], *some[:first])]
+            names = [candidate.name for candidate in candidates if (candidate.fit is not Fit.NOW) is later]
+            first = int(rng.random() * len(names))
+            ranked += [Ranked(name, None, why) for name in (*names[first:], *names[:first])]
         return Ranking(ranked, {})
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first by name, or by the order that the option gives."""
+    """Choose the first cluster in the configured order, or else by name."""
 
     order: tuple[str, ...] = ()
     wants_bids: bool = False
@@ -70,24 +70,24 @@ class First:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> First:
-        """`order`: names between commas; clusters that it does not name come after, by name."""
+        """Read `order`: names separated by commas; other clusters follow by name."""
         text = take("first", options, {"order": ""})["order"]
         return cls(tuple(name.strip() for name in text.split(",") if name.strip()))
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """By place in the order, then by name."""
+        """Rank by the configured order, then name."""
         place = {name: i for i, name in enumerate(self.order)}
         last = len(place)
         order = sorted(candidates, key=lambda c: (c.fit is not Fit.NOW, place.get(c.name, last), c.name))
-        said = "by name" if not place else "in the given order"
+        order_text = "by name" if not place else "in the given order"
         return Ranking(
-            [Ranked(c.name, float(i), f"number {i + 1} {said}{_suffix(c)}") for i, c in enumerate(order)], {}
+            [Ranked(c.name, float(i), f"number {i + 1} {order_text}{_suffix(c)}") for i, c in enumerate(order)], {}
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """The one with the least of some number that clusters report."""
+    """Choose the cluster that reports the smallest value of one state key."""
 
     key: str = "queue_depth"
     wants_bids: bool = False
@@ -95,26 +95,37 @@ class Least:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Least:
-        """`key`: the state key to compare, `queue_depth` unless told."""
+        """Read `key`: the state key to compare, by default `queue_depth`."""
         key = take("least", options, {"key": "queue_depth"})["key"].strip()
         if not key:
-            raise Invalid("policy 'least': option 'key' names a state key, such as queue_depth")
+            raise Invalid("policy 'least': option 'key' must name a state key, such as queue_depth")
         return cls(key)
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """The least first; clusters that do not report the key come last."""
-        return by_number(candidates, lambda c: number(c.state, self.key), self.key)
+        """Rank by the value, then name; clusters that do not report the key come last."""
+        known: list[tuple[bool, float, str]] = []
+        unknown: list[tuple[bool, str]] = []
+        for c in candidates:
+            value = number(c.state, self.key)
+            if value is None:
+                unknown.append((c.fit is not Fit.NOW, c.name))
+            else:
+                known.append((c.fit is not Fit.NOW, value, c.name))
+        suffixes = {False: "", True: NOT_NOW}
+        ranked = [Ranked(name, x, f"{self.key} {x:g}{suffixes[later]}") for later, x, name in sorted(known)]
+        ranked += [Ranked(name, None, f"{self.key} is not known{suffixes[later]}") for later, name in sorted(unknown)]
+        return Ranking(ranked, {})
 
 
 @dataclass(frozen=True, slots=True)
-class ByRoom:
-    """By the share of its slots that is free now: the most (`spread`) or the least (`pack`) first."""
+class ByFreeSlots:
+    """Rank by the share of free slots: most first (`spread`) or least first (`pack`)."""
 
     emptiest: bool
     wants_bids: bool = False
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
-        """The share is slots_now of slots_ever, as matching counted them."""
+        """Rank by slots_now divided by slots_ever, then name."""
         sign = -1.0 if self.emptiest else 1.0
         order = sorted(candidates, key=lambda c: (c.fit is not Fit.NOW, sign * _share(c), c.name))
         return Ranking(
@@ -123,34 +134,17 @@ class ByRoom:
         )
 
 
-def spread(options: Mapping[str, str]) -> ByRoom:
-    """The emptiest cluster first, so that work spreads out."""
+def spread(options: Mapping[str, str]) -> ByFreeSlots:
+    """Build the policy that prefers the emptiest cluster."""
     take("spread", options, {})
-    return ByRoom(emptiest=True)
+    return ByFreeSlots(emptiest=True)
 
 
-def pack(options: Mapping[str, str]) -> ByRoom:
-    """The fullest cluster that still fits first, so that large holes stay whole."""
+def pack(options: Mapping[str, str]) -> ByFreeSlots:
+    """Build the policy that prefers the fullest cluster that still fits, to keep large free blocks."""
     take("pack", options, {})
-    return ByRoom(emptiest=False)
+    return ByFreeSlots(emptiest=False)
 
 
 def _share(candidate: Candidate) -> float:
     return candidate.slots_now / candidate.slots_ever if candidate.slots_ever > 0 else 0.0
-
-
-def by_number(candidates: Sequence[Candidate], value: Callable[[Candidate], float | None], what: str) -> Ranking:
-    """The smallest value first, ties by name; what has none comes last and says so."""
-    known: list[tuple[bool, float, str, Candidate]] = []
-    unknown: list[tuple[bool, float, str, Candidate]] = []
-    for c in candidates:
-        found = value(c)
-        if found is None:
-            unknown.append((c.fit is not Fit.NOW, 0.0, c.name, c))
-        else:
-            known.append((c.fit is not Fit.NOW, found, c.name, c))
-    known.sort(key=lambda item: item[:3])
-    unknown.sort(key=lambda item: item[:3])
-    ranked = [Ranked(name, found, f"{what} {found:g}{NOT_NOW if later else ''}") for later, found, name, _ in known]
-    ranked += [Ranked(name, None, f"{what} is not known{NOT_NOW if later else ''}") for later, _, name, _ in unknown]
-    return Ranking(ranked, {})

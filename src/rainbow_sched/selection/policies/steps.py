@@ -1,4 +1,4 @@
-"""The steps of the `constraint` policy, read from its YAML text into a program that never changes."""
+"""Parse the steps of the `constraint` policy from YAML into an immutable program."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _VARIABLE = re.compile(r"[A-Za-z_][\w.]*|\[[^\[\]'\"\\]+\]")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keep the clusters where the expression is true."""
+    """Keep clusters for which the expression is true."""
 
     expression: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Calc:
-    """Give each cluster one more variable, for this decision."""
+    """Calculate one more variable for each cluster."""
 
     variable: str
     expression: Expression
@@ -44,13 +44,13 @@ class Sort:
 
     @property
     def key(self) -> str:
-        """The variable that holds what is sorted by: the one that is named, or the text of the formula."""
+        """The variable that holds the sort value: a variable's name or the text of the expression."""
         return self.expression.text.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Which of those left comes first: first, last or random."""
+    """Choose the order of the remaining clusters: first, last or random."""
 
     how: str
 
@@ -60,28 +60,28 @@ Step: TypeAlias = Filter | Calc | Sort | Select
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """One way to choose; the next is tried when it leaves no cluster."""
+    """A sequence of steps; the next priority is tried if it leaves no cluster."""
 
     number: int
     steps: tuple[Step, ...]
-    shown: tuple[str, ...]  # the variables that it calculates or sorts by, in order, each once
+    shown: tuple[str, ...]  # the variables that it calculates or sorts by, in order, without duplicates
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All priorities in order, and the variables that they read from outside."""
+    """All priorities in order, and the variables that their expressions read."""
 
     priorities: tuple[Priority, ...]
     names: frozenset[str]
 
 
 @lru_cache(maxsize=256)
-def program(text: str) -> Program:
-    """Read the option `priorities`. The result depends on the text alone and is immutable, so it is kept."""
+def parse_program(text: str) -> Program:
+    """Parse the option `priorities`; the result is immutable and cached by its text."""
     where = "option 'priorities'"
     raw = read_yaml(text, where)
     if not isinstance(raw, list) or not raw:
-        raise Invalid("a list of priorities, each with its steps", where=where)
+        raise Invalid("expected a list of priorities, each with its steps", where=where)
     if len(raw) > MAX_PRIORITIES:
         raise Invalid(f"at most {MAX_PRIORITIES} priorities, not {len(raw)}", where=where)
     priorities = sorted((_priority(item, i, where) for i, item in enumerate(raw)), key=lambda p: p.number)
@@ -98,31 +98,31 @@ def program(text: str) -> Program:
 def _priority(raw: Any, index: int, where: str) -> Priority:
     where = f"{where} item {index + 1}"
     if not isinstance(raw, dict):
-        raise Invalid("a map with `priority` and `steps`", where=where)
+        raise Invalid("expected a map with `priority` and `steps`", where=where)
     for key in raw:
         if key not in ("priority", "steps"):
-            raise Invalid(f"there is no {key!r}{did_you_mean(str(key), ('priority', 'steps'))}", where=where)
+            raise Invalid(f"unknown key {key!r}{did_you_mean(str(key), ('priority', 'steps'))}", where=where)
     number = raw.get("priority", str(index + 1))
     if not isinstance(number, str) or not re.fullmatch(r"[+-]?\d{1,9}", number):
-        raise Invalid(f"priority is a whole number, not {str(number)[:40]!r}", where=where)
+        raise Invalid(f"priority must be a whole number, not {str(number)[:40]!r}", where=where)
     steps = raw.get("steps")
     if not isinstance(steps, list) or not 0 < len(steps) <= MAX_STEPS:
-        raise Invalid(f"steps is a list of 1 to {MAX_STEPS} steps", where=where)
+        raise Invalid(f"steps must be a list of 1 to {MAX_STEPS} steps", where=where)
     read = tuple(_step(step, f"{where} step {i + 1}") for i, step in enumerate(steps))
     if any(isinstance(step, Select) for step in read[:-1]):
-        raise Invalid("select is the last step; what follows it would never be done", where=where)
+        raise Invalid("select must be the last step", where=where)
     shown = [step.variable if isinstance(step, Calc) else step.key for step in read if isinstance(step, Calc | Sort)]
     return Priority(int(number), read, tuple(dict.fromkeys(shown)))
 
 
 def _step(raw: Any, where: str) -> Step:
     if not isinstance(raw, dict) or len(raw) != 1:
-        raise Invalid("a step is one `name: text`, such as `filter: nodes_free > 0`", where=where)
+        raise Invalid("a step must be one `name: text`, such as `filter: nodes_free > 0`", where=where)
     ((name, text),) = raw.items()
     if name not in STEPS:
         raise Invalid(f"there is no step {str(name)[:40]!r}{did_you_mean(str(name), STEPS)}", where=where)
     if not isinstance(text, str):
-        raise Invalid(f"{name} takes a text", where=where)
+        raise Invalid(f"{name} takes text", where=where)
     if name == "select":
         if text.strip() not in SELECTS:
             raise Invalid(f"select takes first, last or random, not {text.strip()[:40]!r}", where=where)
@@ -134,11 +134,11 @@ def _step(raw: Any, where: str) -> Step:
 
 
 def _calc(text: str, where: str) -> Calc:
-    found = _ASSIGN.search(text)
-    variable = text[: found.start()].strip() if found else ""
-    if found is None or not _VARIABLE.fullmatch(variable):
-        raise Invalid(f"calc looks like `name=expression`, not {text[:60]!r}", where=where)
-    return Calc(variable.strip("[]").strip(), _expression(text[found.end() :], where))
+    equals = _ASSIGN.search(text)
+    variable = text[: equals.start()].strip() if equals else ""
+    if equals is None or not _VARIABLE.fullmatch(variable):
+        raise Invalid(f"calc must be `name=expression`, not {text[:60]!r}", where=where)
+    return Calc(variable.strip("[]").strip(), _expression(text[equals.end() :], where))
 
 
 def _expression(text: str, where: str) -> Expression:

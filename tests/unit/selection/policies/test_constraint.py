@@ -10,8 +10,8 @@ import pytest
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.selection.policies import BUILT_IN, Ranking
-from rainbow_sched.selection.policies.constraint import Constraint
-from rainbow_sched.selection.policies.steps import program
+from rainbow_sched.selection.policies.constraint import ConstraintPolicy
+from rainbow_sched.selection.policies.steps import parse_program
 from tests.support.candidates import a_cluster
 
 # The two priorities of the prototype's documented server configuration, in our own words.
@@ -183,19 +183,19 @@ def test_only_a_policy_that_reads_bids_wants_them() -> None:
     ("text", "says"),
     [
         ("", "needs the option 'priorities'"),
-        ("nodes_free > 0", "a list of priorities"),
-        ("[]", "a list of priorities"),
-        ("- 1", "a map with `priority` and `steps`"),
-        ("- {priority: one, steps: [{select: first}]}", "priority is a whole number"),
-        ("- {priority: 1}", "steps is a list"),
+        ("nodes_free > 0", "expected a list of priorities"),
+        ("[]", "expected a list of priorities"),
+        ("- 1", "expected a map with `priority` and `steps`"),
+        ("- {priority: one, steps: [{select: first}]}", "priority must be a whole number"),
+        ("- {priority: 1}", "steps must be a list"),
         ("- {priority: 1, step: []}", "did you mean 'steps'"),
         ("- {priority: 1, steps: [{fliter: x}]}", "did you mean 'filter'"),
-        ("- {priority: 1, steps: [{filter: x, calc: y=1}]}", "a step is one"),
-        ("- {priority: 1, steps: [{filter: [x]}]}", "filter takes a text"),
+        ("- {priority: 1, steps: [{filter: x, calc: y=1}]}", "a step must be one"),
+        ("- {priority: 1, steps: [{filter: [x]}]}", "filter takes text"),
         ("- {priority: 1, steps: [{select: best}]}", "first, last or random"),
-        ("- {priority: 1, steps: [{select: first}, {filter: x}]}", "select is the last step"),
-        ("- {priority: 1, steps: [{calc: x + 1}]}", "`name=expression`"),
-        ("- {priority: 1, steps: [{calc: x==1}]}", "`name=expression`"),
+        ("- {priority: 1, steps: [{select: first}, {filter: x}]}", "select must be the last step"),
+        ("- {priority: 1, steps: [{calc: x + 1}]}", "calc must be `name=expression`"),
+        ("- {priority: 1, steps: [{calc: x==1}]}", "calc must be `name=expression`"),
         ("- {priority: 1, steps: [{filter: x >}]}", "a value is missing, at character 4"),
         ("- {priority: 1, steps: [{<<: x}]}", "there is no step '<<'"),
         ("- &a {priority: 1, steps: [{select: first}]}\n- *a", "anchors"),
@@ -220,13 +220,13 @@ def test_two_requests_with_different_options_at_the_same_time_do_not_influence_e
 
 def test_a_program_read_twice_is_the_same_unchangeable_value() -> None:
     text = "- {priority: 1, steps: [{select: first}]}"
-    assert program(text) is program(text)
+    assert parse_program(text) is parse_program(text)
     with pytest.raises(AttributeError):
-        program(text).priorities = ()  # type: ignore[misc]  # frozen: that is the test
+        parse_program(text).priorities = ()  # type: ignore[misc]  # frozen: that is the test
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("x", False), ("state_age", True)])
 def test_ages_of_reports_are_worked_out_only_for_programs_that_read_them(text: str, wanted: bool) -> None:
     policy = BUILT_IN.build("constraint", {"priorities": f"- {{priority: 1, steps: [{{sort_ascending: {text}}}]}}"})
-    assert isinstance(policy, Constraint)
+    assert isinstance(policy, ConstraintPolicy)
     assert policy.wants_ages is wanted

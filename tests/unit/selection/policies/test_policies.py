@@ -218,4 +218,4 @@ def test_whatever_a_built_in_policy_raises_when_it_is_built_is_an_error_of_ours(
 def test_a_plugin_cannot_take_the_name_of_a_built_in_policy() -> None:
     table = installed([a_point("random", "rainbow_sched.selection.policies.simple:pack")])
     assert table.factories["random"] is POLICIES["random"]
-    assert any("the name is taken by a built-in policy" in line.error for line in table.listing())
+    assert any("the name is already used by a built-in policy" in line.error for line in table.listing())

@@ -30,7 +30,7 @@ async def test_jobs_of_one_request_read_it_once_whatever_their_terms(
     spec = to_json(request)
     async with a_service(tmp_path) as service:
         labels = [Terms(labels={"member": str(n)}) for n in range(3)]
-        asked = [question(service.core, Ask(request, spec, terms)).asked for terms in labels]
+        asked = [question(service.core, Ask(request, spec, terms)).criteria for terms in labels]
     assert len(read) == 1
     assert {one.request_hash for one in asked} == {hashlib.sha256(spec.encode()).hexdigest()}
 
@@ -40,8 +40,8 @@ async def test_other_settings_terms_and_requests_are_asked_anew(tmp_path: Path) 
     async with a_service(tmp_path) as service:
         core = service.core
 
-        def asked(request: Request, terms: Terms) -> deciding.Asked:
-            return question(core, Ask(request, "", terms)).asked
+        def asked(request: Request, terms: Terms) -> deciding.Criteria:
+            return question(core, Ask(request, "", terms)).criteria
 
         first = asked(request, terms)
         assert asked(request, terms) is first

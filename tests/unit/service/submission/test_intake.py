@@ -111,7 +111,7 @@ async def test_a_fault_of_ours_in_one_decision_is_the_answer_to_that_call_alone(
     real = submission.decide
 
     def faulty(question: Question, *more: object) -> object:
-        if question.asked.demand.nodes == 2:
+        if question.criteria.demand.nodes == 2:
             raise RuntimeError("on purpose")
         return real(question, *more)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The random numbers of one decision: the same seed gives the same numbers, on every machine."""
+"""Random numbers for one decision: the same seed gives the same numbers on every machine."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from random import Random
 _WORD = (1 << 64) - 1
 
 
-class Draws(Random):
-    """All that `Random` can do, from one number of state instead of 624: as many as a decision needs, made at once.
+class DecisionRandom(Random):
+    """`Random` on SplitMix64: one word of state instead of 624, so that seeding is cheap.
 
-    The numbers are those of SplitMix64. Begin each decision with `seed`.
+    Call `seed` before each decision.
     """
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
 
     def seed(self, a: object = 0, version: int = 2) -> None:
-        """Begin again, from a whole number."""
+        """Restart from an integer."""
         if not isinstance(a, int):
-            raise TypeError("a decision's seed is a whole number")
+            raise TypeError("the seed of a decision must be an integer")
         self._state = a & _WORD
-        self.gauss_next = None  # what `gauss` made in advance
+        self.gauss_next = None  # the second number of a pair made by `gauss`
 
     def random(self) -> float:
-        """From 0 up to, but not, 1."""
+        """Return a float in [0, 1)."""
         return (self._word() >> 11) * 2.0**-53
 
     def getrandbits(self, k: int, /) -> int:
-        """A whole number of `k` bits."""
+        """Return an integer of `k` random bits."""
         if k < 0:
             raise ValueError("number of bits must be non-negative")
         bits = 0
@@ -37,11 +37,11 @@ class Draws(Random):
         return bits >> (-k % 64)
 
     def getstate(self) -> tuple[int, ...]:
-        """Where in its numbers it stands."""
+        """Return the state."""
         return (self._state,)
 
     def setstate(self, state: tuple[int, ...]) -> None:
-        """Go back to there."""
+        """Restore a state from `getstate`."""
         self.seed(*state)
 
     def _word(self) -> int:

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow_sched.selection.draws import Draws
+from rainbow_sched.selection.decision_random import DecisionRandom
 
 KNOWN = (6457827717110365317, 3203168211198807973, 9817491932198370423)  # SplitMix64 as published, from 1234567
 
 
 def test_the_numbers_are_those_of_splitmix64() -> None:
-    draws = Draws(1234567)
+    draws = DecisionRandom(1234567)
     assert tuple(draws.getrandbits(64) for _ in KNOWN) == KNOWN
 
 
 @given(st.integers(), st.lists(st.sampled_from(["random", "gauss", "shuffle", "choice", "bytes"]), max_size=8))
 def test_the_same_seed_gives_the_same_numbers_whatever_was_drawn_before(seed: int, before: list[str]) -> None:
-    used, fresh = Draws(5), Draws(seed)
+    used, fresh = DecisionRandom(5), DecisionRandom(seed)
     for what in before:
         drawn = {
             "random": used.random,
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_numbers_whatever_was_drawn_before(seed: in
 
 @given(st.integers(0, 200), st.integers())
 def test_bits_are_as_many_as_asked_for(bits: int, seed: int) -> None:
-    draws = Draws(seed)
+    draws = DecisionRandom(seed)
     found = [draws.getrandbits(bits) for _ in range(64)]
     assert all(0 <= number < 1 << bits for number in found)
     if bits > 64:
@@ -48,7 +48,7 @@ def test_bits_are_as_many_as_asked_for(bits: int, seed: int) -> None:
 
 def test_one_draw_of_each_of_many_seeds_in_a_row_is_spread_evenly() -> None:
     count, bins = 20_000, 20
-    counts = Counter(int(Draws(seed).random() * bins) for seed in range(count))
+    counts = Counter(int(DecisionRandom(seed).random() * bins) for seed in range(count))
     expected = count / bins
     assert sum((counts[i] - expected) ** 2 / expected for i in range(bins)) < 50  # chi-square, 19 degrees: p 0.0001
 
@@ -58,14 +58,14 @@ def test_orders_are_spread_evenly() -> None:
     counts: Counter[tuple[int, ...]] = Counter()
     for seed in range(count):
         order = list(range(4))
-        Draws(seed).shuffle(order)
+        DecisionRandom(seed).shuffle(order)
         counts[tuple(order)] += 1
     expected = count / len(orders)
     assert sum((counts[order] - expected) ** 2 / expected for order in orders) < 56  # 23 degrees: p 0.0001
 
 
 def test_it_can_go_back() -> None:
-    draws = Draws(3)
+    draws = DecisionRandom(3)
     there = draws.getstate()
     first = draws.random()
     draws.setstate(there)
@@ -74,4 +74,4 @@ def test_it_can_go_back() -> None:
 
 def test_a_seed_that_is_no_whole_number_is_refused() -> None:
     with pytest.raises(TypeError):
-        Draws().seed("text")
+        DecisionRandom().seed("text")
