@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, Demand, Report
+from rainbow_sched.model.candidate import Candidate, ClusterReport, Demand
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.decide import Criteria, Question, decide
 from rainbow_sched.selection.expressions import compile_expression
@@ -39,7 +39,7 @@ def fleet(size: int, *, bids: bool = False) -> list[Candidate]:
     """Clusters that fit, each with five numbers of state."""
     return [
         Candidate.of(
-            Report(
+            ClusterReport(
                 name=f"cluster-{i:04}",
                 state={
                     "nodes_free": i % 50,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job import JobState
 from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.base import JobFilter, NewJob
@@ -38,7 +38,7 @@ def drafts(count: int, *, unique: bool = False) -> list[NewJob]:
             state=JobState.BOUND,
             cluster=f"c{key % 4}",
             token=f"token-of-32-letters-{key:012d}",
-            decision=Stored('{"winner":"c0","considered":4}', "{}"),
+            decision=StoredDecision('{"winner":"c0","considered":4}', "{}"),
             client_token=f"key-{key}",
             submitted_at=float(key),
             evaluations=1,

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rainbow_sched.model.generation import SKIPPED
+from rainbow_sched.model.generation import MIN_SKIPPED_IDS
 from tests.support.fleet import Fleet, a_fleet
 from tests.support.postgres import Postgres
 from tests.support.server_process import House
@@ -100,7 +100,7 @@ def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fle
     [adopted] = fleet.ended(found_again)
     assert (adopted.state, adopted.exit_code) == ("succeeded", 0)
     new = fleet.submit()
-    assert new > SKIPPED
+    assert new > MIN_SKIPPED_IDS
     fleet.ended(new)
     everything = [*over, *running, *waiting, *since, found_again, new]
     assert fleet.tally.starts() == dict.fromkeys(everything, 1), "each ran once"
@@ -207,7 +207,7 @@ def test_a_deleted_log_is_noticed_and_only_said_loss_goes_on(tmp_path: Path) -> 
         tool(house, "restore", "--accept-loss")
         house.start()
         new = fleet.submit()
-        assert new > SKIPPED
+        assert new > MIN_SKIPPED_IDS
         fleet.ended(new)
         assert max(fleet.tally.starts().values()) == 1
 
@@ -268,7 +268,7 @@ def test_a_restore_that_an_agent_begins_outlives_the_server(fleet: Fleet, tmp_pa
         fleet.ended(new[-1])
         end()
         house.start()
-    assert min(new) > SKIPPED
+    assert min(new) > MIN_SKIPPED_IDS
     assert {finding["job"] for finding in restored(fleet)["findings"]} == set(since)
     assert fleet.tally.starts() == dict.fromkeys([*before, *since, *new], 1)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rainbow_sched.agent.core import mailbox
-from rainbow_sched.model.generation import SKIPPED, SKIPPED_ATTEMPTS
+from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS
 from rainbow_sched.service.agents import recall
 from rainbow_sched.service.maintenance import restore as restoring
 from rainbow_sched.simulation.fault_rates import Weather
@@ -70,7 +70,7 @@ def goes_on_without_asking_the_agents(patch: Patch) -> None:
 
 @mutant(RESTORED)
 def gives_the_ids_of_an_earlier_restore_again(patch: Patch) -> None:
-    patch.setattr(generations, "skipped", lambda seen, last_event: SKIPPED)
+    patch.setattr(generations, "skipped", lambda seen, last_event: MIN_SKIPPED_IDS)
 
 
 @mutant(RESTORED)

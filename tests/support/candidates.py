@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rainbow_sched.model.bid import Bid, TrackRecord
-from rainbow_sched.model.candidate import Candidate, Demand, Limits, Placed, Report
+from rainbow_sched.model.candidate import Candidate, ClusterReport, Demand, OwnerLimits, PlacedSinceReport
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.decide import Criteria, Question
 
@@ -45,7 +45,7 @@ def a_cluster(name: str, fit: Fit = Fit.NOW, **values: Any) -> Candidate:
     told = {key: values.pop(key) for key in ("record", "labels") if key in values}
     own.setdefault("slots_now", 4 if fit is Fit.NOW else 0)
     own.setdefault("slots_ever", 8)
-    report = Report(name=name, state=values, at=NOW - own.pop("state_age", 5.0), **told)
+    report = ClusterReport(name=name, state=values, at=NOW - own.pop("state_age", 5.0), **told)
     return Candidate.of(report, fit, **own)
 
 
@@ -108,11 +108,11 @@ def bids(cluster: str) -> st.SearchStrategy[Bid]:
 def candidates(name: str) -> st.SearchStrategy[Candidate]:
     """A cluster with any mixture of fresh and stale, known and unknown."""
 
-    def made(report: Report, fit: Fit, slots: tuple[int, int], **more: Any) -> Candidate:
+    def made(report: ClusterReport, fit: Fit, slots: tuple[int, int], **more: Any) -> Candidate:
         return Candidate.of(report, fit, slots_now=slots[0] if fit is Fit.NOW else 0, slots_ever=slots[1], **more)
 
     report = st.builds(
-        Report,
+        ClusterReport,
         name=st.just(name),
         state=_STATE,
         at=st.sampled_from([None, NOW, NOW - 12.5, NOW - 4_000.0]),
@@ -123,7 +123,7 @@ def candidates(name: str) -> st.SearchStrategy[Candidate]:
         report,
         _FITS,
         _SHARES,
-        placed=st.sampled_from([Placed(), Placed(jobs=2, nodes=3, cores=8)]),
+        placed=st.sampled_from([PlacedSinceReport(), PlacedSinceReport(jobs=2, nodes=3, cores=8)]),
         bid=st.one_of(st.none(), bids(name)),
         no_bid=st.sampled_from(["", "no agent"]),
     )
@@ -133,7 +133,7 @@ _FLEETS = st.lists(names, unique=True, max_size=8).flatmap(
     lambda chosen: st.tuples(*(candidates(name) for name in chosen)).map(list)
 )
 _LIMITS = st.builds(
-    Limits,
+    OwnerLimits,
     deadline=st.one_of(st.none(), st.floats(NOW, NOW + 5_000)),
     max_cost=st.one_of(st.none(), st.integers(0, 100).map(float)),  # whole numbers: floats cluster around a few
     only=st.sampled_from([frozenset(), frozenset(), frozenset({"c1", "c2", "c3", "c4"})]),

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from rainbow_sched.jobspecs.canonical import to_json
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from rainbow_sched.service.assembly import Service, assemble
@@ -22,12 +22,14 @@ from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.store.opening import open_store
 from tests.support.database import NAME, put_empty_database
 
-ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
+ADMIN = Principal(name="admin", kind=CredentialKind.ADMIN, scopes=frozenset({"admin"}))
 
 
 def a_user(name: str) -> Principal:
     """A caller who may submit anywhere and see their own jobs."""
-    return Principal(name=name, kind=Kind.USER, scopes=frozenset({"submit:*", "job:read:own", "job:cancel:own"}))
+    return Principal(
+        name=name, kind=CredentialKind.USER, scopes=frozenset({"submit:*", "job:read:own", "job:cancel:own"})
+    )
 
 
 @contextlib.asynccontextmanager

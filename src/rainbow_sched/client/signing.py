@@ -12,7 +12,7 @@ from rainbow_sched.client.config import user_path
 from rainbow_sched.client.private_files import check_private, write_whole
 from rainbow_sched.client.submission import Submission
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound
-from rainbow_sched.model.signature import CONTEXT, LONGEST, Statement, digest_of, joined
+from rainbow_sched.model.signature import CONTEXT, LONGEST, SignedStatement, digest_of, format_signature
 
 if TYPE_CHECKING:  # not every client signs
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -72,7 +72,7 @@ def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: floa
     terms = submission.terms
     begin = max(now, terms.start_after or now)
     end = begin + GOOD_FOR if terms.deadline is None else min(terms.deadline, begin + LONGEST)
-    statement = Statement(
+    statement = SignedStatement(
         job=digest_of(submission.canonical, name=submission.name, priority=terms.priority, labels=terms.labels),
         owner=owner,
         clusters=terms.only_clusters or ("*",),
@@ -83,4 +83,4 @@ def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: floa
         runs=terms.runs,
     )
     body = statement.to_bytes()
-    return replace(submission, terms=replace(terms, signature=joined(body, key.sign(CONTEXT + body))))
+    return replace(submission, terms=replace(terms, signature=format_signature(body, key.sign(CONTEXT + body))))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
-from rainbow_sched.model.hostlist import expand, idset
+from rainbow_sched.model.hostlist import expand, parse_idset
 
 ROOT = "cluster"
 PROPERTIES, QUEUES = "properties", "queues"
@@ -38,11 +38,11 @@ def parse_r(document: Mapping[str, object]) -> tuple[FluxNode, ...]:
     for part in _list(execution.get("R_lite")):
         children = part.get("children")
         inside = {  # of what is free Flux writes "core": "" where all cores are taken and a gpu is not
-            str(type): len(idset(ids))
+            str(type): len(parse_idset(ids))
             for type, ids in (children.items() if isinstance(children, Mapping) else ())
             if ids != ""
         }
-        for rank in idset(part.get("rank")):
+        for rank in parse_idset(part.get("rank")):
             counts[rank] = inside
     ranks = sorted(counts)
     listed = execution.get("nodelist")
@@ -52,7 +52,7 @@ def parse_r(document: Mapping[str, object]) -> tuple[FluxNode, ...]:
     held: dict[int, list[str]] = {}
     properties = execution.get("properties")
     for name, on in sorted(properties.items()) if isinstance(properties, Mapping) else ():
-        for rank in idset(on):
+        for rank in parse_idset(on):
             held.setdefault(rank, []).append(str(name))
     return tuple(
         FluxNode(rank, name, counts[rank], tuple(held.get(rank, ()))) for rank, name in zip(ranks, names, strict=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rainbow_sched.discovery.flux import FluxNode, node_of_rank
 from rainbow_sched.model.graph import Graph, Mark
-from rainbow_sched.model.hostlist import idset
+from rainbow_sched.model.hostlist import parse_idset
 
 STATUS_FORMAT = "{state} {status} {ranks}"
 FLUXION, _FLUXION_MODULE = "fluxion", "sched-fluxion-qmanager"
@@ -32,7 +32,7 @@ def parse_status(text: str) -> dict[int, Mark]:
         if len(words) != 3:
             continue  # a state that no rank is in
         state, status, ranks = words
-        for rank in idset(ranks):
+        for rank in parse_idset(ranks):
             if status == "offline":
                 marks[rank] = Mark.DOWN
             elif state.rstrip("*") in _DRAINED:

@@ -23,8 +23,8 @@ from rainbow_sched.matching.fit.levels import Plan, Step
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape
-from rainbow_sched.model.binding import HOST, Binding, GroupHosts, NodeRules, is_told_whole
-from rainbow_sched.model.changes import level_types, say_requirement
+from rainbow_sched.model.binding import HOST, Binding, GroupHosts, NodeRules, is_passed_on_fully
+from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import MixedHosts, Where
 from rainbow_sched.model.request import Requirement
 
@@ -55,7 +55,7 @@ class Conditions:
         self._names_told = {
             step.number: told
             for step in plan.steps
-            if (told := [facts.meeting(named) for named in step.level.requires if is_told_whole(named, rules)])
+            if (told := [facts.meeting(named) for named in step.level.requires if is_passed_on_fully(named, rules)])
         }
         self._named: dict[tuple[int, Shape], bool] = {}
         self._inside: dict[tuple[int, Shape], tuple[bool, bool]] = {}
@@ -66,7 +66,7 @@ class Conditions:
 
     def asked_of(self, step: Step) -> list[Requirement]:
         """The step's requirements that the manager is not told in its own words."""
-        return [asked for asked in step.level.requires if not is_told_whole(asked, self._rules)]
+        return [asked for asked in step.level.requires if not is_passed_on_fully(asked, self._rules)]
 
     def _names_leaf(self, step: Step) -> bool:
         """True if the request's own hosts or properties limit what the step takes."""
@@ -381,7 +381,7 @@ class Binder:
         request = self._conditions.plan.request
         asked = self._conditions.asked_of(step)
         if asked:
-            text, subsystem = ", ".join(say_requirement(each) for each in asked), asked[0].subsystem
+            text, subsystem = ", ".join(format_requirement(each) for each in asked), asked[0].subsystem
         else:
             said = (("hosts", request.hosts), ("not hosts", request.not_hosts), ("properties", request.properties))
             text, subsystem = ", ".join(f"{what} {','.join(names)}" for what, names in said if names), ""

@@ -53,7 +53,7 @@ ENDS: Mapping[AttemptState, frozenset[AttemptState]] = {
 }
 
 
-def allowed(before: AttemptState, following: AttemptState) -> bool:
+def is_allowed(before: AttemptState, following: AttemptState) -> bool:
     """True if an attempt may go from `before` to `following`."""
     if before not in _RANK:
         return before is AttemptState.LOST and following in _ENDS_AFTER  # a late report of a lost attempt, adopted

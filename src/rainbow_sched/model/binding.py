@@ -65,7 +65,7 @@ class NodeRules:
         return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]), one_group, merges)
 
 
-def passed_on(requirement: Requirement, rules: NodeRules) -> bool:
+def is_passed_on(requirement: Requirement, rules: NodeRules) -> bool:
     """Return True if the agent hands the names in this requirement to its manager."""
     return (
         requirement.subsystem in rules.subsystems
@@ -75,9 +75,9 @@ def passed_on(requirement: Requirement, rules: NodeRules) -> bool:
     )
 
 
-def is_told_whole(requirement: Requirement, rules: NodeRules) -> bool:
+def is_passed_on_fully(requirement: Requirement, rules: NodeRules) -> bool:
     """Return True if these names are all that is required; whatever else is required is kept by the allowed hosts."""
-    return passed_on(requirement, rules) and all(term.field in NAMING_FIELDS for term in requirement.terms)
+    return is_passed_on(requirement, rules) and all(term.field in NAMING_FIELDS for term in requirement.terms)
 
 
 NO_NODE_RULES = NodeRules()  # of an agent that announces nothing: it binds no job to hosts

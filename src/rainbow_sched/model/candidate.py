@@ -16,7 +16,7 @@ Prefer: TypeAlias = Literal["", "start", "cost"]
 MOST = 2**31 - 1  # nodes or cores that are counted of a request: no cluster has more, and messages hold no more
 
 
-class Placed(NamedTuple):
+class PlacedSinceReport(NamedTuple):
     """What was handed to a cluster since it last reported its state."""
 
     jobs: int = 0
@@ -24,14 +24,14 @@ class Placed(NamedTuple):
     cores: int = 0
 
 
-NOTHING_PLACED = Placed()
+NOTHING_PLACED = PlacedSinceReport()
 
 
 FREE = {"nodes_free": "nodes", "cores_free": "cores"}  # less by what was placed
 QUEUED = ("queue_depth", "jobs_queued")  # more by the jobs placed
 
 
-class Count(NamedTuple):
+class AdjustedCount(NamedTuple):
     """One number of a report with what was placed since."""
 
     reported: float
@@ -39,18 +39,18 @@ class Count(NamedTuple):
     now: float
 
 
-def counted(state: Mapping[str, object], placed: Placed) -> dict[str, Count]:
+def counted(state: Mapping[str, object], placed: PlacedSinceReport) -> dict[str, AdjustedCount]:
     """The numbers of a report that are no longer true, because something was placed since."""
     if placed == NOTHING_PLACED:
         return {}
-    found: dict[str, Count] = {}
+    found: dict[str, AdjustedCount] = {}
     for key, what in FREE.items():
         taken = getattr(placed, what)
         if taken and (value := _number(state, key)) is not None:
-            found[key] = Count(value, taken, max(0.0, value - taken))
+            found[key] = AdjustedCount(value, taken, max(0.0, value - taken))
     for key in QUEUED:
         if placed.jobs and (value := _number(state, key)) is not None:
-            found[key] = Count(value, placed.jobs, value + placed.jobs)
+            found[key] = AdjustedCount(value, placed.jobs, value + placed.jobs)
     return found
 
 
@@ -60,7 +60,7 @@ def _number(state: Mapping[str, object], key: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Report:
+class ClusterReport:
     """What a cluster last said of itself, and what is remembered of it: one object until any of that changes.
 
     Compared by identity, so that what decisions write down of a fleet that has not changed is written once.
@@ -81,7 +81,7 @@ def age(at: float, now: float) -> float:
     return round(max(0.0, now - at), 3)
 
 
-def is_stale(report: Report, now: float, stale_after: float) -> bool:
+def is_stale(report: ClusterReport, now: float, stale_after: float) -> bool:
     """True if there is a state that is too old to be believed."""
     return report.at is not None and bool(report.state) and report.at < now - stale_after
 
@@ -92,17 +92,19 @@ class Candidate:
 
     name: str
     fit: Fit
-    report: Report
+    report: ClusterReport
     slots_now: int = 0
     slots_ever: int = 0
-    placed: Placed = NOTHING_PLACED
+    placed: PlacedSinceReport = NOTHING_PLACED
     bid: Bid | None = None
     no_bid: str = ""  # why there is none: "no agent", "silent for 2 s"
     state: Mapping[str, object]  # as reported, with what was placed since counted; empty when too old
     state_age: float | None = None  # seconds since the report, for policies that want ages
 
     @classmethod
-    def of(cls, report: Report, fit: Fit, *, placed: Placed = NOTHING_PLACED, **more: Any) -> Candidate:
+    def of(
+        cls, report: ClusterReport, fit: Fit, *, placed: PlacedSinceReport = NOTHING_PLACED, **more: Any
+    ) -> Candidate:
         """A cluster by its report, with what was placed since counted."""
         state = report.state
         if changed := counted(state, placed):
@@ -149,7 +151,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class OwnerLimits:
     """What the job's owner allows. A limit holds only where the number it limits is known."""
 
     deadline: float | None = None  # epoch seconds: ended by then (started by then, if no duration is said)
@@ -187,4 +189,4 @@ class Limits:
         return "does not fit" if fit is Fit.NEVER else "it is not known whether it fits"
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = OwnerLimits()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import attrgetter
 
-from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Limits, Report
+from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, ClusterReport, OwnerLimits
 from rainbow_sched.model.match import Fit
 
 
@@ -23,7 +23,7 @@ class CandidateSet(tuple[Candidate, ...]):
         """`candidates` itself if it is one."""
         return candidates if isinstance(candidates, CandidateSet) else cls(candidates)
 
-    def eligible(self, limits: Limits) -> CandidateSet:
+    def eligible(self, limits: OwnerLimits) -> CandidateSet:
         """Those that are not out by a job's limits and their fit alone."""
         some = [self.by_name[name] for name in limits.only if name in self.by_name] if limits.only else self
         kept = [c for c in some if not limits.why_not(c.name, c.fit, bid=c.bid is not None)]
@@ -40,7 +40,7 @@ class CandidateSet(tuple[Candidate, ...]):
         return frozenset(self.by_name)
 
     @cached_property
-    def reports(self) -> tuple[Report, ...]:
+    def reports(self) -> tuple[ClusterReport, ...]:
         """What each last said of itself."""
         return tuple(c.report for c in self)
 

@@ -19,7 +19,7 @@ from rainbow_sched.model.versions import at_most
 Path = tuple[int, ...]
 
 
-class Kind(enum.StrEnum):
+class ChangeKind(enum.StrEnum):
     """What is changed."""
 
     COUNT = "count"
@@ -69,7 +69,7 @@ def edit(request: Request, path: Path, change: Callable[[Level], Level | None]) 
 class Change:
     """One change that makes a request fit a cluster; it was checked by matching again."""
 
-    kind: Kind
+    kind: ChangeKind
     path: Path = ()
     requirement: int = 0  # which of the level's (or the request's) requirements
     term: int = 0  # which of that requirement's terms
@@ -84,26 +84,26 @@ class Change:
 
     def _first(self, request: Request) -> Request:
         match self.kind:
-            case Kind.DROP_HOSTS:
+            case ChangeKind.DROP_HOSTS:
                 return replace(request, hosts=())
-            case Kind.DROP_NOT_HOSTS:
+            case ChangeKind.DROP_NOT_HOSTS:
                 return replace(request, not_hosts=())
-            case Kind.DROP_PROPERTIES:
+            case ChangeKind.DROP_PROPERTIES:
                 return replace(request, properties=())
-            case Kind.COUNT:
+            case ChangeKind.COUNT:
                 return edit(request, self.path, lambda level: replace(level, count=_count(self.to)))
-            case Kind.DROP_LEVEL:
+            case ChangeKind.DROP_LEVEL:
                 return edit(request, self.path, lambda level: None)
-            case Kind.DROP_EXCLUSIVE:
+            case ChangeKind.DROP_EXCLUSIVE:
                 return edit(request, self.path, lambda level: replace(level, exclusive=False))
-            case Kind.VALUE | Kind.BOUND | Kind.DROP_REQUIREMENT:
+            case ChangeKind.VALUE | ChangeKind.BOUND | ChangeKind.DROP_REQUIREMENT:
                 if not self.path:
                     return replace(request, requires=self._requires(request.requires))
                 return edit(request, self.path, lambda level: replace(level, requires=self._requires(level.requires)))
 
     def _requires(self, before: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
         asked = before[self.requirement]
-        if self.kind is Kind.DROP_REQUIREMENT:
+        if self.kind is ChangeKind.DROP_REQUIREMENT:
             after: tuple[Requirement, ...] = ()
         else:
             terms = list(asked.terms)
@@ -146,7 +146,7 @@ class Change:
     def from_json(raw: Mapping[str, Any]) -> Change:
         """From what `to_json` wrote."""
         return Change(
-            kind=Kind(raw["change"]),
+            kind=ChangeKind(raw["change"]),
             path=tuple(raw["path"]),
             requirement=raw["requirement"],
             term=raw["term"],
@@ -162,14 +162,14 @@ def _count(to: Scalar | None) -> Count:
     return Count(to)
 
 
-def say_count(level: Level, path: Path, to: int) -> str:
+def format_count(level: Level, path: Path, to: int) -> str:
     """`-N 2` for nodes at the top, `-n 2` for slots inside nodes, `gpu 2 instead of 4` elsewhere."""
     if level.type == "node" and len(path) == 2:
         return f"-n {to}" if level.shared and not level.exclusive else f"-N {to}"
     return f"{level.type} {amount(to, level.unit)} instead of {amount(level.count.min, level.unit)}"
 
 
-def say_requirement(requirement: Requirement) -> str:
+def format_requirement(requirement: Requirement) -> str:
     """`software name = lammps, version >= 2024`."""
     parts = []
     for term in requirement.terms:
@@ -184,5 +184,5 @@ def say_requirement(requirement: Requirement) -> str:
         else:
             parts.append(f"{term.min} <= {term.field} <= {term.max}")
     if requirement.below:
-        parts.append("with " + ", ".join(f"({say_requirement(inner)})" for inner in requirement.below))
+        parts.append("with " + ", ".join(f"({format_requirement(inner)})" for inner in requirement.below))
     return f"{requirement.subsystem} {', '.join(parts)}"

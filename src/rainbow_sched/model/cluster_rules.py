@@ -72,15 +72,15 @@ class ClusterRules:
 
         `per_node`: cores of a node there. `queued`: its owner's jobs there.
         """
-        if self.max_nodes is not None and (nodes := asked_nodes(request, per_node)) > self.max_nodes:
+        if self.max_nodes is not None and (nodes := requested_nodes(request, per_node)) > self.max_nodes:
             asks = f"asks {nodes:g}" if nodes < math.inf else "takes as many as there are"
             return Fit.NEVER, f"allows at most {self.max_nodes} nodes per job; this job {asks}"
         if self.max_time is not None:
-            most = span(self.max_time)
+            most = short_duration(self.max_time)
             if request.duration is None:
                 return Fit.NEVER, f"allows at most {most} per job; this job does not say how long it takes (-t)"
             if request.duration > self.max_time:
-                return Fit.NEVER, f"allows at most {most} per job; this job asks {span(request.duration)}"
+                return Fit.NEVER, f"allows at most {most} per job; this job asks {short_duration(request.duration)}"
         if self.signed and not signed:
             return Fit.NEVER, "runs signed jobs only; this job is not signed (--sign)"
         if self.max_queued is not None and queued >= self.max_queued:
@@ -88,7 +88,7 @@ class ClusterRules:
         return None
 
 
-def asked_nodes(request: Request, per_node: float) -> float:
+def requested_nodes(request: Request, per_node: float) -> float:
     """How many nodes a job may come to have, the fewest where its parts can share nodes of `per_node` cores."""
     return max(1.0, sum(_nodes(level, per_node) for group in request.groups for level in group.levels))
 
@@ -121,7 +121,7 @@ def _up(number: float) -> float:
     return float(math.ceil(number)) if number < math.inf else number
 
 
-def span(seconds: float) -> str:
+def short_duration(seconds: float) -> str:
     """`2h`, `1.5h`, `30m` or `90s`: a time limit as people write it."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size and seconds * 2 % size == 0:

@@ -24,7 +24,7 @@ _RESERVED = frozenset({"anonymous", "registrant", "server", "nobody"})
 _REACHES = {"own": 0, "group": 1, "all": 2}
 
 
-class Kind(enum.StrEnum):
+class CredentialKind(enum.StrEnum):
     """What a credential is for; it is written in the credential itself, so that a leaked one can be recognised."""
 
     REGISTRATION = "reg"
@@ -40,7 +40,7 @@ class Credential:
     """One stored credential; the secret itself is nowhere."""
 
     id: str
-    kind: Kind
+    kind: CredentialKind
     digest: bytes
     owner: str
     scopes: tuple[str, ...]
@@ -69,11 +69,11 @@ class Principal:
     """Who is calling, and how far that reaches."""
 
     name: str  # user:ana, cluster:perl, admin:..., anonymous
-    kind: Kind | None = None  # None: anonymous
+    kind: CredentialKind | None = None  # None: anonymous
     credential: str = ""  # the id of the credential used
     scopes: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
-    fellows: frozenset[str] = frozenset()  # users who share a group, if a scope reaches to them
+    group_members: frozenset[str] = frozenset()  # users who share a group, if a scope reaches to them
     until: float | None = None  # when the credential ends; None: never
     renew: bool = False  # an agent whose secret is to be renewed
 
@@ -88,7 +88,7 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def compose(kind: Kind, id: str, secret: str) -> str:
+def compose(kind: CredentialKind, id: str, secret: str) -> str:
     """The text of a credential."""
     return f"rbw_{kind.value}_{id}_{secret}"
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from rainbow_sched.model.candidate import Count, Limits, Placed, counted
+from rainbow_sched.model.candidate import AdjustedCount, OwnerLimits, PlacedSinceReport, counted
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 
@@ -52,7 +52,7 @@ class Refuse:
     ever: bool = False
 
 
-Outcome: TypeAlias = Chosen | Wait | Refuse
+DecisionOutcome: TypeAlias = Chosen | Wait | Refuse
 
 
 class Row(NamedTuple):
@@ -141,7 +141,7 @@ class Decision:
             raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> DecisionOutcome:
         """Chosen, Wait or Refuse."""
         outcome = self.mine["outcome"]
         if outcome["kind"] == "chosen":
@@ -190,7 +190,7 @@ class Decision:
         at = columns["at"][i]
         age = None if at is None else round(max(0.0, own["at"] - at), 3)
         stale = at is not None and at < own["at"] - own["stale_after"]
-        placed = Placed(*own["placed"].get(name, ()))
+        placed = PlacedSinceReport(*own["placed"].get(name, ()))
         since = () if stale else (_since(key, count) for key, count in counted(state, placed).items())
         return Row(
             name=name,
@@ -239,14 +239,14 @@ class Decision:
         return cls(fleet, CriteriaPart(criteria), own)
 
 
-class Stored(NamedTuple):
+class StoredDecision(NamedTuple):
     """A decision as it is kept: what was asked with its own part, and the part that it shares with others."""
 
     own: str
     fleet: str
 
     @classmethod
-    def of(cls, decision: Decision) -> Stored:
+    def of(cls, decision: Decision) -> StoredDecision:
         """For keeping; raise Invalid if a parameter or a term is no finite plain value."""
         return cls(f"{decision.criteria.text[:-1]},{encoded(decision.mine)[1:]}", decision.fleet.text)
 
@@ -268,12 +268,12 @@ def encoded(value: Mapping[str, Any]) -> str:
         raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
 
 
-def limits_of(raw: Mapping[str, Any]) -> Limits:
+def limits_of(raw: Mapping[str, Any]) -> OwnerLimits:
     """What the owner allowed, from the record."""
-    return Limits(**{**raw, "only": frozenset(raw["only"]), "never": frozenset(raw["never"])})
+    return OwnerLimits(**{**raw, "only": frozenset(raw["only"]), "never": frozenset(raw["never"])})
 
 
-def _since(key: str, count: Count) -> str:
+def _since(key: str, count: AdjustedCount) -> str:
     return f"{key} {count.now:g}: {count.reported:g} reported, {count.placed} placed since"
 
 

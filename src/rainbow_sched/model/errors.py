@@ -41,10 +41,6 @@ class Impossible(RainbowError):
     """No cluster could ever run this."""
 
 
-class Waiting(RainbowError):
-    """Something could run this, but not now."""
-
-
 class Unauthenticated(RainbowError):
     """Who are you? The credential is missing, unknown, expired or revoked."""
 

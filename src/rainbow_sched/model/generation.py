@@ -1,6 +1,7 @@
 """Generations of a database: each start of a server and each restore begins one, so that an older copy is recognised.
 
-A server tells its data folder and its agents how far its history has come: a `Mark` names a generation and an event.
+A server tells its data folder and its agents how far its history has come: a `HistoryMark`
+names a generation and an event.
 Whoever shows a mark that is not in the database's own history has seen something that this database has lost.
 """
 
@@ -15,7 +16,7 @@ from itertools import pairwise
 
 from rainbow_sched.model.errors import Invalid
 
-SKIPPED = 1_000_000  # numbers of jobs, events, commands and clusters that a restore passes over, at least
+MIN_SKIPPED_IDS = 1_000_000  # numbers of jobs, events, commands and clusters that a restore passes over, at least
 SKIPPED_ATTEMPTS = 1_000  # of each job that is older than the restore, for each generation that it passes over
 MAX_MARK = 200  # characters
 
@@ -46,7 +47,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HistoryMark:
     """How far a database's history had come when somebody last heard of it."""
 
     generation: int
@@ -57,19 +58,19 @@ class Mark:
         return f"{self.generation}.{self.id}.{self.event}"
 
     @staticmethod
-    def parse(text: str) -> Mark:
+    def parse(text: str) -> HistoryMark:
         """Read what `str` wrote; raise Invalid for anything else."""
         parts = text.split(".")
         if len(text) > MAX_MARK or len(parts) != 3 or not (_is_number(parts[0]) and _is_number(parts[2])):
             raise Invalid(f"{text[:40]!r} is not a mark of a database: GENERATION.ID.EVENT")
-        return Mark(int(parts[0]), parts[1], int(parts[2]))
+        return HistoryMark(int(parts[0]), parts[1], int(parts[2]))
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
 
 
-def is_lost(mark: Mark, history: Sequence[Generation], last_event: int) -> bool:
+def is_lost(mark: HistoryMark, history: Sequence[Generation], last_event: int) -> bool:
     """Return whether a database with this history, in order, has lost something that `mark` has seen."""
     for generation, following in pairwise((*history, None)):
         if generation is not None and (generation.number, generation.id) == (mark.generation, mark.id):
@@ -77,7 +78,7 @@ def is_lost(mark: Mark, history: Sequence[Generation], last_event: int) -> bool:
     return True
 
 
-def skipped(seen: Sequence[Mark], last_event: int) -> int:
+def ids_to_skip(seen: Sequence[HistoryMark], last_event: int) -> int:
     """Return how many numbers a restore of a database that ends at this event passes over: some millions.
 
     Whoever has seen further may have seen a restore of the same copy, which passed over a million itself. Every job
@@ -85,21 +86,21 @@ def skipped(seen: Sequence[Mark], last_event: int) -> int:
     come after a mark.
     """
     ahead = max((mark.event for mark in seen), default=0) - last_event
-    return SKIPPED * (1 + (max(0, ahead) + SKIPPED // 2) // SKIPPED)
+    return MIN_SKIPPED_IDS * (1 + (max(0, ahead) + MIN_SKIPPED_IDS // 2) // MIN_SKIPPED_IDS)
 
 
-def seal(mark: Mark, key: bytes) -> str:
+def sign_mark(mark: HistoryMark, key: bytes) -> str:
     """Return a mark as agents get it: nobody without the database's key can make one."""
     text = str(mark)
     return f"{text}.{_check(text, key)}"
 
 
-def unseal(text: str, key: bytes) -> Mark | None:
+def verify_mark(text: str, key: bytes) -> HistoryMark | None:
     """Return the mark that `seal` wrote with this key; None for any other text."""
     plain, _, check = text.rpartition(".")
     if len(text) > MAX_MARK or not hmac.compare_digest(check.encode(), _check(plain, key).encode()):
         return None
-    return Mark.parse(plain)
+    return HistoryMark.parse(plain)
 
 
 def _check(text: str, key: bytes) -> str:

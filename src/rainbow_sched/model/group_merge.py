@@ -10,7 +10,7 @@ from rainbow_sched.model.request import Count, Group, Level, Request
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedGroups:
     """The request with one group, and the hosts of that; or why there is no such request."""
 
     request: Request
@@ -18,7 +18,7 @@ class Merged:
     refusal: str = ""
 
 
-def merged(request: Request, hosts: Mapping[int, Sequence[str]], *, checked: bool = True) -> Merged:
+def merge_groups(request: Request, hosts: Mapping[int, Sequence[str]], *, checked: bool = True) -> MergedGroups:
     """All groups of a request as one, if its one command runs in all slots and each group keeps its own hosts.
 
     `hosts`: on which each group may run; a group that is not named may run on any. `checked`: they stand for all that
@@ -27,24 +27,24 @@ def merged(request: Request, hosts: Mapping[int, Sequence[str]], *, checked: boo
     tops = [group.levels[0] for group in request.groups]
     names = {group.name for group in request.groups}
     if len(request.tasks) != 1 or (request.tasks[0].group in names and len(names) > 1):
-        return Merged(request, refusal="its tasks run in different groups")
+        return MergedGroups(request, refusal="its tasks run in different groups")
     if any(len(group.levels) > 1 for group in request.groups) or {top.type for top in tops} != {HOST}:
-        return Merged(request, refusal="not all of its groups are nodes or slots within nodes")
+        return MergedGroups(request, refusal="not all of its groups are nodes or slots within nodes")
     if any(not top.count.exact for top in tops) or len({_bare(_one(top)) for top in tops}) > 1:
-        return Merged(request, refusal="its groups have slots of different shapes")
+        return MergedGroups(request, refusal="its groups have slots of different shapes")
     marked = tops[0].shared or any(level.label for level in tops[0].walk())
     if not marked and any(top.count.min > 1 for top in tops):
-        return Merged(request, refusal="its groups are one slot of several nodes each")
+        return MergedGroups(request, refusal="its groups are one slot of several nodes each")
     alike = len({_unnamed(_one(top)) for top in tops}) == 1
     if not alike and not checked:
-        return Merged(request, refusal="what each of them requires is not kept by an old server; upgrade it")
+        return MergedGroups(request, refusal="what each of them requires is not kept by an old server; upgrade it")
     allowed = [tuple(hosts.get(number, ())) for number in range(len(tops))]
     common = allowed[0]
     if len({frozenset(each) for each in allowed}) > 1:
         common = tuple(dict.fromkeys(name for each in allowed for name in each))
         exact = all(len(each) == top.count.min for each, top in zip(allowed, tops, strict=True))
         if tops[0].shared or not exact or len(common) < sum(map(len, allowed)):
-            return Merged(request, refusal="which of its slots runs on which of the allowed nodes cannot be said")
+            return MergedGroups(request, refusal="which of its slots runs on which of the allowed nodes cannot be said")
     name = request.groups[0].name
     level = replace(
         tops[0] if alike else _bare(tops[0]),
@@ -52,7 +52,7 @@ def merged(request: Request, hosts: Mapping[int, Sequence[str]], *, checked: boo
         label=tops[0].label if marked else name or "slot",
     )
     task = replace(request.tasks[0], group=name)
-    return Merged(replace(request, groups=(Group(name=name, levels=(level,)),), tasks=(task,)), common)
+    return MergedGroups(replace(request, groups=(Group(name=name, levels=(level,)),), tasks=(task,)), common)
 
 
 def _one(level: Level) -> Level:

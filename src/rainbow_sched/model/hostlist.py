@@ -66,7 +66,7 @@ def _ranges(text: str, where: str) -> Iterable[tuple[int, int, int]]:
         yield int(found[1]), int(found[2] or found[1]), padded
 
 
-def idset(text: object, *, limit: int = MOST, where: str = "") -> list[int]:
+def parse_idset(text: object, *, limit: int = MOST, where: str = "") -> list[int]:
     """The numbers of an idset such as `0-3,7`; a number alone is one, too."""
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return [text]

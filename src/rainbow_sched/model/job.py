@@ -107,7 +107,7 @@ TRANSITIONS: Mapping[tuple[JobState, JobEvent], JobState] = {  # an absent pair 
 del S, E
 
 
-def after(state: JobState, event: JobEvent) -> JobState:
+def next_state(state: JobState, event: JobEvent) -> JobState:
     """The state that `event` leads to; raise Conflict if no arrow allows it."""
     if event is JobEvent.UPDATED and not state.terminal:
         return state

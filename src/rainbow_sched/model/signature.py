@@ -30,7 +30,7 @@ _BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"  # what comes before the 32 bytes in 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class SignedStatement:
     """What an owner signs."""
 
     job: str  # `digest_of` what is to run
@@ -65,12 +65,12 @@ def _compact(values: Mapping[str, object]) -> bytes:
     return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
 
-def joined(body: bytes, signature: bytes) -> str:
+def format_signature(body: bytes, signature: bytes) -> str:
     """A statement and its signature as the text that travels with the job."""
     return f"{_text(body)}.{_text(signature)}"
 
 
-def parted(text: str) -> tuple[Statement, bytes, bytes]:
+def parse_signature(text: str) -> tuple[SignedStatement, bytes, bytes]:
     """The statement in a signature's text, the bytes that were signed, and the signature. Nothing is checked yet."""
     first, dot, second = text.partition(".")
     if not dot:
@@ -78,7 +78,7 @@ def parted(text: str) -> tuple[Statement, bytes, bytes]:
     body = _bytes(first)
     try:
         values = json.loads(body)
-        statement = Statement(**{**values, "clusters": tuple(values["clusters"])})
+        statement = SignedStatement(**{**values, "clusters": tuple(values["clusters"])})
         same = statement.to_bytes() == body and _text(body) == first
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError, Invalid):
         raise Denied("the job's signature cannot be read") from None
@@ -87,7 +87,7 @@ def parted(text: str) -> tuple[Statement, bytes, bytes]:
     return statement, body, _bytes(second)
 
 
-def mismatch(statement: Statement, *, owner: str, job: str, cluster: str, now: float) -> str | None:
+def mismatch(statement: SignedStatement, *, owner: str, job: str, cluster: str, now: float) -> str | None:
     """Why a statement, well signed by `owner`, does not speak for this job, here and now; None: it does."""
     if statement.owner != owner:
         return f"the signature is for jobs of {statement.owner}, not of {owner}"

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 from rainbow_sched.model.candidate_set import CandidateSet
-from rainbow_sched.model.decision import Chosen, Decision, Outcome, Refuse, Wait
+from rainbow_sched.model.decision import Chosen, Decision, DecisionOutcome, Refuse, Wait
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.decision_random import DecisionRandom
@@ -90,7 +90,7 @@ def _seeded_random(seed: int) -> DecisionRandom:
     return random
 
 
-def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Outcome:
+def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> DecisionOutcome:
     if ranking.best is not None:
         return Chosen(ranking.best)
     limits = question.criteria.limits

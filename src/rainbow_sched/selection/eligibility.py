@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, Demand, Limits, age, is_stale
+from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits, age, is_stale
 from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.selection.bid_scores import Estimate, bias, corrected, estimate
@@ -89,7 +89,7 @@ def _live(bid: Bid, raw: Candidate, now: float, notes: list[str]) -> Bid | None:
     return corrected(bid, raw.record, now)
 
 
-def _ineligible(candidate: Candidate, limits: Limits) -> str:
+def _ineligible(candidate: Candidate, limits: OwnerLimits) -> str:
     """Return the reason if the cluster's bid says no, or if the bid that made it eligible has expired."""
     bid = candidate.bid
     if bid is not None and not bid.yes:
@@ -97,7 +97,7 @@ def _ineligible(candidate: Candidate, limits: Limits) -> str:
     return limits.why_not(candidate.name, candidate.fit, bid=bid is not None)
 
 
-def _over_limit(e: Estimate, demand: Demand, limits: Limits, now: float) -> str:
+def _over_limit(e: Estimate, demand: Demand, limits: OwnerLimits, now: float) -> str:
     if limits.max_cost is not None:
         if e.cost is None:
             return f"its cost is not known, and at most {limits.max_cost:g} is allowed"

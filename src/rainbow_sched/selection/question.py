@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from rainbow_sched.model.candidate import NO_LIMITS, Candidate, Demand, Limits
+from rainbow_sched.model.candidate import NO_LIMITS, Candidate, Demand, OwnerLimits
 from rainbow_sched.model.match import Fit
 
 STALE_AFTER_SECONDS = 300.0  # an older state is treated as unknown
@@ -22,7 +22,7 @@ class Criteria:
     demand: Demand
     policy: str = "random"
     options: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = NO_LIMITS
+    limits: OwnerLimits = NO_LIMITS
     request_hash: str = ""
     stale_after: float = STALE_AFTER_SECONDS
 

@@ -9,7 +9,14 @@ from itertools import chain
 from typing import Any
 
 from rainbow_sched.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
-from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Limits, Placed, Report
+from rainbow_sched.model.candidate import (
+    NOTHING_PLACED,
+    Candidate,
+    ClusterReport,
+    Demand,
+    OwnerLimits,
+    PlacedSinceReport,
+)
 from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.decision import (
     CRITERIA_KEYS,
@@ -17,8 +24,8 @@ from rainbow_sched.model.decision import (
     Chosen,
     CriteriaPart,
     Decision,
+    DecisionOutcome,
     FleetPart,
-    Outcome,
     Wait,
     encoded,
     state_of,
@@ -31,7 +38,7 @@ from rainbow_sched.selection.policies import Ranking
 from rainbow_sched.selection.question import Criteria, Question
 
 
-def write_record(question: Question, eligible: Eligible, ranking: Ranking, outcome: Outcome) -> Decision:
+def write_record(question: Question, eligible: Eligible, ranking: Ranking, outcome: DecisionOutcome) -> Decision:
     """Build the record of a decision; `model/decision.py` describes its format."""
     given = eligible.given
     fleet = _fleet_alone(given) if not question.misfits else _fleet(given, question.misfits)
@@ -101,7 +108,7 @@ _fleet_alone = IdentityCache(lambda given: _fleet(given, {}), most=256)
 
 @lru_cache(maxsize=256)
 def _fleet_part(
-    reports: tuple[Report, ...],
+    reports: tuple[ClusterReport, ...],
     later: tuple[tuple[int, Fit], ...],
     slots: tuple[tuple[int, int], ...],
     misfits: tuple[tuple[str, Fit, str], ...],
@@ -150,14 +157,14 @@ def _state_columns(states: list[Mapping[str, object]]) -> dict[str, Any]:
     return {"columns": columns, "rare": {i: values for i, values in by_cluster.items() if values}}
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: DecisionOutcome) -> dict[str, Any]:
     if isinstance(outcome, Chosen):
         return {"kind": "chosen", "cluster": outcome.cluster}
     kind = "wait" if isinstance(outcome, Wait) else "refuse"
     return {"kind": kind, "reasons": list(outcome.reasons), "ever": outcome.ever}
 
 
-def _limits(limits: Limits) -> dict[str, Any]:
+def _limits(limits: OwnerLimits) -> dict[str, Any]:
     return {
         "deadline": limits.deadline,
         "max_cost": limits.max_cost,
@@ -194,7 +201,7 @@ def read_candidates(decision: Decision) -> list[Candidate]:
     columns = fleet["clusters"]
     candidates = []
     for i, name in enumerate(columns["name"]):
-        report = Report(
+        report = ClusterReport(
             name=name,
             state=state_of(fleet, i),
             at=columns["at"][i],
@@ -203,7 +210,7 @@ def read_candidates(decision: Decision) -> list[Candidate]:
         candidate = Candidate.of(
             report,
             Fit(columns["fit"][i]),
-            placed=Placed(*own["placed"][name]) if name in own["placed"] else NOTHING_PLACED,
+            placed=PlacedSinceReport(*own["placed"][name]) if name in own["placed"] else NOTHING_PLACED,
             slots_now=columns["slots_now"][i],
             slots_ever=columns["slots_ever"][i],
             bid=bid_from_json(name, own["bids"][name]) if name in own["bids"] else None,

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from rainbow_sched.model.credential import Kind
+from rainbow_sched.model.credential import CredentialKind
 from rainbow_sched.model.errors import Conflict
-from rainbow_sched.model.generation import Generation, Mark
+from rainbow_sched.model.generation import Generation, HistoryMark
 from rainbow_sched.server.options import ServerOptions, write_secret
 from rainbow_sched.service.assembly import first_administrator
 from rainbow_sched.service.maintenance.generations import newest_mark
@@ -91,7 +91,7 @@ async def check_database(store: Store, options: ServerOptions, outcome: str = NO
     mark = read_mark(options.data_dir)
 
     def work(tx: Tx) -> tuple[bool, int, bool]:
-        return mark is not None and tx.has_lost(mark), tx.last_seq(), not tx.credentials(kind=Kind.ADMIN)
+        return mark is not None and tx.has_lost(mark), tx.last_seq(), not tx.credentials(kind=CredentialKind.ADMIN)
 
     lost, last_event, empty = await store.read(work)
     if mark is not None and lost:
@@ -184,7 +184,7 @@ class _Begun:
     clusters: int
 
 
-async def _begin(copy: Path, seen: Sequence[Mark]) -> _Begun:
+async def _begin(copy: Path, seen: Sequence[HistoryMark]) -> _Begun:
     """Bring a copy to today's schema, and begin the restore in it."""
     store = await open_store(f"sqlite:///{quote(str(copy))}")
     try:
@@ -193,7 +193,7 @@ async def _begin(copy: Path, seen: Sequence[Mark]) -> _Begun:
         await store.close()
 
 
-async def _begin_in(store: Store, seen: Sequence[Mark]) -> _Begun:
+async def _begin_in(store: Store, seen: Sequence[HistoryMark]) -> _Begun:
     id, now = Ids().fence(), time.time()
 
     def work(tx: Tx) -> _Begun:
@@ -203,7 +203,7 @@ async def _begin_in(store: Store, seen: Sequence[Mark]) -> _Begun:
     return await store.write(work)
 
 
-def _marks(options: ServerOptions, there: Mark | None) -> list[Mark]:
+def _marks(options: ServerOptions, there: HistoryMark | None) -> list[HistoryMark]:
     """Return what was seen of the database before: nothing of it may be given out again."""
     return [mark for mark in (read_mark(options.data_dir), there) if mark is not None]
 

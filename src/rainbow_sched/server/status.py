@@ -13,7 +13,6 @@ STATUSES: dict[type[errors.RainbowError], grpc.StatusCode] = {
     errors.AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.Conflict: grpc.StatusCode.FAILED_PRECONDITION,
     errors.Impossible: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.Waiting: grpc.StatusCode.FAILED_PRECONDITION,
     errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     errors.Denied: grpc.StatusCode.PERMISSION_DENIED,
     errors.Exhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,

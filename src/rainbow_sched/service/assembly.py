@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.model.credential import Kind, digest
+from rainbow_sched.model.credential import CredentialKind, digest
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.policies import installed
 from rainbow_sched.service.access.principals import REGISTRATION_META, Recogniser
@@ -149,11 +149,11 @@ async def _shorten_leases(core: Core) -> None:
 async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:
     """At the first start: make one administrator and return its token, to be filed once. Later: None."""
     token, credential = ids.credential(
-        Kind.ADMIN, "admin", ("admin", "submit:*", "register:*"), now, note="first start"
+        CredentialKind.ADMIN, "admin", ("admin", "submit:*", "register:*"), now, note="first start"
     )
 
     def work(tx: Tx) -> bool:
-        if tx.credentials(kind=Kind.ADMIN):
+        if tx.credentials(kind=CredentialKind.ADMIN):
             return False
         tx.add_credential(credential)
         return True

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, Outcome, outcome
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Corrupt, NotFound
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.service.effects import Effects
@@ -42,7 +42,7 @@ class Ending:
     surely_over: bool = True  # False: for all we know it still runs
 
 
-def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: Stored, now: float) -> Job:
+def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: StoredDecision, now: float) -> Job:
     """Give a queued job to the cluster that was decided on."""
     attempt = tx.add_attempt(job, cluster, token, now)
     tx.put_decision(job.id, attempt.n, now, record)

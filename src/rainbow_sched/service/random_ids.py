@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Protocol
 
-from rainbow_sched.model.credential import Credential, Kind, compose, digest
+from rainbow_sched.model.credential import Credential, CredentialKind, compose, digest
 
 FETCHED = 4096  # bytes
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -68,7 +68,7 @@ class Ids:
 
     def credential(
         self,
-        kind: Kind,
+        kind: CredentialKind,
         owner: str,
         scopes: tuple[str, ...],
         now: float,

@@ -9,7 +9,7 @@ from typing import Any
 
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.cluster import Standing
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Conflict, NotFound, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job, JobState, Terms
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
@@ -29,7 +29,7 @@ from rainbow_sched.simulation.witness import Witness
 from rainbow_sched.store.base import Dependency, ReportState
 
 OWNERS = ("ana", "ben")
-ADMIN = Principal(name="admin", kind=Kind.ADMIN, scopes=frozenset({"admin"}))
+ADMIN = Principal(name="admin", kind=CredentialKind.ADMIN, scopes=frozenset({"admin"}))
 TOO_LARGE = 64  # cores that no cluster has
 SHORTEST = 14.0  # seconds of silence after which somebody gives a run up
 PATIENCE = 4.0  # seconds until a call without an answer is made again

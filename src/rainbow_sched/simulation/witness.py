@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
-from rainbow_sched.model.generation import SKIPPED
+from rainbow_sched.model.generation import MIN_SKIPPED_IDS
 from rainbow_sched.model.job import Delivery, Event, Job, JobState, Terms
 from rainbow_sched.simulation.ground_truth import Truth
 from rainbow_sched.store.base import Dependency, JobFilter, ReportState, Tx
@@ -170,7 +170,9 @@ class Witness:
         by_job: dict[int, list[Event]] = {}
         for event in events:
             self.seq += 1
-            if self.restored and event.seq >= self.seq + SKIPPED:  # another one: an agent had seen what the copy lacks
+            if (
+                self.restored and event.seq >= self.seq + MIN_SKIPPED_IDS
+            ):  # another one: an agent had seen what the copy lacks
                 self.seq, self.old_jobs = event.seq, tx.old_jobs()
             if event.seq != self.seq:
                 self.broken("I6 events have no gaps", f"event {event.seq} came where {self.seq} was due")

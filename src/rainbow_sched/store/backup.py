@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound, RainbowError
-from rainbow_sched.model.generation import Mark
+from rainbow_sched.model.generation import HistoryMark
 from rainbow_sched.store.schema import migrations
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def last_mark(path: Path) -> Mark | None:
+def last_mark(path: Path) -> HistoryMark | None:
     """Return how far a SQLite database has come; None if that cannot be read."""
     try:
         with _opened(path) as connection:
@@ -154,7 +154,7 @@ def last_mark(path: Path) -> Mark | None:
             event = connection.execute("SELECT value FROM counters WHERE name = 'event'").fetchone()
     except RainbowError:  # it is missing, damaged or older than this table
         return None
-    return Mark(row[0], row[1], event[0] if event else 0) if row else None
+    return HistoryMark(row[0], row[1], event[0] if event else 0) if row else None
 
 
 def copy_file(source: Path, target: Path, progress: Progress = no_progress) -> None:

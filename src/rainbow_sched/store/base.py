@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.model.credential import Credential, Kind
-from rainbow_sched.model.decision import Stored
-from rainbow_sched.model.generation import Cause, Generation, Mark
+from rainbow_sched.model.credential import Credential, CredentialKind
+from rainbow_sched.model.decision import StoredDecision
+from rainbow_sched.model.generation import Cause, Generation, HistoryMark
 from rainbow_sched.model.job import Event, Hold, Job, JobEvent, JobState
 from rainbow_sched.store.records import (
     Account,
@@ -228,13 +228,13 @@ class HistoryVerbs(Protocol):
     def last_seq(self) -> int:
         """The number of the newest event; 0 if there is none."""
 
-    def put_decision(self, job_id: int, n: int, at: float, record: Stored) -> None:
+    def put_decision(self, job_id: int, n: int, at: float, record: StoredDecision) -> None:
         """Keep why attempt `n` went where it went; 0 while a job has no attempt. A second one replaces the first."""
 
-    def decision(self, job_id: int, n: int | None = None) -> Stored | None:
+    def decision(self, job_id: int, n: int | None = None) -> StoredDecision | None:
         """The decision behind an attempt, or the newest one."""
 
-    def decisions(self, job_id: int) -> list[tuple[int, float, Stored]]:
+    def decisions(self, job_id: int) -> list[tuple[int, float, StoredDecision]]:
         """Every decision of a job: (attempt, time, record)."""
 
     def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:
@@ -290,7 +290,7 @@ class AccessVerbs(Protocol):
     def credential(self, id: str) -> Credential | None:
         """One credential, live or not."""
 
-    def credentials(self, owner: str | None = None, kind: Kind | None = None) -> list[Credential]:
+    def credentials(self, owner: str | None = None, kind: CredentialKind | None = None) -> list[Credential]:
         """All credentials, oldest first."""
 
     def revoke(self, id: str, at: float) -> bool:
@@ -338,13 +338,15 @@ class GenerationVerbs(Protocol):
     def generations(self) -> list[Generation]:
         """Every generation, in order."""
 
-    def has_lost(self, mark: Mark) -> bool:
+    def has_lost(self, mark: HistoryMark) -> bool:
         """True if whoever was given `mark` has seen something that is not in this database."""
 
     def begin_generation(self, id: str, at: float) -> Generation:
         """A server starts; `id` is random."""
 
-    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = (), cause: Cause = Cause.RESTORE) -> Generation:
+    def begin_restore(
+        self, id: str, at: float, seen: Sequence[HistoryMark] = (), cause: Cause = Cause.RESTORE
+    ) -> Generation:
         """The database is an older copy of itself: pass over the numbers that may have been given since.
 
         Every cluster is to report what it knows, and what was leased waits for that. `seen` are marks that the

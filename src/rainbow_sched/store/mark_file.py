@@ -11,18 +11,18 @@ import os
 from pathlib import Path
 
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.generation import MAX_MARK, Generation, Mark
+from rainbow_sched.model.generation import MAX_MARK, Generation, HistoryMark
 
 log = logging.getLogger(__name__)
 NAME = "database.mark"
 _WIDTH = MAX_MARK + 8  # each mark replaces the one before in one write of this size
 
 
-def read_mark(folder: Path) -> Mark | None:
+def read_mark(folder: Path) -> HistoryMark | None:
     """Return the mark of a data folder; None if there is none that can be read."""
     path = folder / NAME
     try:
-        return Mark.parse(path.read_text("ascii").strip())
+        return HistoryMark.parse(path.read_text("ascii").strip())
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, Invalid) as error:
@@ -59,7 +59,7 @@ class MarkFile:
         if self._file is None or self._generation is None:
             return
         self._generation = generation or self._generation
-        line = f"{Mark(*self._generation, event)}\n".encode("ascii")
+        line = f"{HistoryMark(*self._generation, event)}\n".encode("ascii")
         try:
             os.pwrite(self._file, line.rjust(_WIDTH), 0)
         except OSError as error:  # the commit stands; the older mark only notices less

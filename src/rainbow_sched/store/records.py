@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job import Hold, Job, JobState, Terms
 
 
@@ -40,7 +40,7 @@ class NewJob(NamedTuple):
     submitted_at: float = 0.0
     cluster: str = ""
     token: str = ""
-    decision: Stored | None = None  # kept under attempt 1 when bound, else under attempt 0
+    decision: StoredDecision | None = None  # kept under attempt 1 when bound, else under attempt 0
     evaluations: int = 0
     evaluated_at: float | None = None
     waits_for: tuple[Dependency, ...] = ()
@@ -51,7 +51,7 @@ class DecidedJob:
     """A queued job with what was decided: given to a cluster under a fence, or held."""
 
     job: Job
-    decision: Stored
+    decision: StoredDecision
     reason: str
     cluster: str = ""
     token: str = ""

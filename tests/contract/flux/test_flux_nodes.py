@@ -16,7 +16,7 @@ from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Ph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts
-from rainbow_sched.model.hostlist import expand, idset
+from rainbow_sched.model.hostlist import expand, parse_idset
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
 from tests.support.flux_stand_in import StandIn
@@ -46,8 +46,8 @@ async def allocation(flux: Flux, native: str) -> dict[str, dict[str, int]]:
     names = [name for text in execution["nodelist"] for name in expand(text)]
     ranks = {}
     for part in execution["R_lite"]:
-        for rank in idset(part["rank"]):
-            ranks[rank] = {type: len(idset(ids)) for type, ids in part["children"].items()}
+        for rank in parse_idset(part["rank"]):
+            ranks[rank] = {type: len(parse_idset(ids)) for type, ids in part["children"].items()}
     return dict(zip(names, [ranks[rank] for rank in sorted(ranks)], strict=True))
 
 

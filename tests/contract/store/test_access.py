@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from rainbow_sched.model.credential import Credential, Kind, digest
+from rainbow_sched.model.credential import Credential, CredentialKind, digest
 from rainbow_sched.model.errors import AlreadyExists
 from rainbow_sched.store import Store
 from rainbow_sched.store.base import Account, ClusterGroup, Tx
@@ -15,7 +15,7 @@ from rainbow_sched.store.tables.access import _line, _link
 
 
 def a_credential(id: str = "abcdefghijkl", **said: object) -> Credential:
-    known = {"kind": Kind.USER, "digest": digest("secret"), "owner": "user:ana", "scopes": ("job:read:own",)}
+    known = {"kind": CredentialKind.USER, "digest": digest("secret"), "owner": "user:ana", "scopes": ("job:read:own",)}
     return Credential(**{"id": id, "created_at": 1.0, **known, **said})  # type: ignore[arg-type]
 
 
@@ -29,16 +29,24 @@ async def test_a_credential_comes_back_as_it_was(store: Store) -> None:
 
 
 async def test_credentials_are_listed_by_owner_and_kind(store: Store) -> None:
-    ana, agent, bob = a_credential("a"), a_credential("b", kind=Kind.AGENT), a_credential("c", owner="user:bob")
+    ana, agent, bob = (
+        a_credential("a"),
+        a_credential("b", kind=CredentialKind.AGENT),
+        a_credential("c", owner="user:bob"),
+    )
     await store.write(lambda tx: [tx.add_credential(c) for c in (ana, agent, bob)])
     assert await store.read(lambda tx: tx.credentials()) == [ana, agent, bob]
     assert await store.read(lambda tx: tx.credentials("user:ana")) == [ana, agent]
-    assert await store.read(lambda tx: tx.credentials("user:ana", Kind.AGENT)) == [agent]
-    assert await store.read(lambda tx: tx.credentials(kind=Kind.USER)) == [ana, bob]
+    assert await store.read(lambda tx: tx.credentials("user:ana", CredentialKind.AGENT)) == [agent]
+    assert await store.read(lambda tx: tx.credentials(kind=CredentialKind.USER)) == [ana, bob]
 
 
 async def test_revoking_ends_one_or_all_of_an_owner_and_keeps_the_first_time(store: Store) -> None:
-    ana, agent, bob = a_credential("a"), a_credential("b", kind=Kind.AGENT), a_credential("c", owner="user:bob")
+    ana, agent, bob = (
+        a_credential("a"),
+        a_credential("b", kind=CredentialKind.AGENT),
+        a_credential("c", owner="user:bob"),
+    )
     await store.write(lambda tx: [tx.add_credential(c) for c in (ana, agent, bob)])
     assert await store.write(lambda tx: tx.revoke("a", 2.0))
     assert not await store.write(lambda tx: tx.revoke("a", 3.0))

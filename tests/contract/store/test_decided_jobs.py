@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.store import Store
 from rainbow_sched.store.base import DecidedJob
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job
 
-WHY = Stored('{"outcome":{}}', '{"clusters":{}}')
+WHY = StoredDecision('{"outcome":{}}', '{"clusters":{}}')
 
 
 def given(job: Job, cluster: str = "perl", token: str = "t") -> DecidedJob:

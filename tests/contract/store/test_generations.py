@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict
-from rainbow_sched.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Cause, Mark
+from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, Cause, HistoryMark
 from rainbow_sched.model.job import JobEvent
 from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.base import ReportState, Tx
@@ -41,12 +41,12 @@ async def test_a_mark_is_lost_if_its_generation_is_unknown_or_went_further_elsew
     await store.write(lambda tx: tx.begin_generation("b", 2.0))
     await store.write(lambda tx: tx.add_jobs([a_draft(), a_draft()]))  # more events than the lost history had
     lost = {
-        Mark(1, "a", last): False,
-        Mark(1, "a", last + 1): True,
-        Mark(2, "b", last + 1): False,
-        Mark(2, "b", last + 1000): True,
-        Mark(2, "c", last): True,
-        Mark(3, "b", last): True,
+        HistoryMark(1, "a", last): False,
+        HistoryMark(1, "a", last + 1): True,
+        HistoryMark(2, "b", last + 1): False,
+        HistoryMark(2, "b", last + 1000): True,
+        HistoryMark(2, "c", last): True,
+        HistoryMark(3, "b", last): True,
     }
     assert {mark: await store.read(lambda tx, m=mark: tx.has_lost(m)) for mark in lost} == lost
 
@@ -57,9 +57,9 @@ async def test_a_restore_passes_over_all_numbers_that_may_have_been_given(store:
     [queued, bound] = await store.write(lambda tx: tx.add_jobs([a_draft(), a_bound_draft()]))
     leased = await store.write(lambda tx: tx.lease("perl", 1, "agent", 50.0))
     last = await store.read(lambda tx: tx.last_seq())
-    restore = await store.write(lambda tx: tx.begin_restore("b", 9.0, [Mark(7, "x", last + 400_000)]))
+    restore = await store.write(lambda tx: tx.begin_restore("b", 9.0, [HistoryMark(7, "x", last + 400_000)]))
     assert (restore.number, restore.cause, restore.after_event) == (8, Cause.RESTORE, last)
-    assert restore.old_jobs == bound + SKIPPED == await store.read(lambda tx: tx.old_jobs())
+    assert restore.old_jobs == bound + MIN_SKIPPED_IDS == await store.read(lambda tx: tx.old_jobs())
     assert await store.read(lambda tx: tx.lapsed(1e9, 10)) == []  # what was leased waits for its cluster's report
 
     def afterwards(tx: Tx) -> tuple[int, int, int]:
@@ -74,7 +74,7 @@ async def test_a_restore_passes_over_all_numbers_that_may_have_been_given(store:
     new, old_attempt, new_attempt = await store.write(afterwards)
     assert new == restore.old_jobs + 1
     assert (old_attempt, new_attempt) == (7 * SKIPPED_ATTEMPTS + 1, 1)
-    assert await store.read(lambda tx: tx.last_seq()) > last + SKIPPED
+    assert await store.read(lambda tx: tx.last_seq()) > last + MIN_SKIPPED_IDS
     [row] = await store.read(lambda tx: tx.cluster_reports())
     assert (row.cluster, row.generation, row.state) == ("perl", 8, ReportState.AWAITED)
     await store.write(lambda tx: tx.resume_leases(row.cluster_id, 60.0))
@@ -88,7 +88,7 @@ class Given:
     job: int
     attempt: int  # of the oldest job
     event: int
-    mark: Mark
+    mark: HistoryMark
 
 
 async def gives(store: Store, id: str, jobs: int) -> Given:
@@ -101,7 +101,7 @@ async def gives(store: Store, id: str, jobs: int) -> Given:
         assert oldest is not None
         attempt = tx.add_attempt(oldest, "perl", f"token of {id}", 1.0)
         tx.update_attempt(attempt, AttemptState.WITHDRAWN, 1.0)
-        mark = Mark(generation.number, id, tx.last_seq())
+        mark = HistoryMark(generation.number, id, tx.last_seq())
         return Given(newest, attempt.n, tx.last_seq(), mark)
 
     return await store.write(work)
@@ -149,7 +149,7 @@ async def test_jobs_that_are_settled_together_pass_over_lost_attempts_too(store:
         job = tx.job(id)
         assert job is not None
         tx.apply_decisions(
-            [DecidedJob(job=job, decision=Stored("{}", "{}"), reason="", cluster="perl", token="t")], 10.0
+            [DecidedJob(job=job, decision=StoredDecision("{}", "{}"), reason="", cluster="perl", token="t")], 10.0
         )
 
     await store.write(settle)
@@ -223,10 +223,10 @@ async def test_the_mark_of_a_server_follows_a_restore_that_begins_while_it_serve
     with pytest.raises(Conflict):
         await store.write(fails)
     await store.write(lambda tx: tx.add_jobs([a_draft()]))
-    assert read_mark(tmp_path) == Mark(1, "start", await store.read(lambda tx: tx.last_seq()))
+    assert read_mark(tmp_path) == HistoryMark(1, "start", await store.read(lambda tx: tx.last_seq()))
     restore = await store.write(lambda tx: tx.begin_restore("restore", 3.0))
     for _ in range(2):
-        assert read_mark(tmp_path) == Mark(restore.number, "restore", await store.read(lambda tx: tx.last_seq()))
+        assert read_mark(tmp_path) == HistoryMark(restore.number, "restore", await store.read(lambda tx: tx.last_seq()))
         await store.write(lambda tx: tx.add_jobs([a_draft()]))
     mark = read_mark(tmp_path)
     assert mark is not None

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Unavailable
 from rainbow_sched.model.job import JobEvent
 from rainbow_sched.store import Store, Tx, open_store
@@ -65,7 +65,7 @@ async def test_a_work_that_fails_leaves_nothing_in_any_table(store: Store) -> No
     def everything(tx: Tx) -> None:
         tx.add_cluster("other", 1.0)
         tx.put_graph(1, "", b"graph", 1.0)
-        tx.add_jobs([a_bound_draft(decision=Stored("why", "{}"))])
+        tx.add_jobs([a_bound_draft(decision=StoredDecision("why", "{}"))])
         tx.append_audit(1.0, "a", "", "", "v", "o", "ok", "")
         tx.set_meta("key", "value")
         raise Conflict("undo")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Corrupt, NotFound
 from rainbow_sched.model.job import JobEvent
 from rainbow_sched.store import Store, Tx
@@ -30,8 +30,11 @@ async def test_events_are_read_from_a_number_on_of_one_job_or_some_owners(store:
     assert await store.read(lambda tx: tx.last_seq()) == 4
 
 
-FIRST, SECOND = Stored('{"why":"nothing fits"}', "a fleet"), Stored('{"why":"still nothing"}', "a fleet")
-PERL = Stored('{"why":"perl"}', "another fleet")
+FIRST, SECOND = (
+    StoredDecision('{"why":"nothing fits"}', "a fleet"),
+    StoredDecision('{"why":"still nothing"}', "a fleet"),
+)
+PERL = StoredDecision('{"why":"perl"}', "another fleet")
 
 
 async def test_the_newest_decision_of_an_attempt_replaces_the_one_before(store: Store) -> None:
@@ -48,7 +51,7 @@ async def test_the_newest_decision_of_an_attempt_replaces_the_one_before(store: 
 
 
 async def test_a_decision_that_changed_on_disk_is_refused(store: Store) -> None:
-    await a_job(store, a_draft(decision=Stored("{}", "one"), spec="two"))
+    await a_job(store, a_draft(decision=StoredDecision("{}", "one"), spec="two"))
     await store.write(lambda tx: tx.db.run("UPDATE texts SET body = digest WHERE id = 2"))
     with pytest.raises(Corrupt):
         await store.read(lambda tx: tx.decision(1))

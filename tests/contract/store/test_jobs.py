@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
-from rainbow_sched.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, after
+from rainbow_sched.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, next_state
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import Dependency, JobFilter, NewJob
 from tests.contract.store.builders import SPEC, a_bound_draft, a_cluster, a_draft, a_job
@@ -67,7 +67,7 @@ async def test_ids_begin_at_one_and_follow_each_other(store: Store) -> None:
 
 async def test_a_bound_job_arrives_with_its_attempt_its_decision_and_its_events(store: Store) -> None:
     await a_cluster(store)
-    why = Stored('{"winner":"perl"}', '{"fleet":[]}')
+    why = StoredDecision('{"winner":"perl"}', '{"fleet":[]}')
     job = await a_job(store, a_bound_draft("perl", decision=why))
     assert (job.state, job.cluster, job.attempt) == (JobState.BOUND, "perl", 1)
     (attempt,) = await store.read(lambda tx: tx.attempts(1))
@@ -135,7 +135,7 @@ async def test_a_job_moves_along_its_table_with_an_event_for_each_step(store: St
     assert events[2].detail == {"by": "user:ana"}
     state = JobState.QUEUED
     for event in events[1:]:
-        state = after(state, event.kind)
+        state = next_state(state, event.kind)
         assert state is event.state
     assert state is ended.state
 

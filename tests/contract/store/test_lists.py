@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState, Terms
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import DecidedJob, JobFilter, NewJob
@@ -29,7 +29,7 @@ async def test_a_list_by_label_and_state_follows_jobs_as_they_move(store: Store)
 
     one, two, _ = [await store.read(lambda tx, id=id: tx.job(id)) for id in (1, 2, 3)]
     await store.write(lambda tx: tx.update_job(one, JobEvent.CANCELLED, 2.0))
-    given = DecidedJob(job=two, decision=Stored("{}", "{}"), cluster="east", token="fence", reason="")
+    given = DecidedJob(job=two, decision=StoredDecision("{}", "{}"), cluster="east", token="fence", reason="")
     await store.write(lambda tx: tx.apply_decisions([given], 2.0))
     assert [await listed(s) for s in (JobState.QUEUED, JobState.BOUND, JobState.CANCELLED)] == [[3], [2], [1]]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, allowed
+from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, is_allowed
 from rainbow_sched.model.errors import Conflict, RainbowError
-from rainbow_sched.model.job import TRANSITIONS, Hold, Job, JobEvent, JobState, Terms, after
+from rainbow_sched.model.job import TRANSITIONS, Hold, Job, JobEvent, JobState, Terms, next_state
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import JobFilter
 from tests.contract.store.builders import SPEC, a_bound_draft, a_draft
@@ -88,7 +88,7 @@ class Player:
         if job is None:
             return
         try:
-            state = after(job.state, event)
+            state = next_state(job.state, event)
         except Conflict:
             with pytest.raises(Conflict):
                 self.tx.update_job(job, event, self.now)
@@ -114,7 +114,7 @@ class Player:
             return
         key = self.random.choice(sorted(self.model.attempts))
         attempt, state = self.model.attempts[key], self.random.choice(list(AttemptState))
-        if not allowed(attempt.state, state) and not (state is attempt.state and state.live):
+        if not is_allowed(attempt.state, state) and not (state is attempt.state and state.live):
             with pytest.raises(Conflict):
                 self.tx.update_attempt(attempt, state, self.now)
             return

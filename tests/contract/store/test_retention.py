@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job import Hold, JobEvent, JobState, Terms
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import Dependency, JobFilter
@@ -16,7 +16,7 @@ TABLES = ("jobs", "labels", "dependencies", "attempts", "events", "decisions", "
 
 async def finished(store: Store, at: float, **said: object) -> int:
     """A job that ran, wrote something, and ended at `at`."""
-    draft = a_bound_draft(decision=Stored("{}", "{}"), terms=Terms(labels={"team": "x"}), **said)
+    draft = a_bound_draft(decision=StoredDecision("{}", "{}"), terms=Terms(labels={"team": "x"}), **said)
     job = await a_job(store, draft)
 
     def work(tx: Tx) -> None:

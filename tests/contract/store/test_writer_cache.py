@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Terms
 from rainbow_sched.store import Store, Tx, open_store
@@ -31,14 +31,14 @@ async def together(store: Store, *works: object) -> list[object]:
 def failing(tx: Tx) -> None:
     """Touch everything that is remembered, then fail."""
     tx.add_cluster("gone", 1.0)
-    tx.add_jobs([a_bound_draft("gone", spec="never", decision=Stored("why", "never, too"))])
+    tx.add_jobs([a_bound_draft("gone", spec="never", decision=StoredDecision("why", "never, too"))])
     tx.append_audit(1.0, "a", "", "", "v", "never", "ok", "")
     raise Conflict("on purpose")
 
 
 def good(tx: Tx) -> int:
     tx.append_audit(1.0, "a", "", "", "v", "o", "ok", "")
-    return tx.add_jobs([a_bound_draft(decision=Stored("why", "{}"))])[0]
+    return tx.add_jobs([a_bound_draft(decision=StoredDecision("why", "{}"))])[0]
 
 
 async def nothing_of_it(store: Store, spec: str) -> None:
@@ -95,7 +95,10 @@ async def test_any_number_of_jobs_is_stored_at_once_each_with_all_that_is_its_ow
         first = len(expected) + 1
         drafts = [
             a_bound_draft(
-                name=f"n{id}", terms=Terms(labels={"id": str(id)}), token=f"t{id}", decision=Stored(f"own {id}", "{}")
+                name=f"n{id}",
+                terms=Terms(labels={"id": str(id)}),
+                token=f"t{id}",
+                decision=StoredDecision(f"own {id}", "{}"),
             )
             for id in range(first, first + count)
         ]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rainbow_sched.model.hostlist import idset
+from rainbow_sched.model.hostlist import parse_idset
 
 START_SECONDS = 60.0
 SIMPLE = ("--conf=modules.alternatives.sched=sched-simple", "--conf=modules.alternatives.feasibility=sched-simple")
@@ -55,7 +55,7 @@ class RealFlux:
     def set_states(self, *, drained: list[int] | None = None) -> None:
         """Say which ranks are drained."""
         now = self.ask("resource", "status", "--no-header", "--states=drain", "--format={ranks}").split()
-        for rank in (rank for text in now for rank in idset(text)):
+        for rank in (rank for text in now for rank in parse_idset(text)):
             self.ask("resource", "undrain", str(rank))
         for rank in drained or ():
             self.ask("resource", "drain", str(rank), "a test")
@@ -67,7 +67,7 @@ class RealFlux:
 
 def ranks(r: Mapping[str, Any]) -> list[int]:
     """The ranks of an R."""
-    return [rank for part in r["execution"]["R_lite"] for rank in idset(part["rank"])]
+    return [rank for part in r["execution"]["R_lite"] for rank in parse_idset(part["rank"])]
 
 
 def hosts(r: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.service.clock import ManualClock
@@ -51,7 +51,7 @@ async def test_the_agent_of_a_new_cluster_sees_none_of_the_old_ones_jobs(tmp_pat
         await removal.delete(service.core, "doomed")
         clock.advance(1)
         await with_cluster(service, "doomed")
-        agent = Principal(name="cluster:doomed", kind=Kind.AGENT, scopes=frozenset({"agent:doomed"}))
+        agent = Principal(name="cluster:doomed", kind=CredentialKind.AGENT, scopes=frozenset({"agent:doomed"}))
         with pytest.raises(NotFound):
             await jobs.get(service.core, old.id, agent)
         assert await jobs.listed(service.core, JobFilter(), agent, before=0, limit=10) == []

@@ -7,7 +7,7 @@ import statistics
 import time
 from random import Random
 
-from rainbow_sched.model.credential import Credential, Kind, digest
+from rainbow_sched.model.credential import Credential, CredentialKind, digest
 
 SAMPLES = 5_000
 LARGEST_T = 4.5
@@ -43,7 +43,7 @@ def tells(found: tuple[float, float]) -> bool:
 def test_a_secret_wrong_at_its_start_and_at_its_end_take_the_same_time() -> None:
     secret = "rbw_usr_abcdefabcdef_" + "k" * 43
     stored = Credential(
-        id="abcdefabcdef", kind=Kind.USER, digest=digest(secret), owner="ana", scopes=(), created_at=0.0
+        id="abcdefabcdef", kind=CredentialKind.USER, digest=digest(secret), owner="ana", scopes=(), created_at=0.0
     )
     early, late = "X" + secret[1:], secret[:-1] + "X"
     found = [measured(stored.matches, early, late, Random(n)) for n in range(TRIES)]

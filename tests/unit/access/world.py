@@ -13,7 +13,7 @@ from typing import Any
 from grpc import aio
 
 from rainbow_sched.jobspecs.canonical import to_json
-from rainbow_sched.model.credential import Kind
+from rainbow_sched.model.credential import CredentialKind
 from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.main import RunningServer
@@ -118,18 +118,18 @@ async def _people(world: World) -> None:
     core = world.running.service.core
     now = core.clock.now()
     made = {
-        "ana": ("ana", Kind.USER, ("submit:alpha", *OWN_SCOPES), {}),
-        "ana-narrow": ("ana", Kind.USER, ("job:read:own",), {}),
-        "bob": ("bob", Kind.USER, ("submit:beta", *OWN_SCOPES), {}),
-        "carol": ("carol", Kind.USER, ("submit:*", *OWN_SCOPES), {}),
-        "fellow": ("fellow", Kind.USER, ("job:read:group", "job:cancel:own"), {}),
-        "auditor": ("auditor", Kind.USER, ("job:read:all",), {}),
-        "revoked": ("ana", Kind.USER, ("submit:alpha", *OWN_SCOPES), {}),
-        "expired": ("ana", Kind.USER, ("submit:alpha", *OWN_SCOPES), {"expires_at": now - 1}),
-        "disabled": ("dora", Kind.USER, ("submit:alpha", "admin", *OWN_SCOPES), {}),
-        "join": ("admin", Kind.JOIN, ("register:*",), {"uses_left": 1}),
-        "spent-join": ("admin", Kind.JOIN, ("register:*",), {"uses_left": 0}),
-        "unknown": ("ana", Kind.USER, ("admin",), {}),
+        "ana": ("ana", CredentialKind.USER, ("submit:alpha", *OWN_SCOPES), {}),
+        "ana-narrow": ("ana", CredentialKind.USER, ("job:read:own",), {}),
+        "bob": ("bob", CredentialKind.USER, ("submit:beta", *OWN_SCOPES), {}),
+        "carol": ("carol", CredentialKind.USER, ("submit:*", *OWN_SCOPES), {}),
+        "fellow": ("fellow", CredentialKind.USER, ("job:read:group", "job:cancel:own"), {}),
+        "auditor": ("auditor", CredentialKind.USER, ("job:read:all",), {}),
+        "revoked": ("ana", CredentialKind.USER, ("submit:alpha", *OWN_SCOPES), {}),
+        "expired": ("ana", CredentialKind.USER, ("submit:alpha", *OWN_SCOPES), {"expires_at": now - 1}),
+        "disabled": ("dora", CredentialKind.USER, ("submit:alpha", "admin", *OWN_SCOPES), {}),
+        "join": ("admin", CredentialKind.JOIN, ("register:*",), {"uses_left": 1}),
+        "spent-join": ("admin", CredentialKind.JOIN, ("register:*",), {"uses_left": 0}),
+        "unknown": ("ana", CredentialKind.USER, ("admin",), {}),
     }
     drawn = {
         who: core.ids.credential(kind, owner, scopes, now, **more) for who, (owner, kind, scopes, more) in made.items()

@@ -159,7 +159,7 @@ def test_every_error_has_an_exit_code_and_subclasses_come_before_their_base():
 @pytest.mark.parametrize(
     ("error", "code"),
     [(errors.Invalid, 2), (errors.Impossible, 3), (errors.NotFound, 4), (errors.Denied, 5), (errors.Unauthenticated, 5),
-     (errors.Unavailable, 6), (errors.Waiting, 75), (errors.Conflict, 1)],
+     (errors.Unavailable, 6), (errors.Conflict, 1)],
 )  # fmt: skip
 def test_exit_codes_are_those_of_the_documentation(error, code):
     assert of_error(error("x"))[0] == code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow_sched.model.binding import NodeRules, is_told_whole, passed_on
+from rainbow_sched.model.binding import NodeRules, is_passed_on, is_passed_on_fully
 from rainbow_sched.model.request import Equals, Requirement, Within
 
 RULES = NodeRules(hosts=True, subsystems=frozenset({"features"}))
@@ -23,13 +23,13 @@ NAMED = Equals("name", "avx2")
     ],
 )
 def test_only_what_is_named_by_equality_is_passed_on(requirement: Requirement, expected: bool):
-    assert passed_on(requirement, RULES) is expected
-    assert not passed_on(requirement, NodeRules())
+    assert is_passed_on(requirement, RULES) is expected
+    assert not is_passed_on(requirement, NodeRules())
 
 
 def test_a_name_with_something_else_is_passed_on_and_does_not_say_all():
-    assert is_told_whole(Requirement("features", (NAMED,)), RULES)
+    assert is_passed_on_fully(Requirement("features", (NAMED,)), RULES)
     both = Requirement("features", (NAMED, Equals("level", 3)))
-    assert passed_on(both, RULES)
-    assert not is_told_whole(both, RULES)
-    assert not is_told_whole(Requirement("io", (NAMED,)), RULES)
+    assert is_passed_on(both, RULES)
+    assert not is_passed_on_fully(both, RULES)
+    assert not is_passed_on_fully(Requirement("io", (NAMED,)), RULES)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow_sched.model.cluster_rules import ClusterRules, asked_nodes, span
+from rainbow_sched.model.cluster_rules import ClusterRules, requested_nodes, short_duration
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Group, Level, Request
@@ -52,7 +52,7 @@ def asking(level: Level, duration: float | None = None) -> Request:
     ],
 )
 def test_nodes_are_counted_however_they_are_asked_for(level: Level, nodes: float) -> None:
-    assert asked_nodes(asking(level), 16.0) == nodes
+    assert requested_nodes(asking(level), 16.0) == nodes
 
 
 @given(RULES)
@@ -114,4 +114,4 @@ def test_rules_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
     ("seconds", "text"), [(7200, "2h"), (5400, "1.5h"), (1800, "30m"), (90, "1.5m"), (45, "45s"), (86_400, "1d")]
 )
 def test_a_time_is_written_as_people_write_it(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert short_duration(seconds) == text

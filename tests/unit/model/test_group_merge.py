@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow_sched.agent.backends.common.launches import copies, slots
-from rainbow_sched.model.group_merge import merged
+from rainbow_sched.model.group_merge import merge_groups
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 
 IO = (Requirement("io", (Equals("kind", "nvme"),)),)
@@ -37,7 +37,7 @@ def of(*groups: Group, tasks: tuple[Task, ...] = ALL) -> Request:
 )
 def test_all_slots_are_in_the_one_group(groups: tuple[Group, ...], hosts: dict, expected: tuple[str, ...]):
     request = of(*groups)
-    found = merged(request, hosts)
+    found = merge_groups(request, hosts)
     assert (found.refusal, found.hosts) == ("", expected)
     [group] = found.request.groups
     assert slots(group) == sum(map(slots, groups))
@@ -46,9 +46,9 @@ def test_all_slots_are_in_the_one_group(groups: tuple[Group, ...], hosts: dict, 
 
 
 def test_what_all_groups_require_stays_and_what_one_requires_is_kept_by_its_hosts():
-    both = merged(of(nodes("x", 1, requires=IO), nodes("y", 1, requires=IO)), {})
+    both = merge_groups(of(nodes("x", 1, requires=IO), nodes("y", 1, requires=IO)), {})
     assert both.request.groups[0].levels[0].requires == IO
-    one = merged(of(nodes("x", 1, requires=IO), nodes("y", 1)), {0: ("a",), 1: ("b",)})
+    one = merge_groups(of(nodes("x", 1, requires=IO), nodes("y", 1)), {0: ("a",), 1: ("b",)})
     assert one.request.groups[0].levels[0].requires == ()
 
 
@@ -70,10 +70,10 @@ def test_what_all_groups_require_stays_and_what_one_requires_is_kept_by_its_host
     ],
 )
 def test_what_would_be_lost_is_the_reason(request_: Request, hosts: dict, reason: str):
-    assert reason in merged(request_, hosts).refusal
+    assert reason in merge_groups(request_, hosts).refusal
 
 
 def test_an_old_server_keeps_no_groups_apart():
     request = of(nodes("x", 1, requires=IO), nodes("y", 1))
-    assert "upgrade" in merged(request, {}, checked=False).refusal
-    assert merged(of(nodes("x", 1), nodes("y", 1)), {}, checked=False).refusal == ""
+    assert "upgrade" in merge_groups(request, {}, checked=False).refusal
+    assert merge_groups(of(nodes("x", 1), nodes("y", 1)), {}, checked=False).refusal == ""

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.model.errors import Invalid, TooLarge
-from rainbow_sched.model.hostlist import collapse, expand, idset
+from rainbow_sched.model.hostlist import collapse, expand, parse_idset
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_list_of_too_many_is_refused_before_it_is_made():
 
 
 def test_an_idset_is_numbers():
-    assert (idset("0-3,7"), idset(4), idset("[1-2]")) == ([0, 1, 2, 3, 7], [4], [1, 2])
+    assert (parse_idset("0-3,7"), parse_idset(4), parse_idset("[1-2]")) == ([0, 1, 2, 3, 7], [4], [1, 2])
 
 
 _names = st.lists(st.from_regex(r"[a-z]{1,3}(0|[1-9][0-9]{0,3}|0[0-9]{1,2})?", fullmatch=True), max_size=30)

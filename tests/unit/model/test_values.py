@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow_sched.model.cluster import checked_state, cluster_name
-from rainbow_sched.model.credential import Credential, Kind, compose, digest, id_of
+from rainbow_sched.model.credential import Credential, CredentialKind, compose, digest, id_of
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import Delivery, Terms
 from rainbow_sched.model.quantities import human_bytes, in_bytes, parse_bytes
@@ -122,9 +122,14 @@ def test_state_keeps_plain_values_only() -> None:
 
 
 def test_a_credential_is_recognised_by_its_id_and_only_by_its_whole_text() -> None:
-    text = compose(Kind.USER, "abcdefghijkl", "S" * 43)
+    text = compose(CredentialKind.USER, "abcdefghijkl", "S" * 43)
     kept = Credential(
-        id="abcdefghijkl", kind=Kind.USER, digest=digest(text), owner="ana", scopes=("submit:*",), created_at=0.0
+        id="abcdefghijkl",
+        kind=CredentialKind.USER,
+        digest=digest(text),
+        owner="ana",
+        scopes=("submit:*",),
+        created_at=0.0,
     )
     assert id_of(text) == "abcdefghijkl"
     assert kept.matches(text)
@@ -136,4 +141,4 @@ def test_a_credential_is_recognised_by_its_id_and_only_by_its_whole_text() -> No
 def test_scopes_that_mean_nothing_are_refused() -> None:
     for scope in ("", "root", "submit", "submit:", "job:read", "job:write:all", "agent:a b"):
         with pytest.raises(Invalid):
-            Credential(id="a" * 12, kind=Kind.USER, digest=b"", owner="ana", scopes=(scope,), created_at=0.0)
+            Credential(id="a" * 12, kind=CredentialKind.USER, digest=b"", owner="ana", scopes=(scope,), created_at=0.0)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.model.candidate import Candidate, Demand, Limits
-from rainbow_sched.model.decision import Decision, Row, Stored
+from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits
+from rainbow_sched.model.decision import Decision, Row, StoredDecision
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Group, Level, Request
 from rainbow_sched.selection.decide import Question, decide
@@ -139,15 +139,15 @@ def test_a_stored_decision_reads_back_equal(data: st.DataObject) -> None:
     decision = decide(data.draw(questions()))
     assert Decision.from_json(decision.to_json()).to_json() == decision.to_json()
     assert list(Decision.from_json(decision.to_json()).rows()) == list(decision.rows())
-    kept = Stored.of(decision).decision()
+    kept = StoredDecision.of(decision).decision()
     assert (kept.record, list(kept.rows())) == (decision.record, list(decision.rows()))
-    assert Stored.of(kept) == Stored.of(decision)
+    assert StoredDecision.of(kept) == StoredDecision.of(decision)
 
 
 @given(questions())
 @settings(max_examples=150, deadline=None)
 def test_every_cluster_is_in_the_record_once_ranked_or_out_with_a_reason(question: Question) -> None:
-    decision = Stored.of(decide(question)).decision()
+    decision = StoredDecision.of(decide(question)).decision()
     said = list(decision.rows())
     assert sorted(row.name for row in said) == sorted([*(c.name for c in question.candidates), *question.misfits])
     given, limits = {c.name: c for c in question.candidates}, question.criteria.limits
@@ -163,11 +163,12 @@ def test_every_cluster_is_in_the_record_once_ranked_or_out_with_a_reason(questio
 
 
 @pytest.mark.parametrize(
-    ("limits", "full"), [(Limits(only=frozenset({"c7"})), 0), (Limits(never=frozenset({"c7"})), 0), (Limits(), 9)]
+    ("limits", "full"),
+    [(OwnerLimits(only=frozenset({"c7"})), 0), (OwnerLimits(never=frozenset({"c7"})), 0), (OwnerLimits(), 9)],
 )
-def test_who_is_out_by_a_rule_makes_no_record_longer(limits: Limits, full: int) -> None:
+def test_who_is_out_by_a_rule_makes_no_record_longer(limits: OwnerLimits, full: int) -> None:
     def length(count: int) -> int:
         fleet = [a_cluster(f"c{i}", Fit.LATER if i % 10 < full else Fit.NOW) for i in range(count)]
-        return len(Stored.of(decide(a_question(*fleet, policy="random", limits=limits))).own)
+        return len(StoredDecision.of(decide(a_question(*fleet, policy="random", limits=limits))).own)
 
     assert abs(length(900) - length(100)) < 20

@@ -8,13 +8,13 @@ from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.client.codec import terms_message
 from rainbow_sched.client.submission import Submission
 from rainbow_sched.model.attempt import Attempt, AttemptState
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Delivery, Job, JobState, Terms
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.server.codec import terms_in, terms_out
 from rainbow_sched.server.handlers.agents import offer_out
 
-ANA = Principal(name="ana", kind=Kind.USER, scopes=frozenset({"submit:*"}))
+ANA = Principal(name="ana", kind=CredentialKind.USER, scopes=frozenset({"submit:*"}))
 GUARD = 1_500.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.effects import WAITERS
@@ -14,7 +14,7 @@ from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobFilter, Tx
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
-ANA = Principal(name="ana", kind=Kind.USER, scopes=frozenset({"job:cancel:own", "job:read:own"}))
+ANA = Principal(name="ana", kind=CredentialKind.USER, scopes=frozenset({"job:cancel:own", "job:read:own"}))
 LONG = 2 * WAITERS + 300
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.model.generation import Cause, Generation, Mark
+from rainbow_sched.model.generation import Cause, Generation, HistoryMark
 from rainbow_sched.store.mark_file import NAME, MarkFile, read_mark
 
 GENERATION = Generation(number=3, id="abc", at=1.0, cause=Cause.START, after_event=7)
@@ -15,10 +15,10 @@ GENERATION = Generation(number=3, id="abc", at=1.0, cause=Cause.START, after_eve
 def test_the_newest_mark_is_read_back_whatever_its_length(tmp_path: Path) -> None:
     marks = MarkFile(tmp_path)
     marks.begin(GENERATION, 7)
-    assert read_mark(tmp_path) == Mark(3, "abc", 7)
+    assert read_mark(tmp_path) == HistoryMark(3, "abc", 7)
     for event in (8, 10**15, 9):
         marks.advance(event)
-        assert read_mark(tmp_path) == Mark(3, "abc", event)
+        assert read_mark(tmp_path) == HistoryMark(3, "abc", event)
     marks.close()
     assert (tmp_path / NAME).stat().st_mode & 0o077 == 0
 
@@ -28,7 +28,7 @@ def test_events_before_the_generation_is_known_leave_the_last_mark_as_it_is(tmp_
     first.begin(GENERATION, 7)
     first.close()
     MarkFile(tmp_path).advance(8)
-    assert read_mark(tmp_path) == Mark(3, "abc", 7)
+    assert read_mark(tmp_path) == HistoryMark(3, "abc", 7)
 
 
 def test_a_folder_without_a_mark_has_none(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.client.private_files import write_whole
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError
-from rainbow_sched.model.signature import CONTEXT, Statement, digest_of, mismatch, parted, read_signers
+from rainbow_sched.model.signature import CONTEXT, SignedStatement, digest_of, mismatch, parse_signature, read_signers
 
 SPENT_FILE = "signatures"
 KEPT = 86_400.0  # seconds beyond its end for which a used signature is remembered: clocks may be set back
@@ -102,13 +102,13 @@ class Signatures:
                 raise Denied(_used_up(statement))
             self.spent.note(use, attempt, statement.not_after)
 
-    def _checked(self, offer: Offer) -> Statement | None:
+    def _checked(self, offer: Offer) -> SignedStatement | None:
         """The owner's statement about this very job; None if there is none and none is asked for."""
         terms = _terms(offer)
         text = str(terms.get("signature") or "")
         if not text and not self.required:
             return None
-        statement, body, signature = parted(text)
+        statement, body, signature = parse_signature(text)
         if not any(_good(key, body, signature) for key in self._keys().get(offer.owner, ())):
             raise Denied(f"the job is not signed with a key that this site knows of {offer.owner}")
         labels = terms.get("labels")
@@ -178,6 +178,6 @@ def _good(key: bytes, body: bytes, signature: bytes) -> bool:
     return True
 
 
-def _used_up(statement: Statement) -> str:
+def _used_up(statement: SignedStatement) -> str:
     times = "once" if statement.runs == 1 else f"{statement.runs} times"
     return f"the signature is good for starting the job {times}, and that was done; submit it again"

@@ -20,7 +20,7 @@ from typing import Protocol
 from rainbow_sched.agent.setup.options import SECRET_ENV, SECRET_FILE, AgentOptions
 from rainbow_sched.client.private_files import check_private, sync_folder, write_whole
 from rainbow_sched.client.settings import read_secret
-from rainbow_sched.model.credential import Kind, compose, digest, id_of
+from rainbow_sched.model.credential import CredentialKind, compose, digest, id_of
 from rainbow_sched.model.errors import AlreadyExists, RainbowError, Unauthenticated
 
 log = logging.getLogger("rainbow.agent")
@@ -92,7 +92,7 @@ class Rotation:
         if self.beside.exists():
             return read_secret(str(self.beside), "the cluster's next secret")
         id = "".join(secrets.choice(_LETTERS) for _ in range(12))
-        text = compose(Kind.AGENT, id, secrets.token_urlsafe(32))
+        text = compose(CredentialKind.AGENT, id, secrets.token_urlsafe(32))
         write_whole(self.beside, f"{text}\n".encode())
         return text
 

@@ -11,7 +11,7 @@ from rainbow_sched.cli.render.listings import Column, Listing, table, text
 from rainbow_sched.cli.render.terminal import clean, one_line
 from rainbow_sched.cli.render.times import ago
 from rainbow_sched.model.bid import TrackRecord
-from rainbow_sched.model.cluster_rules import span
+from rainbow_sched.model.cluster_rules import short_duration
 
 
 def free_of(cluster: Mapping[str, Any], type: str) -> str:
@@ -72,7 +72,7 @@ def said_rules(rules: Mapping[str, Any]) -> str:
     """`users ana, bob; groups lab; at most 4 nodes and 2h per job; at most 10 jobs of one user; signed jobs only`."""
     words = [f"{what} {one_line(', '.join(rules[what]))}" for what in ("users", "groups") if rules.get(what)]
     most = [f"{rules['max_nodes']} nodes"] if rules.get("max_nodes") else []
-    most += [span(rules["max_time"])] if rules.get("max_time") else []
+    most += [short_duration(rules["max_time"])] if rules.get("max_time") else []
     words += [f"at most {' and '.join(most)} per job"] if most else []
     words += [f"at most {rules['max_queued']} jobs of one user"] if rules.get("max_queued") else []
     words += ["signed jobs only"] if rules.get("signed") else []

@@ -19,7 +19,6 @@ from rainbow_sched.model.errors import (
     Unauthenticated,
     Unavailable,
     Unsupported,
-    Waiting,
 )
 
 
@@ -47,7 +46,6 @@ BY_CLASS: tuple[tuple[type[RainbowError], Exit, str], ...] = (
     (Unauthenticated, Exit.DENIED, "unauthenticated"),
     (Denied, Exit.DENIED, "denied"),
     (Unavailable, Exit.UNREACHABLE, "unreachable"),
-    (Waiting, Exit.LATER, "later"),
     (AlreadyExists, Exit.FAILED, "exists"),
     (Conflict, Exit.FAILED, "conflict"),
     (Exhausted, Exit.FAILED, "exhausted"),

@@ -11,7 +11,7 @@ from rainbow_sched.graphs.formats.compact_items import read_item
 from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
-from rainbow_sched.model.hostlist import expand, idset
+from rainbow_sched.model.hostlist import expand, parse_idset
 
 
 def from_flux_r(document: Mapping[str, object], limits: Limits = DEFAULT) -> Graph:
@@ -55,7 +55,7 @@ def _ranks(execution: Mapping[str, object], limits: Limits) -> list[tuple[int, l
         where = f"execution.R_lite[{i}]"
         if not isinstance(part, Mapping):
             raise Invalid('an entry is an object {"rank", "children"}', where=where)
-        ranks = idset(part.get("rank"), limit=room, where=f"{where}.rank")
+        ranks = parse_idset(part.get("rank"), limit=room, where=f"{where}.rank")
         inside, many = _children(part.get("children", {}), room, where)
         room -= len(ranks) * (1 + many)
         if room < 0:
@@ -74,7 +74,7 @@ def _children(raw: object, room: int, where: str) -> tuple[list[dict[str, object
     entries: list[dict[str, object]] = []
     many = 0
     for type, numbers in raw.items():
-        ids = idset(numbers, limit=room, where=f"{where}.children.{type}")
+        ids = parse_idset(numbers, limit=room, where=f"{where}.children.{type}")
         twice = _first_twice(ids)
         if twice is not None:
             raise Invalid(f"{type} {twice} is listed twice", where=f"{where}.children")
@@ -105,7 +105,7 @@ def _properties(execution: Mapping[str, object], limits: Limits) -> dict[int, li
         raise Invalid('properties are an object such as {"a100": "0-3"}', where="execution.properties")
     found: dict[int, list[str]] = {}
     for name, ranks in sorted(raw.items()):
-        for rank in idset(ranks, limit=limits.vertices, where=f"execution.properties.{name}"):
+        for rank in parse_idset(ranks, limit=limits.vertices, where=f"execution.properties.{name}"):
             found.setdefault(rank, []).append(name)
     return found
 

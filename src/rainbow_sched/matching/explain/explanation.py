@@ -20,7 +20,7 @@ from rainbow_sched.matching.explain.variants import Variants
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.binding import NodeRules
-from rainbow_sched.model.changes import Change, say_requirement
+from rainbow_sched.model.changes import Change, format_requirement
 from rainbow_sched.model.match import Explanation, Fit, Verdict
 from rainbow_sched.model.reasons import ChangesNotSought, Met, MixedHosts, Reason, When, Where
 from rainbow_sched.model.request import Request, Requirement
@@ -128,12 +128,12 @@ class Explainer:
         found: list[Met] = []
         for asked in self.request.requires:
             if self.facts.holds(asked, scene.ever.cls):
-                found.append(Met("cluster", say_requirement(asked), Where((scene.name(0),))))
+                found.append(Met("cluster", format_requirement(asked), Where((scene.name(0),))))
         for step in self._variants.fitter(()).plan(scene.fold).steps:
             for asked in step.level.requires:
                 where = self._holding(scene, step.level.type, asked)
                 if where.names:
-                    found.append(Met(step.level.type, say_requirement(asked), where))
+                    found.append(Met(step.level.type, format_requirement(asked), where))
         return found
 
     def _holding(self, scene: Scene, type: str, asked: Requirement) -> Where:

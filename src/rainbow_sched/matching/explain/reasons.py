@@ -13,7 +13,7 @@ from rainbow_sched.matching.fit.levels import BYTES, Step
 from rainbow_sched.matching.fit.parts import Part
 from rainbow_sched.matching.fit.search import STEPS
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
-from rainbow_sched.model.changes import level_types, say_requirement
+from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import (
     Competing,
     NoSuchType,
@@ -113,7 +113,7 @@ class Reasons:
             group=group,
             level=level,
             type=type,
-            requirement=say_requirement(asked),
+            requirement=format_requirement(asked),
             has_subsystem=any(known.name == asked.subsystem for known in self.scene.fold.subsystems),
             when=When.NEVER,
         )

@@ -16,7 +16,7 @@ from rainbow_sched.matching.explain.value_changes import Idea, Ideas
 from rainbow_sched.matching.explain.variants import Changes, Variants
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.structure.shapes import Shape
-from rainbow_sched.model.changes import Change, Kind, Path, at, say_count, say_requirement
+from rainbow_sched.model.changes import Change, ChangeKind, Path, at, format_count, format_requirement
 from rainbow_sched.model.request import Level, Request, Requirement
 
 MOST_CHANGES = 4
@@ -80,22 +80,24 @@ class _Finder:
         """Wishes that can be dropped: requirements, exclusive, hosts and properties, levels."""
         for path, asked in self._asked():
             for number, requirement in enumerate(asked):
-                text = f"drop {say_requirement(requirement)}"
-                yield Change(kind=Kind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
+                text = f"drop {format_requirement(requirement)}"
+                yield Change(kind=ChangeKind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
         for step in self.plan.steps:
             if step.level.exclusive:
-                yield Change(kind=Kind.DROP_EXCLUSIVE, path=step.path, text=f"drop exclusive on {step.level.type}")
+                yield Change(
+                    kind=ChangeKind.DROP_EXCLUSIVE, path=step.path, text=f"drop exclusive on {step.level.type}"
+                )
         if self.request.hosts:
-            yield Change(kind=Kind.DROP_HOSTS, text="drop the list of hosts")
+            yield Change(kind=ChangeKind.DROP_HOSTS, text="drop the list of hosts")
         if self.request.not_hosts:
-            yield Change(kind=Kind.DROP_NOT_HOSTS, text="drop the list of excluded hosts")
+            yield Change(kind=ChangeKind.DROP_NOT_HOSTS, text="drop the list of excluded hosts")
         if self.request.properties:
             text = f"drop the properties {', '.join(self.request.properties)}"
-            yield Change(kind=Kind.DROP_PROPERTIES, text=text)
+            yield Change(kind=ChangeKind.DROP_PROPERTIES, text=text)
         for step in self.plan.steps:
             if len(_siblings(self.request, step.path)) > 1:
                 text = f"drop {step.level.type} {step.level.count.min}"
-                yield Change(kind=Kind.DROP_LEVEL, path=step.path, text=text)
+                yield Change(kind=ChangeKind.DROP_LEVEL, path=step.path, text=text)
 
     def _unmet(self) -> Iterator[tuple[Path, int]]:
         """Requirements that no vertex of their level meets: as long as one of them is there, nothing else helps."""
@@ -108,13 +110,13 @@ class _Finder:
 
     def is_unmet(self, change: Change) -> bool:
         """Would the change drop a requirement that nothing meets?"""
-        return change.kind is Kind.DROP_REQUIREMENT and (change.path, change.requirement) in self.unmet
+        return change.kind is ChangeKind.DROP_REQUIREMENT and (change.path, change.requirement) in self.unmet
 
     def _may_help(self, change: Change) -> bool:
-        if change.kind is Kind.DROP_LEVEL:
+        if change.kind is ChangeKind.DROP_LEVEL:
             return all(path[: len(change.path)] == change.path for path, _ in self.unmet)
         return not self.unmet or (
-            change.kind is Kind.DROP_REQUIREMENT and self.unmet == {(change.path, change.requirement)}
+            change.kind is ChangeKind.DROP_REQUIREMENT and self.unmet == {(change.path, change.requirement)}
         )
 
     def _asked(self) -> Iterator[tuple[Path, tuple[Requirement, ...]]]:
@@ -146,7 +148,7 @@ class _Finder:
 
 
 def _count(step: Step, to: int) -> Change:
-    return Change(kind=Kind.COUNT, path=step.path, to=to, text=say_count(step.level, step.path, to))
+    return Change(kind=ChangeKind.COUNT, path=step.path, to=to, text=format_count(step.level, step.path, to))
 
 
 def _siblings(request: Request, path: Path) -> tuple[Level, ...]:

@@ -9,7 +9,7 @@ from rainbow_sched.matching.explain.cluster_view import Scene
 from rainbow_sched.matching.explain.facts import Classes, Values
 from rainbow_sched.matching.explain.variants import Changes, Variants
 from rainbow_sched.matching.structure.shapes import Shape
-from rainbow_sched.model.changes import Change, Kind, at
+from rainbow_sched.model.changes import Change, ChangeKind, at
 from rainbow_sched.model.request import Equals, Requirement, Runs, Scalar, Term
 from rainbow_sched.model.versions import at_most
 
@@ -51,7 +51,7 @@ class Swaps:
         self._variants = variants
         self._values = values
         self._facts = variants.facts
-        self._said: dict[tuple[int, int, type, Scalar], tuple[Kind, str, int] | None] = {}
+        self._said: dict[tuple[int, int, type, Scalar], tuple[ChangeKind, str, int] | None] = {}
 
     def settle(self, ideas: Ideas, scene: Scene, root: Shape, classes: Classes) -> tuple[Change, ...]:
         """The changes for one cluster: what exists there instead of what would have to be dropped."""
@@ -71,7 +71,7 @@ class Swaps:
 
     def _candidates(self, idea: Idea, classes: Classes) -> Iterator[tuple[Change, int]]:
         """Changes to other values, each with the facts that meet the changed requirement."""
-        if idea.change.kind is not Kind.DROP_REQUIREMENT:
+        if idea.change.kind is not ChangeKind.DROP_REQUIREMENT:
             return
         request = self._variants.request(idea.before)
         path = idea.change.path
@@ -97,7 +97,7 @@ class Swaps:
         kind, text, meeting = said
         return replace(drop, kind=kind, term=position, to=value, text=text), meeting
 
-    def _meeting(self, asked: Requirement, position: int, value: Scalar) -> tuple[Kind, str, int] | None:
+    def _meeting(self, asked: Requirement, position: int, value: Scalar) -> tuple[ChangeKind, str, int] | None:
         """How a change to another value is said, and the facts that meet the changed requirement."""
         said = _said(asked.terms[position], value, asked)
         if said is None:
@@ -116,16 +116,16 @@ class Swaps:
         return known
 
 
-def _said(term: Term, value: Scalar, requirement: Requirement) -> tuple[Kind, str] | None:
+def _said(term: Term, value: Scalar, requirement: Requirement) -> tuple[ChangeKind, str] | None:
     about = f"{requirement.subsystem} {term.field}"
     if isinstance(term, Equals):
-        return Kind.VALUE, f"{about} {value} instead of {term.value}"
+        return ChangeKind.VALUE, f"{about} {value} instead of {term.value}"
     if isinstance(term, Runs):
-        return Kind.VALUE, f"{about} {value} instead of {term.target}"
+        return ChangeKind.VALUE, f"{about} {value} instead of {term.target}"
     if any(not (at_most(bound, value) or at_most(value, bound)) for bound in (term.min, term.max) if bound is not None):
         return None  # it has no place in the range's order, so no bound takes it in
     if term.min is not None and not at_most(term.min, value):
-        return Kind.BOUND, f"{about} >= {value} instead of {term.min}"
+        return ChangeKind.BOUND, f"{about} >= {value} instead of {term.min}"
     if term.max is not None and not at_most(value, term.max):
-        return Kind.BOUND, f"{about} <= {value} instead of {term.max}"
+        return ChangeKind.BOUND, f"{about} <= {value} instead of {term.max}"
     return None

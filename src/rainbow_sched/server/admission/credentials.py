@@ -7,7 +7,7 @@ import ipaddress
 from dataclasses import replace
 from typing import Any
 
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Denied, RainbowError, Unauthenticated
 from rainbow_sched.server.admission.connections import network_of
 from rainbow_sched.server.admission.limits import RateLimiter
@@ -153,7 +153,9 @@ class Authenticator:
             scopes |= {f"submit:{name}", "job:read:own", "job:cancel:own"}
             found.append(principal)
         first = min(found, key=lambda one: one.name)
-        return Principal(name=first.name, kind=Kind.SUBMIT, credential=first.credential, scopes=frozenset(scopes))
+        return Principal(
+            name=first.name, kind=CredentialKind.SUBMIT, credential=first.credential, scopes=frozenset(scopes)
+        )
 
 
 def _text(value: str | bytes) -> str:

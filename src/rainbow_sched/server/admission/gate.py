@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from grpc import aio
 
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Denied, RainbowError, Unauthenticated
 from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of
 from rainbow_sched.server.admission.credentials import Authenticator, address_of
@@ -213,7 +213,7 @@ class Gate(GenericHandler):
         act_as(ANONYMOUS, address)  # what they may do is seen by the first message
         principal = await self._callers.introduce(context, address)
         async with self._uploads.one(principal.name):
-            if principal.kind is Kind.JOIN:  # it ends with the very call that uses it
+            if principal.kind is CredentialKind.JOIN:  # it ends with the very call that uses it
                 yield None
             else:
                 async with self._held(principal, lambda: self._callers.introduce(context, address)) as call:

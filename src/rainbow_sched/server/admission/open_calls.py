@@ -47,7 +47,7 @@ class OpenCall:
             return
         before = self.principal
         self.until = now.until  # it may have got an end since: it was rotated
-        if now.name != before.name or not (before.scopes <= now.scopes and before.fellows <= now.fellows):
+        if now.name != before.name or not (before.scopes <= now.scopes and before.group_members <= now.group_members):
             self._end()
 
     def _end(self) -> None:

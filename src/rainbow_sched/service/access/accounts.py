@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rainbow_sched.model.cluster import cluster_name
-from rainbow_sched.model.credential import Credential, Kind, Principal, checked_scope, user_name
+from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_scope, user_name
 from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid, NotFound
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.access.principals import ADMIN, changed, ends_at, store_rights, stored_rights, within
@@ -27,8 +27,12 @@ GRACE = 600.0
 LONGEST_GRACE = 7 * DAY
 MOST_NAMES = 1_000
 MOST_TOKENS = 1_000  # live ones of one owner
-_ROTATING = (Kind.USER, Kind.ADMIN, Kind.AGENT)  # a cluster's submit token is shared: no holder may change it alone
-_PEOPLE = (Kind.USER, Kind.ADMIN)
+_ROTATING = (
+    CredentialKind.USER,
+    CredentialKind.ADMIN,
+    CredentialKind.AGENT,
+)  # a cluster's submit token is shared: no holder may change it alone
+_PEOPLE = (CredentialKind.USER, CredentialKind.ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,9 @@ async def create_token(
     return text, stored
 
 
-def _checked(by: Principal, owner: str, scopes: tuple[str, ...], join: bool) -> tuple[str, Kind, tuple[str, ...]]:
+def _checked(
+    by: Principal, owner: str, scopes: tuple[str, ...], join: bool
+) -> tuple[str, CredentialKind, tuple[str, ...]]:
     """Refuse what the caller has not to give."""
     if by.kind not in _PEOPLE:
         raise Denied("only people make tokens; this credential is a cluster's")
@@ -192,7 +198,11 @@ def _checked(by: Principal, owner: str, scopes: tuple[str, ...], join: bool) -> 
             raise Invalid("say what the token opens: for example submit:CLUSTER, job:read:own")
     if not within(by, scopes):
         raise Denied("a new token opens at most what the credential that asks for it opens")
-    return owner, Kind.JOIN if join else Kind.ADMIN if "admin" in scopes else Kind.USER, scopes
+    return (
+        owner,
+        CredentialKind.JOIN if join else CredentialKind.ADMIN if "admin" in scopes else CredentialKind.USER,
+        scopes,
+    )
 
 
 def _seconds(ttl: float, default: float) -> float:
@@ -250,7 +260,7 @@ async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str,
     if grace and not 0 < grace <= LONGEST_GRACE:
         raise Invalid(f"the old secret stays good for at most {LONGEST_GRACE / DAY:g} days")
     old = await core.store.read(lambda tx: _reached(tx, by, id or by.credential, now))
-    if old.kind is Kind.JOIN:
+    if old.kind is CredentialKind.JOIN:
         raise Invalid("a join token serves once; make a new one")
     lifetime = None if old.expires_at is None else now + (old.expires_at - old.created_at)
     text, new = core.ids.credential(old.kind, old.owner, old.scopes, now, expires_at=lifetime, note=old.note)
@@ -321,7 +331,7 @@ async def read_audit(
 async def new_administrator(store: Store, ids: Ids, now: float) -> str:
     """For an operator who has the data but no token: open the first account again, with a new one; the text of it."""
     text, credential = ids.credential(
-        Kind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note="made beside the database"
+        CredentialKind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note="made beside the database"
     )
 
     def work(tx: Tx) -> None:

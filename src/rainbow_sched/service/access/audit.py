@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Unauthenticated
 from rainbow_sched.store.base import Tx
 
 ANONYMOUS = Principal(name="anonymous")
-SYSTEM = Principal(name="server", kind=Kind.ADMIN, scopes=frozenset({"admin"}))  # no call has it: see the gate
+SYSTEM = Principal(
+    name="server", kind=CredentialKind.ADMIN, scopes=frozenset({"admin"})
+)  # no call has it: see the gate
 MOST_OBJECT = 200
 MOST_DETAIL = 500
 LINES_PER_ADDRESS = 10  # different refusals of one address that are told apart in one flush
@@ -41,7 +43,7 @@ class Actor:
 
     def spend(self, tx: Tx) -> None:
         """Use up a credential that serves once; a second use at the same moment is refused."""
-        if self.principal.kind is Kind.JOIN and not tx.spend_credential(self.principal.credential):
+        if self.principal.kind is CredentialKind.JOIN and not tx.spend_credential(self.principal.credential):
             raise Unauthenticated("the credential is unknown, expired or revoked")
 
 

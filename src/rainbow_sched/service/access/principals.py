@@ -13,7 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from rainbow_sched.model.credential import Credential, Kind, Principal, covers, digest, expand, id_of, intersect
+from rainbow_sched.model.credential import (
+    Credential,
+    CredentialKind,
+    Principal,
+    covers,
+    digest,
+    expand,
+    id_of,
+    intersect,
+)
 from rainbow_sched.model.errors import Denied, Unauthenticated
 from rainbow_sched.service.access.audit import ANONYMOUS
 from rainbow_sched.store.base import Account, Store, Tx
@@ -31,7 +40,7 @@ VOUCHED = "oidc"  # in place of a credential's id: somebody else vouches for the
 NOBODYS_ID = "000000000000"
 _NOBODY = digest("nobody has this credential")
 _OWN_JOBS = ("job:read:own", "job:cancel:own")
-_PEOPLE = (Kind.USER, Kind.ADMIN, Kind.JOIN)
+_PEOPLE = (CredentialKind.USER, CredentialKind.ADMIN, CredentialKind.JOIN)
 _ASK = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
 _REFUSED = "the credential is unknown, expired or revoked"
 
@@ -96,7 +105,7 @@ class Recogniser:
     async def _looked_up(self, text: str, now: float) -> Principal:
         key = digest(text)
         if self._registration is not None and hmac.compare_digest(key, self._registration):
-            return Principal(name="registrant", kind=Kind.REGISTRATION, scopes=frozenset({"register:*"}))
+            return Principal(name="registrant", kind=CredentialKind.REGISTRATION, scopes=frozenset({"register:*"}))
         identity = await self.voucher.identify(text, now) if self.voucher is not None else None
         if identity is not None:
             principal = await self._store.read(lambda tx: _vouched(tx, identity, self._members))
@@ -105,7 +114,7 @@ class Recogniser:
             principal = await self._store.read(lambda tx: _principal(tx, id, key, now, self._members))
         if principal is None:
             raise Unauthenticated(_REFUSED)
-        if principal.kind is not Kind.JOIN:
+        if principal.kind is not CredentialKind.JOIN:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[key] = _Known(now, principal.until, principal)
@@ -177,9 +186,9 @@ def principal_of(
         credential=credential.id,
         scopes=scopes,
         groups=frozenset(account.groups if account else ()),
-        fellows=_fellows(tx, scopes, account.groups if account else (), members),
+        group_members=_fellows(tx, scopes, account.groups if account else (), members),
         until=until,
-        renew=credential.kind is Kind.AGENT and asked_at(tx, credential.owner) > credential.created_at,
+        renew=credential.kind is CredentialKind.AGENT and asked_at(tx, credential.owner) > credential.created_at,
     )
 
 
@@ -198,11 +207,11 @@ def _vouched(tx: Tx, identity: Identity, members: Members) -> Principal | None:
     scopes = expand(rights_of(tx, identity.name, tuple(sorted(groups))), clusters)
     return Principal(
         name=identity.name,
-        kind=Kind.USER,
+        kind=CredentialKind.USER,
         credential=VOUCHED,
         scopes=scopes,
         groups=groups,
-        fellows=_fellows(tx, scopes, tuple(groups), members),
+        group_members=_fellows(tx, scopes, tuple(groups), members),
         until=identity.until,
     )
 
@@ -304,7 +313,7 @@ def reach(principal: Principal, verb: str) -> Reach:
         return Reach(everything=True)
     owners: frozenset[str] = frozenset()
     if f"job:{verb}:group" in scopes:
-        owners = principal.fellows | {principal.name}
+        owners = principal.group_members | {principal.name}
     elif f"job:{verb}:own" in scopes:
         owners = frozenset({principal.name})
     clusters: tuple[str, ...] = ()
@@ -313,11 +322,11 @@ def reach(principal: Principal, verb: str) -> Reach:
     return Reach(owners=owners, clusters=clusters)
 
 
-def cluster_scopes(name: str) -> dict[Kind, tuple[str, ...]]:
+def cluster_scopes(name: str) -> dict[CredentialKind, tuple[str, ...]]:
     """The scopes of the two credentials that a cluster gets when it registers."""
     return {
-        Kind.SUBMIT: (f"submit:{name}", "job:read:own", "job:cancel:own"),
-        Kind.AGENT: (f"agent:{name}",),
+        CredentialKind.SUBMIT: (f"submit:{name}", "job:read:own", "job:cancel:own"),
+        CredentialKind.AGENT: (f"agent:{name}",),
     }
 
 

@@ -6,7 +6,7 @@ knows of it. Whoever is killed between two steps, the agent holds a secret that 
 
 from __future__ import annotations
 
-from rainbow_sched.model.credential import Credential, Kind, Principal, checked_id
+from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_id
 from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid
 from rainbow_sched.service.access.audit import Actor, acting
 from rainbow_sched.service.access.principals import RENEWAL_META, changed, ends_at
@@ -18,7 +18,7 @@ GRACE = 60.0  # seconds for which the old one stays good after the new one was u
 
 async def renew(core: Core, by: Principal, id: str, digest: bytes) -> None:
     """Make the secret `id` good beside the one that asks; if it is the one that asks, end the one before it."""
-    if by.kind is not Kind.AGENT:
+    if by.kind is not CredentialKind.AGENT:
         raise Denied("only a cluster's agent renews its own secret; rotate tokens with: rainbow token rotate")
     checked_id(id)
     if len(digest) != 32:
@@ -50,7 +50,7 @@ def _begin(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: float) -
     tx.add_credential(
         Credential(
             id=id,
-            kind=Kind.AGENT,
+            kind=CredentialKind.AGENT,
             digest=digest,
             owner=own.owner,
             scopes=own.scopes,

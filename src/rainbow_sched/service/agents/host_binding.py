@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from rainbow_sched.model.binding import HOST, NO_NODE_RULES, GroupHosts, NodeRules
 from rainbow_sched.model.errors import Invalid, RainbowError
-from rainbow_sched.model.group_merge import merged
+from rainbow_sched.model.group_merge import merge_groups
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.reasons import MixedHosts
@@ -59,7 +59,7 @@ def one_group_only(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]
             continue
         why = rules.one_group
         if rules.merges:
-            why = merged(request, _hosts_by_group(fleet, name, request)).refusal
+            why = merge_groups(request, _hosts_by_group(fleet, name, request)).refusal
             why = f"{rules.one_group}, and {why}" if why else ""
         if why:
             found[name] = (Fit.NEVER, f"the job has {len(request.groups)} groups of resources; {why}")

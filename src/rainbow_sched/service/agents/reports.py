@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, allowed
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, is_allowed
 from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.model.errors import Corrupt
 from rainbow_sched.model.job import Job, JobState
@@ -79,9 +79,9 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
     job, attempt = found
     if ends:
         out.acked.append(told.ref)
-        if attempt.state is AttemptState.LOST and allowed(attempt.state, told.state):
+        if attempt.state is AttemptState.LOST and is_allowed(attempt.state, told.state):
             lifecycle.found(tx, fx, job, attempt, _ending(told, now), now)
-        elif allowed(attempt.state, told.state) and job.attempt == attempt.n and not job.state.terminal:
+        elif is_allowed(attempt.state, told.state) and job.attempt == attempt.n and not job.state.terminal:
             _end(tx, fx, job, attempt, told, now)
         return
     if not attempt.state.live:
@@ -92,7 +92,7 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
     if (nodes := _nodes(told)) and nodes != attempt.nodes:
         attempt = tx.update_attempt(attempt, attempt.state, now, nodes=nodes)
         fx.nodes.append((cluster, attempt.token, nodes))
-    if allowed(attempt.state, told.state):
+    if is_allowed(attempt.state, told.state):
         changes = {} if told.started_at is None else {"started_at": min(told.started_at, now)}
         moved = lifecycle.progress(tx, fx, job, attempt, told.state, now, **changes)
         if told.state is AttemptState.RUNNING:

@@ -172,7 +172,9 @@ class Agents:
             rang = await self.core.hub.wait(cluster_bell(told.cluster), rung, waited) or rang
         if not rang:
             last = await self.core.store.read(lambda tx: tx.last_seq())
-            return encode(SyncOut(mark=self.core.history.seal(last)))  # there is nothing to undo if it is said again
+            return encode(
+                SyncOut(mark=self.core.history.signed_mark(last))
+            )  # there is nothing to undo if it is said again
 
         bindings = await self._bindings(told)
 
@@ -348,7 +350,7 @@ class Agents:
 
     def _stored(self, tx: Tx, told: SyncIn, out: SyncOut, encode: Encode) -> bytes:
         self._refuse_old(tx, told)
-        out.mark = self.core.history.seal(tx.last_seq())
+        out.mark = self.core.history.signed_mark(tx.last_seq())
         answer = encode(out)
         tx.store_sync(told.cluster, told.epoch, told.seq, answer)
         return answer

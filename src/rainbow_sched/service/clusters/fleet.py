@@ -11,7 +11,7 @@ from typing import Any
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.binding import may_bind
-from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, Demand, Placed, Report
+from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, ClusterReport, Demand, PlacedSinceReport
 from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.cluster_rules import ClusterRules
@@ -66,7 +66,7 @@ class Fleet:
         if report is None:
             cluster = member.cluster
             record = TrackRecord.from_mapping(cluster.record)
-            report = member.report = Report(name=name, state=cluster.state, at=cluster.state_at, record=record)
+            report = member.report = ClusterReport(name=name, state=cluster.state, at=cluster.state_at, record=record)
         placed = member.placed_since if report.state else NOTHING_PLACED
         return Candidate.of(report, fit, placed=placed, **more)
 
@@ -218,7 +218,7 @@ class Fleet:
             member.held[owner] += 1
         size, since = self._size_of(request), member.placed_since
         member.counted[fence] = size
-        member.placed_since = Placed(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
+        member.placed_since = PlacedSinceReport(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
         self._load_changed(member)
 
     def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool, tuple[str, ...]]]) -> None:
@@ -245,7 +245,7 @@ class Fleet:
                 continue
             size = member.counted[fence] = self._size_of(request)
             jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
-        member.placed_since = Placed(jobs, nodes, cores)
+        member.placed_since = PlacedSinceReport(jobs, nodes, cores)
         member.held = Counter(member.owners.values())
         self._load_changed(member)
 
@@ -267,7 +267,9 @@ class Fleet:
         size = member.counted.pop(fence, None)
         if size is not None:  # the cluster has told nothing since: for all it knows, the attempt was never there
             since = member.placed_since
-            member.placed_since = Placed(since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores)
+            member.placed_since = PlacedSinceReport(
+                since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores
+            )
         room_came_back(self.graphs, member)
         self._load_changed(member)
 
@@ -325,10 +327,10 @@ class Fleet:
             self.graphs.use(cluster.name, {v: units for v, units in cluster.used.items() if v in known})
 
 
-def _size(request: Request) -> Placed:
+def _size(request: Request) -> PlacedSinceReport:
     """What one job of a request is, among those placed since a report."""
     demand = Demand.of(request)
-    return Placed(1, demand.nodes, demand.cores)
+    return PlacedSinceReport(1, demand.nodes, demand.cores)
 
 
 def without_unknown(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from rainbow_sched.graphs.backend import GraphBackend
-from rainbow_sched.model.candidate import NOTHING_PLACED, Placed, Report
+from rainbow_sched.model.candidate import NOTHING_PLACED, ClusterReport, PlacedSinceReport
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.request import Request
 
@@ -28,14 +28,14 @@ class Member:
 
     cluster: Cluster
     subsystems: list[str] = field(default_factory=list)
-    placed_since: Placed = NOTHING_PLACED
-    counted: dict[str, Placed] = field(default_factory=dict)  # what of it each attempt is, by fence
+    placed_since: PlacedSinceReport = NOTHING_PLACED
+    counted: dict[str, PlacedSinceReport] = field(default_factory=dict)  # what of it each attempt is, by fence
     broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
     placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
     bindable: dict[str, Request] = field(default_factory=dict)  # of those, the ones that may be bound to hosts
     nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where its manager runs them, as far as reported
     displaced: dict[str, None] = field(default_factory=dict)  # of those, what found no room there beside others
-    report: Report | None = None  # as decisions see it, until its row changes
+    report: ClusterReport | None = None  # as decisions see it, until its row changes
     crowded: dict[int, Line] = field(default_factory=dict)  # of those, what did not find all it needs, by its request
     owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
     held: Counter[str] = field(default_factory=Counter)  # how many of them each owner has

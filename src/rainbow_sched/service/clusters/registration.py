@@ -10,7 +10,7 @@ from typing import TypeVar
 from rainbow_sched.graphs.formats.packed import pack, pack_subsystem, unpack, unpack_subsystem
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.model.cluster import Cluster, Standing, cluster_name
-from rainbow_sched.model.credential import Kind
+from rainbow_sched.model.credential import CredentialKind
 from rainbow_sched.model.errors import AlreadyExists, Conflict, Invalid, NotFound
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.service.access.audit import acting
@@ -41,8 +41,8 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Reg
     graph, packed = await _read(text)
     by, now = acting(), core.clock.now()
     scopes = cluster_scopes(name)
-    token, submit = core.ids.credential(Kind.SUBMIT, f"submitter:{name}", scopes[Kind.SUBMIT], now)
-    secret, agent = core.ids.credential(Kind.AGENT, f"cluster:{name}", scopes[Kind.AGENT], now)
+    token, submit = core.ids.credential(CredentialKind.SUBMIT, f"submitter:{name}", scopes[CredentialKind.SUBMIT], now)
+    secret, agent = core.ids.credential(CredentialKind.AGENT, f"cluster:{name}", scopes[CredentialKind.AGENT], now)
 
     def work(tx: Tx) -> Cluster:
         cluster = tx.add_cluster(name, now)

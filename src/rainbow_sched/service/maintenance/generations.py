@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow_sched.model.generation import Cause, Generation, Mark, seal
+from rainbow_sched.model.generation import Cause, Generation, HistoryMark, sign_mark
 from rainbow_sched.model.job import Terms
 from rainbow_sched.store.base import ClusterReport, ReportState, Tx
 
@@ -25,9 +25,9 @@ class History:
     clusters: Mapping[str, ClusterReport] = field(default_factory=dict)  # by name: those of that restore
     reported: bool = True  # False: a cluster has reported since jobs were last released
 
-    def seal(self, last_event: int) -> str:
+    def signed_mark(self, last_event: int) -> str:
         """Return the mark that agents get."""
-        return seal(Mark(self.now.number, self.now.id, last_event), self.key)
+        return sign_mark(HistoryMark(self.now.number, self.now.id, last_event), self.key)
 
     def is_old(self, job_id: int) -> bool:
         """True if the job may have been handed out in a history that is lost."""
@@ -78,10 +78,10 @@ def begin(tx: Tx, id: str, key: str, now: float) -> None:
     tx.begin_generation(id, now)
 
 
-def newest_mark(tx: Tx) -> Mark | None:
+def newest_mark(tx: Tx) -> HistoryMark | None:
     """Return how far the database has come; None if no server has served it."""
     generations = tx.generations()
-    return Mark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
+    return HistoryMark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
 
 
 def read(tx: Tx) -> History:

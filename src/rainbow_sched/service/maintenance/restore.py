@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, AttemptState
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
-from rainbow_sched.model.generation import Cause, Generation, Mark, unseal
+from rainbow_sched.model.generation import Cause, Generation, HistoryMark, verify_mark
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting
@@ -50,7 +50,7 @@ async def must_recall(core: Core, cluster: str, mark: str) -> bool:
 
 async def _has_lost(core: Core, cluster: str, text: str) -> bool:
     """Return whether an agent has seen what the database has lost; the first such mark begins a restore."""
-    mark = unseal(text, core.history.key) if text else None
+    mark = verify_mark(text, core.history.key) if text else None
     if mark is None or (mark.generation, mark.id) == (core.history.now.number, core.history.now.id):
         return False
     if not await core.store.read(lambda tx: tx.has_lost(mark)):
@@ -59,7 +59,7 @@ async def _has_lost(core: Core, cluster: str, text: str) -> bool:
     return True
 
 
-async def _begin_restore(core: Core, cluster: str, mark: Mark) -> None:
+async def _begin_restore(core: Core, cluster: str, mark: HistoryMark) -> None:
     now, id = core.clock.now(), core.ids.fence()
 
     def work(tx: Tx) -> Generation | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from rainbow_sched.model.decision import Chosen, Stored, Wait
+from rainbow_sched.model.decision import Chosen, StoredDecision, Wait
 from rainbow_sched.model.errors import Corrupt, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job, JobState
 from rainbow_sched.selection.decide import decide, wants_bids
@@ -64,7 +64,7 @@ def _settle(core: Core, job: Job, waiting: dict[str, DecidedJob]) -> DecidedJob 
         if wants_bids(asked, core.policies):
             return None
         decision = decide(asked, core.policies)
-        record, outcome = Stored.of(decision), decision.outcome
+        record, outcome = StoredDecision.of(decision), decision.outcome
     except RainbowError:
         return None
     if isinstance(outcome, Chosen):

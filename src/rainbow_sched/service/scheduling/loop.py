@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.binding import GroupHosts
-from rainbow_sched.model.decision import Chosen, Decision, Refuse, Stored
+from rainbow_sched.model.decision import Chosen, Decision, Refuse, StoredDecision
 from rainbow_sched.model.errors import Conflict, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.model.request import Request
@@ -191,7 +191,7 @@ class Decider:
 
     async def _store(self, job: Job, ask: Ask, decision: Decision) -> bool:
         """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
-        outcome, record, fence = decision.outcome, Stored.of(decision), self.core.ids.fence()
+        outcome, record, fence = decision.outcome, StoredDecision.of(decision), self.core.ids.fence()
         if isinstance(outcome, Chosen):
             self.core.fleet.place(outcome.cluster, fence, ask.request, job.owner)
 

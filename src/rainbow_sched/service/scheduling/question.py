@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, Demand, Limits
+from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits
 from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.job import Terms
@@ -176,10 +176,10 @@ def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]
     return settings.policy, settings.policy_options
 
 
-def _limits(terms: Terms) -> Limits:
+def _limits(terms: Terms) -> OwnerLimits:
     """What the job's owner allows, as the decision takes it."""
     prefer = terms.prefer
-    return Limits(
+    return OwnerLimits(
         deadline=terms.deadline,
         max_cost=terms.max_cost,
         only=frozenset(terms.only_clusters),

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow_sched.model.decision import Chosen, Decision, Refuse, Stored, Wait
+from rainbow_sched.model.decision import Chosen, Decision, Refuse, StoredDecision, Wait
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import MAX_NAME, Hold, JobState, Terms
 from rainbow_sched.model.request import Request
@@ -131,7 +131,7 @@ def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
 
 
 def _decided(core: Core, submission: Submission, decision: Decision, now: float) -> NewJob:
-    record, outcome = Stored.of(decision), decision.outcome
+    record, outcome = StoredDecision.of(decision), decision.outcome
     state, hold, cluster, token = JobState.BOUND, None, "", ""
     if isinstance(outcome, Chosen):
         cluster, token, reason = outcome.cluster, core.ids.fence(), f"given to {outcome.cluster}"

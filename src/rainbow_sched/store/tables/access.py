@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from rainbow_sched.model.credential import Credential, Kind
+from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.errors import AlreadyExists
 from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.records import Account, AuditRow, ClusterGroup
@@ -45,7 +45,7 @@ class AccessTable(Table):
         row = self.db.row("credential", id=id)
         return None if row is None else credential_of(row)
 
-    def credentials(self, owner: str | None = None, kind: Kind | None = None) -> list[Credential]:
+    def credentials(self, owner: str | None = None, kind: CredentialKind | None = None) -> list[Credential]:
         rows = self.db.rows("credentials") if owner is None else self.db.rows("credentials_of", owner=owner)
         return [c for c in map(credential_of, rows) if kind in (None, c.kind)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rainbow_sched.model.attempt import Attempt, AttemptState, allowed
+from rainbow_sched.model.attempt import Attempt, AttemptState, is_allowed
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Job, JobEvent
 from rainbow_sched.store.records import Command
@@ -83,7 +83,7 @@ class AttemptTable(JobTable):
         if unknown := changes.keys() - _CHANGEABLE:
             raise TypeError(f"an attempt's {', '.join(sorted(unknown))} cannot be changed")
         stays = state is attempt.state and state.live
-        if not stays and not allowed(attempt.state, state):
+        if not stays and not is_allowed(attempt.state, state):
             raise Conflict(f"attempt {attempt.tag} is {attempt.state} and cannot become {state}")
         if not state.live:
             changes.setdefault("ended_at", at)

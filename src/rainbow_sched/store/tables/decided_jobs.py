@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rainbow_sched.model.errors import Conflict, Invalid
-from rainbow_sched.model.job import Job, JobEvent, JobState, after
+from rainbow_sched.model.job import Job, JobEvent, JobState, next_state
 from rainbow_sched.store.records import DecidedJob
 from rainbow_sched.store.tables.table import Table
 
@@ -73,7 +73,7 @@ class DecidedJobTable(Table):
 
     def add_update_events(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
         for job in jobs:
-            after(job.state, JobEvent.UPDATED)
+            next_state(job.state, JobEvent.UPDATED)
         moved = self.db.change_many("touch_jobs", [(job.id, job.version) for job in jobs])
         if moved != len(jobs):
             raise Conflict(f"{len(jobs) - moved} of {len(jobs)} jobs have moved on since they were read")
@@ -90,7 +90,7 @@ def _state(one: DecidedJob) -> tuple[JobEvent, JobState]:
     if bool(one.cluster) != bool(one.token) or bool(one.cluster) == (one.hold is not None):
         raise Invalid(f"job {one.job.id} is given to a cluster, under a token, or held for something")
     event = JobEvent.BOUND if one.cluster else JobEvent.HELD
-    return event, after(one.job.state, event)
+    return event, next_state(one.job.state, event)
 
 
 def _job_row(one: DecidedJob, n: int, at: float) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, Mark, is_lost, skipped
+from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, HistoryMark, ids_to_skip, is_lost
 from rainbow_sched.store.records import ClusterReport, Finding, ReportState
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
 
@@ -20,19 +20,21 @@ class GenerationTable(Table):
             for number, id, at, cause, event, old_jobs in self.db.rows("generations")
         ]
 
-    def has_lost(self, mark: Mark) -> bool:
+    def has_lost(self, mark: HistoryMark) -> bool:
         return is_lost(mark, self.generations(), self.db.counter("event"))
 
     def begin_generation(self, id: str, at: float) -> Generation:
         number = max((one.number for one in self.generations()), default=0) + 1
         return self._begin(id, at, Cause.START, number=number, after_event=self.db.counter("event"))
 
-    def begin_restore(self, id: str, at: float, seen: Sequence[Mark] = (), cause: Cause = Cause.RESTORE) -> Generation:
+    def begin_restore(
+        self, id: str, at: float, seen: Sequence[HistoryMark] = (), cause: Cause = Cause.RESTORE
+    ) -> Generation:
         event = self.db.counter("event")
         before = max((one.number for one in self.generations()), default=0)
         number = max(before, *(mark.generation for mark in seen), 0) + 1
         for counter in _SKIPPING:
-            self.db.take(counter, skipped(seen, event))
+            self.db.take(counter, ids_to_skip(seen, event))
         self.db.take(FIRST_ATTEMPT, SKIPPED_ATTEMPTS * (number - before))
         self.db.take(OLD_JOBS, self.db.counter("job") - self.db.counter(OLD_JOBS))
         restore = self._begin(id, at, cause, number=number, after_event=event)

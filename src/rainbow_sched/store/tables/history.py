@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rainbow_sched.model.decision import Stored
+from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Event
 from rainbow_sched.store.named_sql import Value
@@ -36,17 +36,17 @@ class HistoryTable(Table):
     def last_seq(self) -> int:
         return self.db.counter("event")
 
-    def put_decision(self, job_id: int, n: int, at: float, record: Stored) -> None:
+    def put_decision(self, job_id: int, n: int, at: float, record: StoredDecision) -> None:
         text = self.intern([record.fleet])[record.fleet][0]
         self.db.change("add_decisions", job=job_id, n=n, at=at, own=record.own, record=text)
 
-    def decision(self, job_id: int, n: int | None = None) -> Stored | None:
+    def decision(self, job_id: int, n: int | None = None) -> StoredDecision | None:
         found = [record for number, _, record in self.decisions(job_id) if n in (None, number)]
         return found[-1] if found else None
 
-    def decisions(self, job_id: int) -> list[tuple[int, float, Stored]]:
+    def decisions(self, job_id: int) -> list[tuple[int, float, StoredDecision]]:
         return [
-            (n, at, Stored(own, decoded(checked(digest, body, f"decision {n} of job {job_id}"))))
+            (n, at, StoredDecision(own, decoded(checked(digest, body, f"decision {n} of job {job_id}"))))
             for n, at, own, digest, body in self.db.rows("decisions", job=job_id)
         ]
 

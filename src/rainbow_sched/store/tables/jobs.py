@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from rainbow_sched.model.errors import Conflict, NotFound
-from rainbow_sched.model.job import Job, JobEvent, JobState, after
+from rainbow_sched.model.job import Job, JobEvent, JobState, next_state
 from rainbow_sched.store.records import Dependency
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.rows import job_of, terms_text
@@ -56,7 +56,7 @@ class JobTable(Table):
     ) -> Job:
         if unknown := changes.keys() - _CHANGEABLE:
             raise TypeError(f"a job's {', '.join(sorted(unknown))} cannot be changed")
-        state = after(job.state, event)
+        state = next_state(job.state, event)
         if state is not JobState.HELD:
             changes.setdefault("hold", None)
         if state.terminal and not job.ended_at:

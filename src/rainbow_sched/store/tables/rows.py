@@ -10,7 +10,7 @@ from typing import Any
 from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.cluster import Cluster, Standing
-from rainbow_sched.model.credential import Credential, Kind
+from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.errors import Corrupt
 from rainbow_sched.model.job import Delivery, Event, Hold, Job, JobEvent, JobState, Terms
 from rainbow_sched.store.session import Row
@@ -146,7 +146,7 @@ def credential_of(row: Row) -> Credential:
     """A credential."""
     return Credential(
         id=row[0],
-        kind=Kind(row[1]),
+        kind=CredentialKind(row[1]),
         digest=bytes(row[2]),
         owner=row[3],
         scopes=tuple(json.loads(row[4])),

@@ -25,7 +25,7 @@ from rainbow_sched.client.submission import Submission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
 from rainbow_sched.model.job import Delivery, Terms
-from rainbow_sched.model.signature import CONTEXT, SKEW, joined, parted, signer_line
+from rainbow_sched.model.signature import CONTEXT, SKEW, format_signature, parse_signature, signer_line
 from tests.contract.backends.conftest import a_graph, a_request
 from tests.unit.agent.runtime.test_loop import Desk
 
@@ -215,7 +215,7 @@ def test_a_signature_of_an_older_client_means_what_it_meant(site: Site):
     """Before reruns had a number, `--rerun --retries 2` was signed for 1 + 2 + 9 runs."""
     offer = site.offer(retries=2, reruns=3)
     statement = {
-        "job": parted(json.loads(offer.terms)["signature"])[0].job,
+        "job": parse_signature(json.loads(offer.terms)["signature"])[0].job,
         "owner": "ana",
         "clusters": ["*"],
         "array": "",
@@ -225,7 +225,7 @@ def test_a_signature_of_an_older_client_means_what_it_meant(site: Site):
         "runs": 12,
     }
     body = json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
-    offer, held = with_terms(offer, signature=joined(body, ANA.sign(CONTEXT + body))), site.signatures()
+    offer, held = with_terms(offer, signature=format_signature(body, ANA.sign(CONTEXT + body))), site.signatures()
     for n in range(1, 13):
         assert held.refuses(offer) is None
         held.take(replace(offer, ref=Ref(1, n, f"t{n}")))
@@ -316,8 +316,8 @@ def test_no_altered_text_of_a_signature_is_taken(data: st.DataObject):
     if altered == text:
         return
     try:
-        _, body, signature = parted(altered)
+        _, body, signature = parse_signature(altered)
         key.public_key().verify(signature, b"rainbow signed job 1\0" + body)
     except (Denied, InvalidSignature):
         return
-    assert parted(altered)[0] == parted(text)[0], "another way to write the same signature at most"
+    assert parse_signature(altered)[0] == parse_signature(text)[0], "another way to write the same signature at most"

@@ -16,7 +16,7 @@ from rainbow_sched.graphs.formats.jgf.values import Limits
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
-from rainbow_sched.model.hostlist import collapse, expand, idset
+from rainbow_sched.model.hostlist import collapse, expand, parse_idset
 from tests.support.graph_cases import a_gpu_cluster, graphs, names, subsystems, words
 
 
@@ -200,7 +200,7 @@ def test_a_broken_list_of_names_is_refused(text: str) -> None:
 
 
 def test_idsets_are_numbers_in_short() -> None:
-    assert idset("0-2,7", limit=9) == [0, 1, 2, 7]
-    assert idset(3, limit=9) == [3]
+    assert parse_idset("0-2,7", limit=9) == [0, 1, 2, 7]
+    assert parse_idset(3, limit=9) == [3]
     with pytest.raises(Invalid):
-        idset(["0"], limit=9)
+        parse_idset(["0"], limit=9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.service.access.groups import People
 from rainbow_sched.service.access.principals import VOUCHED, store_rights
 from rainbow_sched.store.base import Tx
@@ -12,7 +12,7 @@ from tests.support.service import a_service
 
 
 def vouched(*groups: str) -> Principal:
-    return Principal(name="ines", kind=Kind.USER, credential=VOUCHED, groups=frozenset(groups))
+    return Principal(name="ines", kind=CredentialKind.USER, credential=VOUCHED, groups=frozenset(groups))
 
 
 def test_what_an_issuer_says_counts_until_it_says_something_else() -> None:
@@ -25,7 +25,7 @@ def test_what_an_issuer_says_counts_until_it_says_something_else() -> None:
 
 def test_groups_that_come_with_a_stored_token_are_not_kept_beside_the_account() -> None:
     people = People()
-    people.met(Principal(name="ana", kind=Kind.USER, credential="abc", groups=frozenset({"lab"})))
+    people.met(Principal(name="ana", kind=CredentialKind.USER, credential="abc", groups=frozenset({"lab"})))
     assert people.groups_of("ana") == set(), "the account says it, and may say something else tomorrow"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
-from rainbow_sched.model.credential import Kind, Principal
+from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound, Unauthenticated
 from rainbow_sched.model.job import JobState
 from rainbow_sched.service.access.audit import act_as
@@ -22,7 +22,7 @@ from rainbow_sched.service.views import jobs
 from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
-CLUSTER = Principal(name="east", kind=Kind.AGENT, scopes=frozenset({"agent:east"}))
+CLUSTER = Principal(name="east", kind=CredentialKind.AGENT, scopes=frozenset({"agent:east"}))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Conflict, NotFound
-from rainbow_sched.model.generation import SKIPPED, SKIPPED_ATTEMPTS
+from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents.sync_messages import KnownAttempt, Report
 from rainbow_sched.service.clock import ManualClock
@@ -38,7 +38,7 @@ async def test_a_job_that_ended_since_the_copy_is_not_run_again(tmp_path: Path, 
         assert (await job_of(after, job.id)).state is JobState.SUCCEEDED
         assert (await agent.says(after, want=5)).offers == []
         [new] = await submit(after, a_submission())
-        assert new.id > SKIPPED
+        assert new.id > MIN_SKIPPED_IDS
 
 
 async def test_an_id_that_was_given_again_before_the_restore_was_noticed_is_two_jobs(

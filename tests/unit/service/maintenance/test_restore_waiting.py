@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
-from rainbow_sched.model.generation import SKIPPED, SKIPPED_ATTEMPTS, Mark, seal
+from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, HistoryMark, sign_mark
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.sync_messages import KnownAttempt, Recall
@@ -248,10 +248,10 @@ async def test_a_mark_that_no_server_gave_begins_no_restore(tmp_path: Path, cloc
     async with serving(tmp_path, clock) as service:
         await with_cluster(service, "east")
         now = service.core.history.now
-        for forged in ("", "nonsense", str(Mark(9, "x", 1)), seal(Mark(9, "x", 1), b"another key")):
+        for forged in ("", "nonsense", str(HistoryMark(9, "x", 1)), sign_mark(HistoryMark(9, "x", 1), b"another key")):
             assert not (await agent.says(service, mark=forged)).recall
         last = await service.core.store.read(lambda tx: tx.last_seq())
-        ahead = seal(Mark(now.number, "other", last + 50), service.core.history.key)
+        ahead = sign_mark(HistoryMark(now.number, "other", last + 50), service.core.history.key)
         assert (await agent.says(service, mark=ahead)).recall, "the same with the right key"
 
 
@@ -327,7 +327,7 @@ async def test_agents_that_notice_it_together_begin_one_restore(tmp_path: Path, 
         assert [out.recall for out in asked] == [True, True, True]
         assert after.core.history.now.number == number + 1
         [new] = await submit(after, a_submission())
-        assert new.id == SKIPPED + 1
+        assert new.id == MIN_SKIPPED_IDS + 1
 
 
 async def test_a_copy_of_a_restored_database_can_be_put_back_too(tmp_path: Path, clock: ManualClock) -> None:
@@ -352,4 +352,4 @@ async def test_a_copy_of_a_restored_database_can_be_put_back_too(tmp_path: Path,
         assert again.core.history.now.number == number + 1, "a restore began"
         assert (await job_of(again, queued.id)).state is JobState.SUCCEEDED
         [new] = await submit(again, a_submission())
-        assert new.id > queued.id + SKIPPED
+        assert new.id > queued.id + MIN_SKIPPED_IDS

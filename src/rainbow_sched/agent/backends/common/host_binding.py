@@ -10,7 +10,7 @@ from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Result
 from rainbow_sched.matching.structure.hierarchy import properties_of
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import NodeRules, is_told_whole
+from rainbow_sched.model.binding import NodeRules, is_passed_on_fully
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
@@ -59,7 +59,7 @@ def unkept(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Gra
         (level.type, requirement.subsystem)
         for level in request.walk()
         for requirement in level.requires
-        if not is_told_whole(requirement, rules)
+        if not is_passed_on_fully(requirement, rules)
     ]
     everywhere = _types_that_hold_all_nodes(graph) if left else frozenset[str]()
     for type, subsystem in left:

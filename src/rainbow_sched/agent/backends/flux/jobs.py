@@ -10,7 +10,7 @@ from rainbow_sched.agent.backends.common.exit_results import exited, over_limit,
 from rainbow_sched.agent.core.values import Phase, Result
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Unavailable
-from rainbow_sched.model.hostlist import idset
+from rainbow_sched.model.hostlist import parse_idset
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WAITING = frozenset({"NEW", "DEPEND", "PRIORITY", "SCHED"})
@@ -50,7 +50,7 @@ class FluxJob:
     @property
     def on(self) -> list[int]:
         """The ranks it runs on."""
-        return idset(self.ranks) if self.ranks else []
+        return parse_idset(self.ranks) if self.ranks else []
 
 
 def parse_jobs(text: str) -> tuple[FluxJob, ...]:

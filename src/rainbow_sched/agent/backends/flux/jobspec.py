@@ -11,10 +11,10 @@ from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.flux import PROPERTIES, QUEUES, FluxNode
 from rainbow_sched.jobspecs.writer import as_flux
-from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, passed_on
+from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph
-from rainbow_sched.model.group_merge import merged
+from rainbow_sched.model.group_merge import merge_groups
 from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
 
 ONE_GROUP = "a Flux jobspec V1 describes slots of one kind only"
@@ -82,7 +82,7 @@ def plain(
 def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, AllowedHosts]:
     """A request of several groups as one of one group on all their hosts; raise `Unsupported` if that is another."""
     hosts = {entry.group: entry.hosts for entry in allowed.groups}
-    made = merged(request, hosts, checked=allowed.checked)
+    made = merge_groups(request, hosts, checked=allowed.checked)
     if made.refusal:
         raise Unsupported(f"the job has {len(request.groups)} groups of resources; {ONE_GROUP}, and {made.refusal}")
     bound = (GroupHosts(0, made.hosts),) if made.hosts else ()
@@ -130,7 +130,7 @@ def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
     """The names that the requirements on properties or queues ask for; nothing else of them can be said."""
     found = []
     for one in wanted:
-        if one.subsystem == subsystem and passed_on(one, RULES):
+        if one.subsystem == subsystem and is_passed_on(one, RULES):
             found += [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field in NAMING_FIELDS]
     return found
 

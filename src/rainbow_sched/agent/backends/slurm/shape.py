@@ -11,7 +11,7 @@ from rainbow_sched.agent.backends.common.host_binding import bound_hosts, carrie
 from rainbow_sched.agent.backends.slurm.site import Site
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
-from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, passed_on
+from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.quantities import in_bytes
@@ -170,7 +170,7 @@ def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
 
 def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Shape:
     """A name that Slurm itself knows becomes its word; what else is required is kept by the allowed hosts."""
-    if not passed_on(requirement, RULES):
+    if not is_passed_on(requirement, RULES):
         return found
     for term in requirement.terms:
         value = str(term.value) if isinstance(term, Equals) else ""
