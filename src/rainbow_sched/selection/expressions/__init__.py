@@ -1,8 +1,8 @@
-"""Small formulas over a cluster's state and a job's parameters: read once, evaluated in a microsecond.
+"""Expressions over a cluster's state and a job's parameters, compiled once and evaluated in about a microsecond.
 
-Numbers (all floats), texts, true and false, arithmetic, comparisons, `&& || !`, `a ? b : c`,
+Numbers (all floats), text, true and false, arithmetic, comparisons, `&& || !`, `a ? b : c`,
 `a ?? b`, `x IN (a, b)`, `=~` with a glob, and a few functions. No loops, no attributes, no
-`eval`; size, nesting and every result are bounded. `docs/policies.md` has the whole language.
+`eval`; size, nesting and every result are bounded. `docs/policies.md` describes the language.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ __all__ = ["BadExpression", "EvaluationError", "Expression", "ExpressionError", 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled expression. Call `run(variables)`; it keeps nothing between calls."""
+    """A compiled expression; it holds no state between calls."""
 
     text: str
     names: frozenset[str]  # the variables it may read
     run: Run
 
     def __call__(self, variables: Mapping[str, object]) -> object:
-        """The value for these variables; raise EvaluationError or MissingVariable if there is none."""
+        """Return the value for these variables; raise EvaluationError or MissingVariable if there is none."""
         return self.run(variables)
 
 
 def compile_expression(text: str) -> Expression:
-    """Read `text`; raise BadExpression, pointing at the character, if it is not an expression."""
+    """Compile `text`; raise BadExpression with the position of a syntax error."""
     compiler = Compiler(text)
     run = compiler.compile(parse(text))
     return Expression(text, frozenset(compiler.names), run)

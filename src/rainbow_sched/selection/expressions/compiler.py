@@ -1,42 +1,42 @@
-"""Turn an expression's tree into nested functions, so that evaluating it costs about a microsecond.
+"""Compile the tree of an expression into nested functions, so that evaluation costs about a microsecond.
 
-Each function takes the variables and returns a float, a text, a boolean or (for IN) a list.
-The paths that are walked for every cluster (a name, a constant, a sum of two numbers) have
-functions of their own with the checks written out; the rest goes through `operations`.
+Each function takes the variables and returns a float, text, a boolean or (for IN) a list.
+The frequent cases (a name, a constant, a sum of two numbers) have functions with inlined
+checks; the others call `operations`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rainbow_sched.selection.expressions import fast
 from rainbow_sched.selection.expressions.errors import BadExpression, EvaluationError, MissingVariable
 from rainbow_sched.selection.expressions.fast import Run
-from rainbow_sched.selection.expressions.glob import glob
 from rainbow_sched.selection.expressions.operations import (
     ARITHMETIC,
     CALLS,
-    LARGEST,
-    MAX_TEXT,
+    MAX_FLOAT,
+    MAX_TEXT_CHARACTERS,
     ORDER,
     NoResult,
     bit_not,
-    joined,
+    concatenate,
     kind,
 )
 from rainbow_sched.selection.expressions.parser import Node
 
 
 class Compiler:
-    """Compiles the tree of one text; `names` collects the variables that it reads."""
+    """Compiles one expression; `names` collects the variables that it reads."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.names: set[str] = set()
 
     def compile(self, node: Node) -> Run:
-        """The function that evaluates `node`."""
+        """Return the function that evaluates `node`."""
         op, args, position = node
         if op == "constant":
             return _constant(args[0])
@@ -61,7 +61,7 @@ class Compiler:
             "&&": self._and,
             "||": self._or,
             "??": self._coalesce,
-            "IN": self._within,
+            "IN": self._in,
             "?": self._choice,
             "list": self._list,
             "prefix -": self._negate,
@@ -78,9 +78,9 @@ class Compiler:
                 value = env[name]
             except KeyError:
                 raise MissingVariable(name, self._text, position) from None
-            if value.__class__ is float and -LARGEST <= value <= LARGEST:
+            if value.__class__ is float and -MAX_FLOAT <= value <= MAX_FLOAT:
                 return value
-            if value.__class__ is int and -LARGEST <= value <= LARGEST:
+            if value.__class__ is int and -MAX_FLOAT <= value <= MAX_FLOAT:
                 return float(value)
             return self._as_value(name, value, position)
 
@@ -92,21 +92,21 @@ class Compiler:
         if isinstance(value, bool):
             return value
         if isinstance(value, int | float):
-            if -LARGEST <= value <= LARGEST:
+            if -MAX_FLOAT <= value <= MAX_FLOAT:
                 return float(value)
             raise self._error(f"{name!r} is not a finite number", position)
         if isinstance(value, str):
-            if len(value) <= MAX_TEXT:
+            if len(value) <= MAX_TEXT_CHARACTERS:
                 return value
-            raise self._error(f"{name!r} is longer than {MAX_TEXT} characters", position)
+            raise self._error(f"{name!r} is longer than {MAX_TEXT_CHARACTERS} characters", position)
         if isinstance(value, list | tuple):
             return tuple(self._as_value(name, item, position) for item in value if item is not None)
-        raise self._error(f"{name!r} is neither a number, a text, true/false nor a list", position)
+        raise self._error(f"{name!r} must be a number, text, true/false or a list", position)
 
     def _arithmetic(self, op: str, first: Node, second: Node, position: int) -> Run:
         left, operation = self.compile(first), ARITHMETIC[op]
 
-        def wrong(x: Any, y: Any) -> EvaluationError:
+        def make_error(x: Any, y: Any) -> EvaluationError:
             if x.__class__ is not float or y.__class__ is not float:
                 return self._error(f"{op!r} takes two numbers, not {kind(x)} and {kind(y)}", position)
             try:
@@ -116,22 +116,22 @@ class Compiler:
             return self._error("the result is too large for a number", position)
 
         if op in fast.BY_CONSTANT and second.op == "constant" and isinstance(second.args[0], float) and second.args[0]:
-            return fast.BY_CONSTANT[op](left, second.args[0], wrong)
+            return fast.BY_CONSTANT[op](left, second.args[0], make_error)
         right = self.compile(second)
         if op in fast.GENERAL:
-            return fast.GENERAL[op](left, right, wrong)
+            return fast.GENERAL[op](left, right, make_error)
 
         def run(env: Mapping[str, Any]) -> Any:
             x, y = left(env), right(env)
             if x.__class__ is not float or y.__class__ is not float:
-                raise wrong(x, y)
+                raise make_error(x, y)
             try:
                 result = operation(x, y)
             except NoResult as error:
                 raise self._error(str(error), position) from None
-            if -LARGEST <= result <= LARGEST:
+            if -MAX_FLOAT <= result <= MAX_FLOAT:
                 return result
-            raise wrong(x, y)
+            raise make_error(x, y)
 
         return run
 
@@ -142,13 +142,13 @@ class Compiler:
             x, y = left(env), right(env)
             if x.__class__ is float and y.__class__ is float:
                 result = x + y
-                if -LARGEST <= result <= LARGEST:
+                if -MAX_FLOAT <= result <= MAX_FLOAT:
                     return result
                 raise self._error("the result is too large for a number", position)
             if x.__class__ is not str and y.__class__ is not str:
                 raise self._error(f"'+' takes numbers or texts, not {kind(x)} and {kind(y)}", position)
             try:
-                return joined(x, y)
+                return concatenate(x, y)
             except NoResult as error:
                 raise self._error(str(error), position) from None
 
@@ -214,7 +214,7 @@ class Compiler:
     def _list(self, parts: list[Run], position: int) -> Run:
         return lambda env: tuple(part(env) for part in parts)
 
-    def _within(self, parts: list[Run], position: int) -> Run:
+    def _in(self, parts: list[Run], position: int) -> Run:
         left, right = parts
 
         def run(env: Mapping[str, Any]) -> bool:
@@ -253,7 +253,7 @@ class Compiler:
     def _glob(self, op: str, part: Run, pattern: Node, position: int) -> Run:
         if pattern.op != "constant" or not isinstance(pattern.args[0], str):
             raise BadExpression(f"{op} takes a pattern in quotes, such as 'gpu-*'", self._text, pattern.position)
-        test, wanted = glob(pattern.args[0]), op == "=~"
+        test, wanted = compile_glob(pattern.args[0]), op == "=~"
 
         def run(env: Mapping[str, Any]) -> bool:
             value = part(env)
@@ -268,10 +268,10 @@ class Compiler:
 
         if len(parts) == 2 and name in fast.OF_TWO:
 
-            def wrong(x: Any, y: Any) -> EvaluationError:
+            def make_error(x: Any, y: Any) -> EvaluationError:
                 return self._error(f"{name} takes numbers, not {kind(y if x.__class__ is float else x)}", position)
 
-            return fast.OF_TWO[name](parts[0], parts[1], wrong)
+            return fast.OF_TWO[name](parts[0], parts[1], make_error)
 
         def run(env: Mapping[str, Any]) -> float:
             values = [part(env) for part in parts]
@@ -291,5 +291,33 @@ def _constant(value: Any) -> Run:
 
 
 def same(x: object, y: object) -> bool:
-    """Equal, and of the same kind: true is not 1, '1' is not 1."""
+    """Return True if both are equal and of the same type: true is not 1, '1' is not 1."""
     return x.__class__ is y.__class__ and x == y
+
+
+def compile_glob(pattern: str) -> Callable[[str], bool]:
+    """Return a test for a pattern with * and ?, in time linear in the text and without backtracking.
+
+    The parts between stars have a fixed length, so the leftmost match of each part is always right.
+    """
+    parts = pattern.split("*")
+    regexes = [re.compile("".join("." if c == "?" else re.escape(c) for c in part), re.DOTALL) for part in parts]
+    if len(regexes) == 1:
+        whole = regexes[0]
+        return lambda text: whole.fullmatch(text) is not None
+    first, *middle, last = regexes
+    tail = len(parts[-1])
+
+    def test(text: str) -> bool:
+        match = first.match(text)
+        if match is None:
+            return False
+        at, end = match.end(), len(text) - tail
+        for regex in middle:
+            match = regex.search(text, at, end) if at <= end else None
+            if match is None:
+                return False
+            at = match.end()
+        return at <= end and last.match(text, end) is not None
+
+    return test

@@ -1,14 +1,14 @@
-"""What can be wrong with an expression, shown with a caret under the character at fault."""
+"""Errors of expressions, shown with a caret under the position."""
 
 from __future__ import annotations
 
 from rainbow_sched.model.errors import Invalid
 
-SHOWN = 60  # characters of a long expression that are shown around the caret
+SHOWN_CHARACTERS = 60  # of a long expression, around the caret
 
 
 class ExpressionError(Invalid):
-    """An expression that cannot be read or evaluated; `position` counts characters from 0."""
+    """An expression is invalid or cannot be evaluated; `position` counts characters from 0."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
         super().__init__(f"{message}, at character {position + 1}\n{caret(text, position)}")
@@ -17,15 +17,15 @@ class ExpressionError(Invalid):
 
 
 class BadExpression(ExpressionError):
-    """The text is not an expression, or is over a limit."""
+    """The text is not an expression or exceeds a limit."""
 
 
 class EvaluationError(ExpressionError):
-    """The expression is well-formed, but these values have no result: a text times a number, a division by zero."""
+    """The expression has no result for these values: text times a number, division by zero."""
 
 
 class MissingVariable(EvaluationError):
-    """The expression names a variable that this cluster and this request do not have."""
+    """The expression uses a variable that neither the cluster nor the request has."""
 
     def __init__(self, name: str, text: str, position: int) -> None:
         super().__init__(f"{name!r} is not known", text, position)
@@ -33,7 +33,7 @@ class MissingVariable(EvaluationError):
 
 
 def caret(text: str, position: int) -> str:
-    """Two lines: the expression (or the part around `position`), and a caret under the character."""
-    start = max(0, min(position - SHOWN // 2, len(text) - SHOWN))
-    line = "".join(c if c.isprintable() else " " for c in text[start : start + SHOWN])
+    """Return two lines: the expression (or the part around `position`), and a caret under the position."""
+    start = max(0, min(position - SHOWN_CHARACTERS // 2, len(text) - SHOWN_CHARACTERS))
+    line = "".join(c if c.isprintable() else " " for c in text[start : start + SHOWN_CHARACTERS])
     return f"  {line}\n  {' ' * (position - start)}^"

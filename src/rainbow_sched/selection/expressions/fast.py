@@ -1,6 +1,6 @@
-"""The operations that nearly every expression is made of, written out so that each is one call.
+"""The most frequent operations, specialised so that each costs one call.
 
-`wrong(x, y)` makes the error for values without a result; the good path never calls it.
+`make_error(x, y)` builds the exception for values without a result.
 """
 
 from __future__ import annotations
@@ -8,106 +8,106 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from rainbow_sched.selection.expressions.operations import LARGEST
+from rainbow_sched.selection.expressions.operations import MAX_FLOAT
 
 Run: TypeAlias = Callable[[Mapping[str, Any]], Any]
-Wrong: TypeAlias = Callable[[Any, Any], Exception]
+MakeError: TypeAlias = Callable[[Any, Any], Exception]
 
 
-def times(left: Run, right: Run, wrong: Wrong) -> Run:
+def multiply(left: Run, right: Run, make_error: MakeError) -> Run:
     """left * right"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x, y = left(env), right(env)
         if x.__class__ is float and y.__class__ is float:
             result = x * y
-            if -LARGEST <= result <= LARGEST:
+            if -MAX_FLOAT <= result <= MAX_FLOAT:
                 return result
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-def over(left: Run, right: Run, wrong: Wrong) -> Run:
+def divide(left: Run, right: Run, make_error: MakeError) -> Run:
     """left / right"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x, y = left(env), right(env)
         if x.__class__ is float and y.__class__ is float and y:
             result = x / y
-            if -LARGEST <= result <= LARGEST:
+            if -MAX_FLOAT <= result <= MAX_FLOAT:
                 return result
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-def minus(left: Run, right: Run, wrong: Wrong) -> Run:
+def subtract(left: Run, right: Run, make_error: MakeError) -> Run:
     """left - right"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x, y = left(env), right(env)
         if x.__class__ is float and y.__class__ is float:
             result = x - y
-            if -LARGEST <= result <= LARGEST:
+            if -MAX_FLOAT <= result <= MAX_FLOAT:
                 return result
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-def over_constant(left: Run, y: float, wrong: Wrong) -> Run:
+def divide_by_constant(left: Run, y: float, make_error: MakeError) -> Run:
     """left / y for a number that is not 0"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x = left(env)
         if x.__class__ is float:
             result = x / y
-            if -LARGEST <= result <= LARGEST:
+            if -MAX_FLOAT <= result <= MAX_FLOAT:
                 return result
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-def times_constant(left: Run, y: float, wrong: Wrong) -> Run:
+def multiply_by_constant(left: Run, y: float, make_error: MakeError) -> Run:
     """left * y"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x = left(env)
         if x.__class__ is float:
             result = x * y
-            if -LARGEST <= result <= LARGEST:
+            if -MAX_FLOAT <= result <= MAX_FLOAT:
                 return result
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-def least(left: Run, right: Run, wrong: Wrong) -> Run:
+def minimum(left: Run, right: Run, make_error: MakeError) -> Run:
     """min(left, right)"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x, y = left(env), right(env)
         if x.__class__ is float and y.__class__ is float:
             return x if x <= y else y
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-def most(left: Run, right: Run, wrong: Wrong) -> Run:
+def maximum(left: Run, right: Run, make_error: MakeError) -> Run:
     """max(left, right)"""
 
     def run(env: Mapping[str, Any]) -> Any:
         x, y = left(env), right(env)
         if x.__class__ is float and y.__class__ is float:
             return x if x >= y else y
-        raise wrong(x, y)
+        raise make_error(x, y)
 
     return run
 
 
-GENERAL: dict[str, Callable[[Run, Run, Wrong], Run]] = {"*": times, "/": over, "-": minus}
-BY_CONSTANT: dict[str, Callable[[Run, float, Wrong], Run]] = {"*": times_constant, "/": over_constant}
-OF_TWO: dict[str, Callable[[Run, Run, Wrong], Run]] = {"min": least, "max": most}
+GENERAL: dict[str, Callable[[Run, Run, MakeError], Run]] = {"*": multiply, "/": divide, "-": subtract}
+BY_CONSTANT: dict[str, Callable[[Run, float, MakeError], Run]] = {"*": multiply_by_constant, "/": divide_by_constant}
+OF_TWO: dict[str, Callable[[Run, Run, MakeError], Run]] = {"min": minimum, "max": maximum}

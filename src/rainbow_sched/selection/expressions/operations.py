@@ -1,4 +1,4 @@
-"""What each operator and function of an expression does with its values; all numbers are floats."""
+"""The operators and functions of expressions; all numbers are floats."""
 
 from __future__ import annotations
 
@@ -7,30 +7,22 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-MAX_TEXT = 4_096
-LARGEST = 1.7976931348623157e308  # the largest float: what lies beyond, either way, is infinite or no number
-INTEGERS = 2.0**53  # whole numbers below this are exact in a float
+MAX_TEXT_CHARACTERS = 4_096
+MAX_FLOAT = 1.7976931348623157e308
+MAX_EXACT = 2.0**53  # integers below this are exact in a float
 
 
 class NoResult(ValueError):
-    """These values have no result; the compiler adds the place in the text."""
+    """The operation has no result for these values; the compiler adds the position."""
 
 
 def kind(value: object) -> str:
-    """The word for what `value` is, for messages."""
+    """Return the name of the value's type, for messages."""
     if isinstance(value, bool):
         return "true/false"
     if isinstance(value, float | int):
         return "a number"
     return "a text" if isinstance(value, str) else "a list"
-
-
-def subtract(x: float, y: float) -> float:
-    return x - y
-
-
-def multiply(x: float, y: float) -> float:
-    return x * y
 
 
 def divide(x: float, y: float) -> float:
@@ -40,7 +32,7 @@ def divide(x: float, y: float) -> float:
 
 
 def remainder(x: float, y: float) -> float:
-    """With the sign of `x`, as in C and Go."""
+    """Return the remainder with the sign of `x`, as in C and Go."""
     if y == 0.0:
         raise NoResult("division by zero")
     return math.fmod(x, y)
@@ -55,11 +47,11 @@ def power(x: float, y: float) -> float:
         raise NoResult(f"{x:g} ** {y:g} is not a number") from None
 
 
-def joined(x: object, y: object) -> str:
-    """Two values as one text; at least one of them is a text."""
+def concatenate(x: object, y: object) -> str:
+    """Concatenate two values, at least one of which is text."""
     text = _text(x) + _text(y)
-    if len(text) > MAX_TEXT:
-        raise NoResult(f"a text has at most {MAX_TEXT} characters")
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise NoResult(f"text has at most {MAX_TEXT_CHARACTERS} characters")
     return text
 
 
@@ -69,13 +61,13 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < INTEGERS else repr(value)
-    raise NoResult("a list cannot be joined to a text")
+        return str(int(value)) if value.is_integer() and abs(value) < MAX_EXACT else repr(value)
+    raise NoResult("a list cannot be concatenated with text")
 
 
 def _whole(value: float) -> int:
-    if not value.is_integer() or not -INTEGERS < value < INTEGERS:
-        raise NoResult(f"bits are taken of whole numbers below 2**53, not of {value:g}")
+    if not value.is_integer() or not -MAX_EXACT < value < MAX_EXACT:
+        raise NoResult(f"bit operators take whole numbers below 2**53, not {value:g}")
     return int(value)
 
 
@@ -85,8 +77,8 @@ def _bits(operation: Callable[[int, int], int]) -> Callable[[float, float], floa
 
 def shift_left(x: float, y: float) -> float:
     result = float(_whole(x) << _places(y))
-    if not -INTEGERS < result < INTEGERS:
-        raise NoResult("the shifted number is not below 2**53")
+    if not -MAX_EXACT < result < MAX_EXACT:
+        raise NoResult("the shifted number must be below 2**53")
     return result
 
 
@@ -97,7 +89,7 @@ def shift_right(x: float, y: float) -> float:
 def _places(value: float) -> int:
     places = _whole(value)
     if not 0 <= places <= 52:
-        raise NoResult(f"a shift goes by 0 to 52 places, not {places}")
+        raise NoResult(f"a shift takes 0 to 52 places, not {places}")
     return places
 
 
@@ -106,8 +98,8 @@ def bit_not(x: float) -> float:
 
 
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "-": subtract,
-    "*": multiply,
+    "-": operator.sub,
+    "*": operator.mul,
     "/": divide,
     "%": remainder,
     "**": power,
@@ -126,13 +118,13 @@ ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _rounded(x: float, digits: float = 0.0) -> float:
-    """To the nearest, halves away from zero, as people and Go round; at most 15 digits."""
+    """Round to nearest, halves away from zero, as Go does; at most 15 digits."""
     places = _whole(digits)
     if not 0 <= places <= 15:
         raise NoResult(f"round takes 0 to 15 digits, not {places}")
     scale = 10.0**places
     scaled = abs(x) * scale
-    if scaled >= INTEGERS:
+    if scaled >= MAX_EXACT:
         return x
     return math.copysign(math.floor(scaled + 0.5) / scale, x)
 

@@ -1,8 +1,8 @@
-"""Turn tokens into a tree by precedence climbing: each operator knows how tightly it binds.
+"""Parse tokens into a tree by precedence climbing.
 
-The order is that of the prototype's engine, loosest first: ternary, ??, ||, &&, comparisons
-and IN, bit masks, shifts, sums, products, powers, prefixes. All are read from left to right;
-so `2 ** 3 ** 2` is 64, and `-2 ** 2` is 4, as there.
+The precedence is that of the prototype's engine, lowest first: ternary, ??, ||, &&, comparisons
+and IN, bit masks, shifts, sums, products, powers, prefixes. All operators are left associative:
+`2 ** 3 ** 2` is 64, and `-2 ** 2` is 4, as in the prototype.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rainbow_sched.selection.expressions.errors import BadExpression
-from rainbow_sched.selection.expressions.tokens import Kind, Token, tokenize
+from rainbow_sched.selection.expressions.tokens import Token, TokenKind, tokenize
 
 MAX_NODES = 200
 MAX_DEPTH = 20
 PREFIXES = ("-", "!", "~")
 TERNARY = 1
-BINDING = {
+PRECEDENCE = {
     operator: level
     for level, operators in enumerate(
         ("??", "||", "&&", "== != < <= > >= =~ !~ IN", "& | ^", "<< >>", "+ -", "* / %", "**"), start=2
@@ -30,17 +30,17 @@ class Node(NamedTuple):
     """One operation of the tree: `op` is the operator, `constant`, `name`, `list`, `?` or `call`."""
 
     op: str
-    args: tuple[Any, ...]  # the parts below as nodes; for constants, names and calls the value comes first
+    args: tuple[Any, ...]  # child nodes; constants, names and calls begin with their value
     position: int
 
 
 def parse(text: str) -> Node:
-    """The tree of `text`; raise BadExpression with the character at fault."""
-    return _Parser(text).whole()
+    """Parse `text`; raise BadExpression with the position of a syntax error."""
+    return _Parser(text).parse()
 
 
 class _Parser:
-    """Reads one expression; it counts nodes and nesting, so that no text can cost much."""
+    """Parses one expression; limits on nodes and nesting bound the cost."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -49,21 +49,21 @@ class _Parser:
         self._nodes = 0
         self._depth = 0
 
-    def whole(self) -> Node:
+    def parse(self) -> Node:
         tree = self._expression(0)
-        if self._now.kind is not Kind.END:
-            raise self._wrong(f"{self._shown()} does not belong here")
+        if self._current.kind is not TokenKind.END:
+            raise self._error(f"unexpected {self._shown()}")
         return tree
 
     @property
-    def _now(self) -> Token:
+    def _current(self) -> Token:
         return self._tokens[self._at]
 
     def _shown(self) -> str:
-        return "the end" if self._now.kind is Kind.END else repr(self._now.value)
+        return "the end" if self._current.kind is TokenKind.END else repr(self._current.value)
 
-    def _wrong(self, message: str) -> BadExpression:
-        return BadExpression(message, self._text, self._now.position)
+    def _error(self, message: str) -> BadExpression:
+        return BadExpression(message, self._text, self._current.position)
 
     def _node(self, op: str, args: tuple[Any, ...], position: int) -> Node:
         self._nodes += 1
@@ -72,20 +72,20 @@ class _Parser:
         return Node(op, args, position)
 
     def _is(self, operator: str) -> bool:
-        return self._now.kind is Kind.OPERATOR and self._now.value == operator
+        return self._current.kind is TokenKind.OPERATOR and self._current.value == operator
 
     def _expect(self, operator: str, after: str) -> None:
         if not self._is(operator):
-            raise self._wrong(f"expected {operator!r} after {after}, found {self._shown()}")
+            raise self._error(f"expected {operator!r} after {after}, found {self._shown()}")
         self._at += 1
 
-    def _expression(self, loosest: int) -> Node:
-        """An expression whose operators bind tighter than `loosest`."""
+    def _expression(self, lowest: int) -> Node:
+        """Parse an expression whose operators have a precedence above `lowest`."""
         left = self._value()
-        while self._now.kind is Kind.OPERATOR:
-            operator, position = str(self._now.value), self._now.position
-            binding = TERNARY if operator == "?" else BINDING.get(operator, 0)
-            if binding <= loosest:
+        while self._current.kind is TokenKind.OPERATOR:
+            operator, position = str(self._current.value), self._current.position
+            precedence = TERNARY if operator == "?" else PRECEDENCE.get(operator, 0)
+            if precedence <= lowest:
                 break
             self._at += 1
             if operator == "?":
@@ -93,15 +93,15 @@ class _Parser:
             elif operator == "IN":
                 left = self._node("IN", (left, self._members()), position)
             else:
-                left = self._node(operator, (left, self._expression(binding)), position)
+                left = self._node(operator, (left, self._expression(precedence)), position)
         return left
 
-    def _nested(self, loosest: int = 0) -> Node:
-        """An expression inside another one: in parentheses, after a prefix, in a call or a choice."""
+    def _nested(self, lowest: int = 0) -> Node:
+        """Parse an expression inside another: in parentheses, after a prefix, in a call or a ternary."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._wrong(f"an expression is nested at most {MAX_DEPTH} deep")
-        inner = self._expression(loosest)
+            raise self._error(f"an expression is nested at most {MAX_DEPTH} deep")
+        inner = self._expression(lowest)
         self._depth -= 1
         return inner
 
@@ -112,13 +112,13 @@ class _Parser:
 
     def _members(self) -> Node:
         if not self._is("("):
-            return self._expression(BINDING["IN"])
-        position = self._now.position
+            return self._expression(PRECEDENCE["IN"])
+        position = self._current.position
         self._at += 1
         return self._node("list", self._arguments("IN ("), position)
 
     def _arguments(self, after: str) -> tuple[Node, ...]:
-        """One or more expressions between commas, up to the closing parenthesis."""
+        """Parse one or more expressions separated by commas, up to the closing parenthesis."""
         items = [self._nested()]
         while self._is(","):
             self._at += 1
@@ -127,13 +127,13 @@ class _Parser:
         return tuple(items)
 
     def _value(self) -> Node:
-        token = self._now
-        if token.kind is Kind.END:
-            raise self._wrong("a value is missing")
+        token = self._current
+        if token.kind is TokenKind.END:
+            raise self._error("a value is missing")
         self._at += 1
-        if token.kind is Kind.OPERATOR:
+        if token.kind is TokenKind.OPERATOR:
             return self._prefixed(token)
-        if token.kind is Kind.NAME:
+        if token.kind is TokenKind.NAME:
             if self._is("("):
                 return self._call(token)
             return self._node("name", (token.value,), token.position)
@@ -145,15 +145,15 @@ class _Parser:
             self._expect(")", "the expression in parentheses")
             return inner
         if token.value in PREFIXES:
-            return self._node(f"prefix {token.value}", (self._nested(BINDING["**"]),), token.position)
+            return self._node(f"prefix {token.value}", (self._nested(PRECEDENCE["**"]),), token.position)
         self._at -= 1
-        raise self._wrong(f"expected a value, found {self._shown()}")
+        raise self._error(f"expected a value, found {self._shown()}")
 
     def _call(self, token: Token) -> Node:
         name = str(token.value)
         if name not in FUNCTIONS:
             self._at -= 1
-            raise self._wrong(f"there is no function {name!r}; there are {', '.join(FUNCTIONS)}")
+            raise self._error(f"there is no function {name!r}; there are {', '.join(FUNCTIONS)}")
         self._at += 1
         arguments = self._arguments(f"{name}(")
         least, most = FUNCTIONS[name]

@@ -1,4 +1,4 @@
-"""Cut an expression's text into numbers, texts, names and operators, each with its place."""
+"""Split an expression into tokens: numbers, text, names and operators, each with its position."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from rainbow_sched.selection.expressions.errors import BadExpression
 
-MAX_LENGTH = 1_024
+MAX_CHARACTERS = 1_024
 
 
-class Kind(enum.Enum):
-    """What a token is."""
+class TokenKind(enum.Enum):
+    """The kind of a token."""
 
     NUMBER = "a number"
     TEXT = "a text"
@@ -23,9 +23,9 @@ class Kind(enum.Enum):
 
 
 class Token(NamedTuple):
-    """One piece of the text; `value` is the number, the text without quotes, the name or the operator."""
+    """A token; `value` is the number, the text without quotes, the name or the operator."""
 
-    kind: Kind
+    kind: TokenKind
     value: float | str | bool
     position: int
 
@@ -47,47 +47,48 @@ _ESCAPES = {"n": "\n", "t": "\t"}
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of `text`, the last one being the end."""
-    if len(text) > MAX_LENGTH:
-        raise BadExpression(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
+    """Return all tokens of `text`; the last is END."""
+    if len(text) > MAX_CHARACTERS:
+        problem = f"an expression has at most {MAX_CHARACTERS} characters, not {len(text)}"
+        raise BadExpression(problem, text, MAX_CHARACTERS)
     tokens: list[Token] = []
     at = 0
     while True:
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise _unreadable(text, at)
-        token = _token(found, text)
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise _syntax_error(text, at)
+        token = _token(match, text)
         tokens.append(token)
-        at = found.end()
-        if token.kind is Kind.END:
+        at = match.end()
+        if token.kind is TokenKind.END:
             return tokens
 
 
-def _token(found: re.Match[str], text: str) -> Token:
-    kind = str(found.lastgroup)
-    value, position = found.group(kind), found.start(kind)
+def _token(match: re.Match[str], text: str) -> Token:
+    kind = str(match.lastgroup)
+    value, position = match.group(kind), match.start(kind)
     if kind == "number":
         number = float(value)
         if number == float("inf"):
             raise BadExpression(f"{value[:20]} is too large for a number", text, position)
-        return Token(Kind.NUMBER, number, position)
+        return Token(TokenKind.NUMBER, number, position)
     if kind == "hex":
-        return Token(Kind.NUMBER, float(int(value, 16)), position)
+        return Token(TokenKind.NUMBER, float(int(value, 16)), position)
     if kind == "text":
         plain = _ESCAPE.sub(lambda m: _ESCAPES.get(m.group(1), m.group(1)), value[1:-1])
-        return Token(Kind.TEXT, plain, position)
+        return Token(TokenKind.TEXT, plain, position)
     if kind == "name":
         if value in ("true", "false"):
-            return Token(Kind.BOOLEAN, value == "true", position)
+            return Token(TokenKind.BOOLEAN, value == "true", position)
         if value in ("IN", "in"):
-            return Token(Kind.OPERATOR, "IN", position)
-        return Token(Kind.NAME, value, position)
+            return Token(TokenKind.OPERATOR, "IN", position)
+        return Token(TokenKind.NAME, value, position)
     if kind == "escaped":
-        return Token(Kind.NAME, value.strip(), position)
-    return Token(Kind.END if kind == "end" else Kind.OPERATOR, value, position)
+        return Token(TokenKind.NAME, value.strip(), position)
+    return Token(TokenKind.END if kind == "end" else TokenKind.OPERATOR, value, position)
 
 
-def _unreadable(text: str, at: int) -> BadExpression:
+def _syntax_error(text: str, at: int) -> BadExpression:
     while at < len(text) and text[at].isspace():
         at += 1
     here = text[at]
@@ -96,7 +97,7 @@ def _unreadable(text: str, at: int) -> BadExpression:
     if here == "[":
         return BadExpression("a name in brackets looks like [name-with-dash]", text, at)
     if here == "=":
-        return BadExpression("= does not compare; write ==", text, at)
+        return BadExpression("use == to compare, not =", text, at)
     if here.isdigit() or here == ".":
         return BadExpression("this is not a number", text, at)
-    return BadExpression(f"{here!r} has no meaning here", text, at)
+    return BadExpression(f"unexpected {here!r}", text, at)
