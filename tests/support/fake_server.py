@@ -13,10 +13,10 @@ from typing import Any
 import grpc
 
 from rainbow_sched.client import rpcs
-from rainbow_sched.client.connection import Backoff, Patience
+from rainbow_sched.client.connection import Backoff, Timeouts
 from rainbow_sched.client.rpcs import Rpc
 
-QUICK = Patience(backoff=Backoff(first=0.001, cap=0.002))
+QUICK = Timeouts(backoff=Backoff(first=0.001, cap=0.002))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ def _handler(server: FakeServer, rpc: Rpc[Any, Any]) -> Any:
         wrap, handle = grpc.unary_stream_rpc_method_handler, download
     else:
         wrap, handle = grpc.unary_unary_rpc_method_handler, unary
-    return wrap(handle, request_deserializer=rpc.asks.FromString, response_serializer=lambda m: m.SerializeToString())
+    return wrap(
+        handle, request_deserializer=rpc.request.FromString, response_serializer=lambda m: m.SerializeToString()
+    )
 
 
 @contextmanager

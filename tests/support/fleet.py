@@ -19,7 +19,7 @@ from typing import Any
 
 from rainbow_sched.client import Client
 from rainbow_sched.client.codec import JobFilter
-from rainbow_sched.client.connection import Backoff, Patience
+from rainbow_sched.client.connection import Backoff, Timeouts
 from rainbow_sched.client.submission import Submission, command
 from rainbow_sched.client.views import EventView, JobView
 from rainbow_sched.model.errors import RainbowError
@@ -30,7 +30,7 @@ from tests.support.server_process import RAINBOW, House, a_house
 from tests.support.service import a_graph
 
 # A fault of some seconds is waited out, not reported.
-PATIENT = Patience(answer=90.0, unreachable=60.0, stream=90.0, backoff=Backoff(cap=0.5))
+PATIENT = Timeouts(call=90.0, unreachable=60.0, stream=90.0, backoff=Backoff(cap=0.5))
 _COUNTED = """
 echo "$RAINBOW_JOB_ID" >> "$1"
 echo "out $RAINBOW_JOB_ID"
@@ -177,9 +177,9 @@ class Fleet:
     def __post_init__(self) -> None:
         self.client = self.a_client()
 
-    def a_client(self, server: str = "", patience: Patience = PATIENT) -> Client:
+    def a_client(self, server: str = "", timeouts: Timeouts = PATIENT) -> Client:
         """Another client of the administrator, by way of `server` if that is not the server itself."""
-        return Client(server or self.house.address, token=self.house.admin_token, patience=patience)
+        return Client(server or self.house.address, token=self.house.admin_token, timeouts=timeouts)
 
     def add(
         self,

@@ -1,6 +1,6 @@
 """The Python SDK: `Client` and `AsyncClient` with the same verbs, job handles, and an `Executor` for commands."""
 
-from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobFailed, Result
+from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobFailed, JobResult
 from rainbow_sched.client.blocking_client import Client, JobHandle
 from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.executor import Executor
@@ -15,7 +15,7 @@ __all__ = [
     "JobFailed",
     "JobFilter",
     "JobHandle",
-    "Result",
+    "JobResult",
     "Settings",
     "Submission",
     "command",

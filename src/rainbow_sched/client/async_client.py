@@ -1,26 +1,25 @@
-"""The asynchronous client: every verb of the API, and handles on the jobs that it submits."""
+"""The asynchronous client: all calls of the API, and handles for submitted jobs."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from rainbow_sched.client.access_verbs import AccessVerbs
-from rainbow_sched.client.cluster_verbs import ClusterVerbs
-from rainbow_sched.client.connection import Connection, Patience
-from rainbow_sched.client.job_verbs import JobVerbs
+from rainbow_sched.client.access_verbs import AccessMethods
+from rainbow_sched.client.cluster_verbs import ClusterMethods
+from rainbow_sched.client.connection import Connection, Timeouts
+from rainbow_sched.client.job_verbs import JobMethods
 from rainbow_sched.client.settings import Overrides, Settings, resolve
 from rainbow_sched.client.submission import Submission, command
-from rainbow_sched.client.views import Chunk, JobView
+from rainbow_sched.client.views import JobView, OutputChunk
 from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.job import Delivery, Terms
 
 
 class JobFailed(RainbowError):
-    """The job ended without success; `job` says how."""
+    """The job ended without success; `job` holds its final state."""
 
     def __init__(self, job: JobView) -> None:
         code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
@@ -29,22 +28,22 @@ class JobFailed(RainbowError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A job that succeeded, and what it printed."""
+class JobResult:
+    """A job that succeeded, and its output."""
 
     job: JobView
     stdout: bytes
     stderr: bytes
 
 
-class AsyncClient(JobVerbs, ClusterVerbs, AccessVerbs):
-    """Talks to one server, or to the first of several that answers.
+class AsyncClient(JobMethods, ClusterMethods, AccessMethods):
+    """Client of one server, or of the first of several that answers.
 
         async with AsyncClient() as client:
             handle = await client.submit(["hostname"], nodes=2, tasks=2)
             print((await handle.result()).stdout)
 
-    Without arguments it finds its server and credentials where the command line does.
+    Without arguments it uses the same server and credentials as the command line.
     """
 
     def __init__(
@@ -53,11 +52,11 @@ class AsyncClient(JobVerbs, ClusterVerbs, AccessVerbs):
         *,
         token: str | None = None,
         settings: Settings | None = None,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         if settings is None:
             settings = resolve(Overrides(server=server, token=token))
-        self.connection = Connection(settings, patience=patience)
+        self.connection = Connection(settings, timeouts=timeouts)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -68,7 +67,7 @@ class AsyncClient(JobVerbs, ClusterVerbs, AccessVerbs):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; calls under way are cancelled."""
+        """Close the connections; calls in progress are cancelled."""
         await self.connection.close()
 
     async def submit(
@@ -82,48 +81,48 @@ class AsyncClient(JobVerbs, ClusterVerbs, AccessVerbs):
     ) -> AsyncJobHandle:
         """Submit a command, or a `jobspec` in any dialect; the job is durable when this returns.
 
-        `resources` are those of `rainbow_sched.client.command`: nodes, tasks, cores, gpus, duration,
-        environment, cwd. `terms` are those of `rainbow_sched.model.job.Terms`.
+        `resources` are the options of `rainbow_sched.client.command`: nodes, tasks, cores, gpus, duration,
+        environment, cwd. `terms` are the fields of `rainbow_sched.model.job.Terms`.
         """
         submission = _submission(argv, jobspec, name, terms, resources)
         return self.handle((await self.submit_one(submission)).id)
 
     def handle(self, id: int) -> AsyncJobHandle:
-        """A handle on a job that exists already."""
+        """Return a handle for an existing job."""
         return AsyncJobHandle(self, id)
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobHandle:
-    """One job, to wait for, read, or cancel."""
+    """One job: wait for it, read its output, cancel it."""
 
     client: AsyncClient
     id: int
 
     async def status(self) -> JobView:
-        """The job as it is now."""
+        """Return the current state of the job."""
         return await self.client.job(self.id)
 
     async def wait(self) -> JobView:
-        """Wait until the job has ended, however it ended."""
+        """Wait until the job has ended; return it."""
         return await self.client.wait(self.id)
 
-    async def result(self) -> Result:
-        """Wait for success and give what the job printed; raise JobFailed if it did not succeed."""
+    async def result(self) -> JobResult:
+        """Wait for the job and return its output; raise JobFailed if it did not succeed."""
         job = await self.wait()
         if job.state != "succeeded":
             raise JobFailed(job)
-        kept: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+        output = {"stdout": bytearray(), "stderr": bytearray()}
         async for chunk in self.logs():
-            kept[chunk.stream].append(chunk.data)
-        return Result(job, b"".join(kept["stdout"]), b"".join(kept["stderr"]))
+            output[chunk.stream] += chunk.data
+        return JobResult(job, bytes(output["stdout"]), bytes(output["stderr"]))
 
-    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[Chunk]:
-        """The job's output; with `follow` until it has ended."""
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[OutputChunk]:
+        """Yield the job's output; with `follow` until it has ended."""
         return self.client.logs(self.id, follow=follow, stream=stream, tail=tail)
 
     async def cancel(self, reason: str = "") -> JobView:
-        """Ask for the job's end."""
+        """Cancel the job; return its current state."""
         return (await self.client.cancel([self.id], reason=reason))[0]
 
 
@@ -135,19 +134,14 @@ def _submission(
     resources: Mapping[str, Any],
 ) -> Submission:
     if (argv is None) == (not jobspec):
-        raise Invalid("submit takes a command or a jobspec, one of them")
+        raise Invalid("submit takes either a command or a jobspec")
     if jobspec and resources:
-        raise Invalid(f"{', '.join(sorted(resources))}: a jobspec says what it asks for itself")
+        raise Invalid(f"{', '.join(sorted(resources))}: a jobspec already states its resources")
     if not isinstance(terms, Terms):
-        plain = dict(terms or {})
-        if "delivery" in plain:
-            plain["delivery"] = Delivery(plain["delivery"])
-        terms = replace(Terms(), **plain)
+        values = dict(terms or {})
+        if "delivery" in values:
+            values["delivery"] = Delivery(values["delivery"])
+        terms = replace(Terms(), **values)
     if argv is not None:
         return Submission(text=command(argv, name=name, **resources), dialect="flux", name=name, terms=terms)
     return Submission(text=jobspec, name=name, terms=terms)
-
-
-async def gather(handles: Sequence[AsyncJobHandle]) -> list[JobView]:
-    """Wait for several jobs at once."""
-    return list(await asyncio.gather(*(handle.wait() for handle in handles)))

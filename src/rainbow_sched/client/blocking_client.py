@@ -1,4 +1,4 @@
-"""The blocking client: the same verbs as the asynchronous one, from one table, on a loop in one thread."""
+"""The blocking client: the methods of the asynchronous client, run on an event loop in a thread."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, Result
-from rainbow_sched.client.connection import Patience
+from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobResult
+from rainbow_sched.client.connection import Timeouts
 from rainbow_sched.client.settings import Settings
-from rainbow_sched.client.views import Chunk, JobView
+from rainbow_sched.client.views import JobView, OutputChunk
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _call(verb: Callable[Concatenate[AsyncClient, P], Awaitable[R]]) -> Callable[Concatenate[Client, P], R]:
-    """The blocking form of a verb that answers once."""
+def _call(method: Callable[Concatenate[AsyncClient, P], Awaitable[R]]) -> Callable[Concatenate[Client, P], R]:
+    """Return the blocking form of a coroutine method."""
 
     def blocking(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async def ask() -> R:
-            return await verb(self.asynchronous, *args, **kwargs)
+        async def call() -> R:
+            return await method(self.asynchronous, *args, **kwargs)
 
-        return self.run(ask())
+        return self.run(call())
 
-    blocking.__name__, blocking.__doc__ = verb.__name__, verb.__doc__
+    blocking.__name__, blocking.__doc__ = method.__name__, method.__doc__
     return blocking
 
 
 def _iterate(
-    verb: Callable[Concatenate[AsyncClient, P], AsyncIterator[R]],
+    method: Callable[Concatenate[AsyncClient, P], AsyncIterator[R]],
 ) -> Callable[Concatenate[Client, P], Iterator[R]]:
-    """The blocking form of a verb that answers many times."""
+    """Return the blocking form of a method that yields items."""
 
     def blocking(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        return self.iterate(verb(self.asynchronous, *args, **kwargs))
+        return self.iterate(method(self.asynchronous, *args, **kwargs))
 
-    blocking.__name__, blocking.__doc__ = verb.__name__, verb.__doc__
+    blocking.__name__, blocking.__doc__ = method.__name__, method.__doc__
     return blocking
 
 
 class Client:
-    """Talks to one server, or to the first of several that answers; may be used from many threads.
+    """Client of one server, or of the first of several that answers; safe to use from several threads.
 
     with Client() as client:
         print(client.submit(["hostname"]).result().stdout)
@@ -57,9 +57,9 @@ class Client:
         *,
         token: str | None = None,
         settings: Settings | None = None,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
-        self.asynchronous = AsyncClient(server, token=token, settings=settings, patience=patience)
+        self.asynchronous = AsyncClient(server, token=token, settings=settings, timeouts=timeouts)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="rainbow-client", daemon=True)
         self._thread.start()
@@ -105,30 +105,30 @@ class Client:
     ask_renewal = _call(AsyncClient.ask_renewal)
     audit = _call(AsyncClient.audit)
 
-    def submit(self, argv: Sequence[str] | None = None, **asked: Any) -> JobHandle:
-        """Submit a command, or a `jobspec`; takes what `AsyncClient.submit` takes."""
-        return JobHandle(self, self.run(self.asynchronous.submit(argv, **asked)))
+    def submit(self, argv: Sequence[str] | None = None, **options: Any) -> JobHandle:
+        """Submit a command, or a `jobspec`; the options are those of `AsyncClient.submit`."""
+        return JobHandle(self, self.run(self.asynchronous.submit(argv, **options)))
 
     def handle(self, id: int) -> JobHandle:
-        """A handle on a job that exists already."""
+        """Return a handle for an existing job."""
         return JobHandle(self, self.asynchronous.handle(id))
 
-    def run(self, asked: Coroutine[Any, Any, R]) -> R:
-        """Run one coroutine on the client's loop and wait for its answer."""
+    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run one coroutine on the client's loop and return its result."""
         if not self._thread.is_alive():
-            asked.close()
+            coroutine.close()
             raise RuntimeError("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(asked, self.loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # an interrupted caller leaves nothing behind
+            future.cancel()  # the caller was interrupted
             raise
 
     def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
-        """The items of an asynchronous iterator, one by one."""
+        """Yield the items of an asynchronous iterator."""
 
-        async def following() -> R:
+        async def next_item() -> R:
             return await anext(items)
 
         async def stop() -> None:
@@ -139,7 +139,7 @@ class Client:
         try:
             with contextlib.suppress(StopAsyncIteration):
                 while True:
-                    yield self.run(following())
+                    yield self.run(next_item())
         finally:
             self.run(stop())
 
@@ -163,32 +163,31 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class JobHandle:
-    """One job, to wait for, read, or cancel."""
+    """One job: wait for it, read its output, cancel it."""
 
     client: Client
     asynchronous: AsyncJobHandle
 
     @property
     def id(self) -> int:
-        """The job's number."""
         return self.asynchronous.id
 
     def status(self) -> JobView:
-        """The job as it is now."""
+        """Return the current state of the job."""
         return self.client.run(self.asynchronous.status())
 
     def wait(self) -> JobView:
-        """Wait until the job has ended, however it ended."""
+        """Wait until the job has ended; return it."""
         return self.client.run(self.asynchronous.wait())
 
-    def result(self) -> Result:
-        """Wait for success and give what the job printed; raise JobFailed if it did not succeed."""
+    def result(self) -> JobResult:
+        """Wait for the job and return its output; raise JobFailed if it did not succeed."""
         return self.client.run(self.asynchronous.result())
 
-    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> Iterator[Chunk]:
-        """The job's output; with `follow` until it has ended."""
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> Iterator[OutputChunk]:
+        """Yield the job's output; with `follow` until it has ended."""
         return self.client.iterate(self.asynchronous.logs(follow=follow, stream=stream, tail=tail))
 
     def cancel(self, reason: str = "") -> JobView:
-        """Ask for the job's end."""
+        """Cancel the job; return its current state."""
         return self.client.run(self.asynchronous.cancel(reason))

@@ -1,4 +1,4 @@
-"""Between the API's messages and the client's values; protobuf goes no further than this module."""
+"""Convert between protobuf messages of the API and the client's values."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ from typing import Any, TypeVar
 
 from rainbow_sched.client.submission import Submission
 from rainbow_sched.client.views import (
+    AuditPage,
+    AuditView,
     ClusterView,
     EventView,
     ExplanationView,
     FindingView,
+    GroupView,
     JobView,
     OfferView,
     PlanView,
+    ResourceTotal,
     RestoreView,
     Submitted,
-    Total,
+    TokenView,
     UnreportedView,
+    UserView,
     View,
     timestamp,
 )
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import Terms
-from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
+from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
 
-PIECE = 1 << 20
-COMPRESS_ABOVE = 1 << 20
+CHUNK_BYTES = 1 << 20
+COMPRESS_ABOVE_BYTES = 1 << 20
 V = TypeVar("V", bound=View)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs: every condition that is given holds."""
+    """Conditions on jobs; a job must meet all that are set."""
 
     states: Sequence[str] = ()
     cluster: str = ""
@@ -46,37 +51,34 @@ class JobFilter:
     owner: str = ""
 
 
-def filter_message(chosen: JobFilter) -> jobs_pb2.JobFilter:
-    """As the server reads it."""
+def filter_message(selected: JobFilter) -> jobs_pb2.JobFilter:
     return jobs_pb2.JobFilter(
-        states=chosen.states,
-        cluster=chosen.cluster,
-        name=chosen.name,
-        labels=chosen.labels,
-        ids=chosen.ids,
-        since=chosen.since,
-        owner=chosen.owner,
+        states=selected.states,
+        cluster=selected.cluster,
+        name=selected.name,
+        labels=selected.labels,
+        ids=selected.ids,
+        since=selected.since,
+        owner=selected.owner,
     )
 
 
 def terms_message(submission: Submission) -> jobs_pb2.Terms:
-    """The terms of a submission, with its array and dependencies."""
+    """Return the terms of a submission, with its array and dependencies."""
     terms = submission.terms
-    sayable = jobs_pb2.Terms.DESCRIPTOR.fields_by_name  # the rest is the server's own business
-    plain = {spec.name: getattr(terms, spec.name) for spec in fields(Terms) if spec.name in sayable}
-    plain["delivery"] = terms.delivery.value
-    return jobs_pb2.Terms(**plain, array=submission.array, dependencies=submission.dependencies)
+    known = jobs_pb2.Terms.DESCRIPTOR.fields_by_name  # the server sets the other fields
+    values = {spec.name: getattr(terms, spec.name) for spec in fields(Terms) if spec.name in known}
+    values["delivery"] = terms.delivery.value
+    return jobs_pb2.Terms(**values, array=submission.array, dependencies=submission.dependencies)
 
 
 def spec_message(submission: Submission) -> jobs_pb2.Spec:
-    """What is asked for."""
     if submission.canonical:
         return jobs_pb2.Spec(canonical=submission.canonical)
     return jobs_pb2.Spec(text=submission.text, dialect=submission.dialect)
 
 
 def submit_message(submission: Submission) -> jobs_pb2.SubmitRequest:
-    """One submission as the server reads it."""
     return jobs_pb2.SubmitRequest(
         name=submission.name,
         spec=spec_message(submission),
@@ -86,27 +88,22 @@ def submit_message(submission: Submission) -> jobs_pb2.SubmitRequest:
 
 
 def submitted(message: jobs_pb2.SubmitResponse) -> Submitted:
-    """The answer to a submit."""
     return Submitted(message.id, message.state, message.cluster, message.reason)
 
 
 def job(message: jobs_pb2.Job) -> JobView:
-    """A job."""
     return _view(JobView, message, terms=_terms)
 
 
 def event(message: jobs_pb2.Event) -> EventView:
-    """An event."""
     return _view(EventView, message, detail=_json_object)
 
 
 def plan(message: jobs_pb2.PlanResponse) -> PlanView:
-    """A plan."""
     return PlanView(_json_object(message.decision), _explanations(message.explanations))
 
 
 def explanation(message: jobs_pb2.ExplainResponse) -> ExplanationView:
-    """A job's explanation."""
     return ExplanationView(
         job(message.job),
         _json_object(message.decision) or None,
@@ -116,7 +113,6 @@ def explanation(message: jobs_pb2.ExplainResponse) -> ExplanationView:
 
 
 def cluster(message: clusters_pb2.Cluster) -> ClusterView:
-    """A cluster."""
     return _view(
         ClusterView,
         message,
@@ -124,14 +120,13 @@ def cluster(message: clusters_pb2.Cluster) -> ClusterView:
         record=_json_object,
         rules=_json_object,
         node_rules=_json_object,
-        totals=lambda totals: tuple(Total(t.type, t.unit, t.vertices, t.all, t.free) for t in totals),
+        totals=lambda totals: tuple(ResourceTotal(t.type, t.unit, t.vertices, t.all, t.free) for t in totals),
         subsystems=tuple,
         tree=tuple,
     )
 
 
 def restore(message: clusters_pb2.Restore) -> RestoreView:
-    """What a restore found."""
     return _view(
         RestoreView,
         message,
@@ -142,7 +137,6 @@ def restore(message: clusters_pb2.Restore) -> RestoreView:
 
 
 def offer(message: agents_pb2.Offer) -> OfferView:
-    """A leased job."""
     return OfferView(
         job=message.attempt.job,
         n=message.attempt.n,
@@ -157,62 +151,74 @@ def offer(message: agents_pb2.Offer) -> OfferView:
     )
 
 
-def graph_pieces(
+def user(message: access_pb2.User) -> UserView:
+    return _view(UserView, message, groups=tuple, rights=tuple)
+
+
+def group(message: access_pb2.Group) -> GroupView:
+    return _view(GroupView, message, clusters=tuple, rights=tuple, users=tuple)
+
+
+def token(message: access_pb2.Token) -> TokenView:
+    return _view(TokenView, message, scopes=tuple)
+
+
+def audit_page(message: access_pb2.ReadAuditResponse) -> AuditPage:
+    return _view(AuditPage, message, lines=lambda lines: tuple(_view(AuditView, line) for line in lines))
+
+
+def graph_chunks(
     name: str, data: bytes, *, subsystem: str = "", manager: str = ""
 ) -> Iterator[clusters_pb2.GraphUpload]:
-    """A header, then the graph in pieces of 1 MiB; a large one is compressed first."""
-    sent = gzip.compress(data, compresslevel=5, mtime=0) if len(data) > COMPRESS_ABOVE else data
+    """Yield a header, then the graph in chunks of 1 MiB; a large graph is compressed."""
+    sent = gzip.compress(data, compresslevel=5, mtime=0) if len(data) > COMPRESS_ABOVE_BYTES else data
     header = clusters_pb2.GraphHeader(cluster=name, subsystem=subsystem, manager=manager, size=len(sent))
     yield clusters_pb2.GraphUpload(header=header)
-    for start in range(0, len(sent), PIECE):
-        yield clusters_pb2.GraphUpload(data=sent[start : start + PIECE])
+    for start in range(0, len(sent), CHUNK_BYTES):
+        yield clusters_pb2.GraphUpload(data=sent[start : start + CHUNK_BYTES])
 
 
-def _view(cls: type[V], message: Any, **translate: Callable[[Any], Any]) -> V:
-    """Fill a view from the fields of the message that it knows; a field that was not set stays at its default."""
-    described = message.DESCRIPTOR.fields_by_name
+def _view(cls: type[V], message: Any, **convert: Callable[[Any], Any]) -> V:
+    """Create a view from the fields of the same names; an unset optional field keeps the view's default."""
+    message_fields = message.DESCRIPTOR.fields_by_name
     values: dict[str, Any] = {}
     for spec in fields(cls):
-        described_field = described.get(spec.name)
-        if described_field is None or (described_field.has_presence and not message.HasField(spec.name)):
+        message_field = message_fields.get(spec.name)
+        if message_field is None or (message_field.has_presence and not message.HasField(spec.name)):
             continue
         value = getattr(message, spec.name)
-        values[spec.name] = translate[spec.name](value) if spec.name in translate else value
+        values[spec.name] = convert[spec.name](value) if spec.name in convert else value
     return cls(**values)
 
 
 def _terms(message: jobs_pb2.Terms) -> dict[str, Any]:
-    """Only what was said."""
+    """Return the terms that are set."""
     out: dict[str, Any] = {}
-    for described, value in message.ListFields():
-        if described.name in ("start_after", "deadline"):
-            out[described.name] = timestamp(value)
-        elif described.name in ("policy_options", "labels"):
-            out[described.name] = dict(value)
-        elif described.name in ("only_clusters", "not_clusters", "dependencies"):
-            out[described.name] = list(value)
+    for spec, value in message.ListFields():
+        if spec.name in ("start_after", "deadline"):
+            out[spec.name] = timestamp(value)
+        elif spec.name in ("policy_options", "labels"):
+            out[spec.name] = dict(value)
+        elif spec.name in ("only_clusters", "not_clusters", "dependencies"):
+            out[spec.name] = list(value)
         else:
-            out[described.name] = value
+            out[spec.name] = value
     return out
 
 
 def _json_object(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    found = _json(text)
-    return found if isinstance(found, dict) else {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise RainbowError(f"the server sent invalid JSON: {error}") from None
+    return value if isinstance(value, dict) else {}
 
 
 def _explanations(text: str) -> tuple[dict[str, Any], ...]:
-    """The clusters of `rainbow.explanations/1`; one that takes no work is among them as `closed`."""
-    found = _json_object(text)
-    closed = found.get("closed", {})
-    shut = ({"cluster": name, "fit": "closed", "reasons": [{"sentence": why}]} for name, why in closed.items())
-    return (*found.get("clusters", ()), *shut)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise RainbowError(f"the server answered with JSON that cannot be read: {error}") from None
+    """Return the clusters of `rainbow.explanations/1`, then those that accept no work, as `closed`."""
+    document = _json_object(text)
+    reasons = document.get("closed", {}).items()
+    closed = ({"cluster": name, "fit": "closed", "reasons": [{"sentence": reason}]} for name, reason in reasons)
+    return (*document.get("clusters", ()), *closed)

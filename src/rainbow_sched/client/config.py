@@ -1,9 +1,8 @@
-"""The prototype's `rainbow-config.yaml`: found, read as it is, changed in place, never losing a key.
+"""Find, read and write `rainbow-config.yaml`, in the format of the prototype.
 
-Known keys: `scheduler {secret, name, algorithms {selection, match}}`, `cluster {name, secret,
-token}`, `graphdatabase {name, host, options}`, `clusters [{name, token}]`. Our own additions are
-new keys at the top: `server` (address or list of them), `token` and `tls {ca, cert, key}`.
-Whatever else stands in the file stays there, in its order.
+Known keys: `scheduler {secret, name, algorithms {selection, match}}`, `cluster {name, secret, token}`,
+`graphdatabase {name, host, options}`, `clusters [{name, token}]`. Additions to the prototype's format are keys at
+the top level: `server` (an address or a list), `token` and `tls {ca, cert, key}`. Other keys are kept, in order.
 """
 
 from __future__ import annotations
@@ -24,38 +23,37 @@ MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One config file's content. Never changed: `with_value` returns the next one."""
+    """The content of one config file."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     path: Path | None = None  # None: there is no file
 
     def section(self, *keys: str) -> Mapping[str, Any]:
-        """The mapping under `keys`; empty when it is not there."""
-        found = self.get(*keys)
-        return found if isinstance(found, Mapping) else {}
+        """Return the mapping under `keys`, or an empty one."""
+        value = self.get(*keys)
+        return value if isinstance(value, Mapping) else {}
 
     def get(self, *keys: str) -> Any:
-        """The value under `keys`, or None."""
-        at: Any = self.values
+        """Return the value under `keys`, or None."""
+        value: Any = self.values
         for key in keys:
-            if not isinstance(at, Mapping) or key not in at:
+            if not isinstance(value, Mapping) or key not in value:
                 return None
-            at = at[key]
-        return at
+            value = value[key]
+        return value
 
     def text(self, *keys: str) -> str:
-        """The value under `keys` as text; empty when it is absent, null or not a plain value."""
-        found = self.get(*keys)
-        return "" if found is None or isinstance(found, Mapping | list) else str(found)
+        """Return the value under `keys` as text; empty if it is absent, null or not a scalar."""
+        value = self.get(*keys)
+        return "" if value is None or isinstance(value, Mapping | list) else str(value)
 
     def with_value(self, value: object, *keys: str) -> Config:
-        """This config with one value set; every other key stays where it is."""
-        return Config(_placed(self.values, keys, value), self.path)
+        """Return a copy with one value set; the order of keys is kept."""
+        return Config(_with_value(self.values, keys, value), self.path)
 
     def cluster_tokens(self) -> dict[str, str]:
-        """Submission tokens by cluster, from `clusters` and `cluster`."""
-        listed = self.get("clusters")
-        entries = [*(listed if isinstance(listed, list) else []), self.section("cluster")]
+        """Return the submission tokens by cluster, from `clusters` and `cluster`."""
+        entries = [*self._clusters(), self.section("cluster")]
         return {
             str(entry["name"]): str(entry["token"])
             for entry in entries
@@ -63,31 +61,33 @@ class Config:
         }
 
     def with_cluster_token(self, name: str, token: str) -> Config:
-        """This config with `name`'s submission token in `clusters`, beside the ones that are there."""
-        listed = self.get("clusters")
-        entries = list(listed) if isinstance(listed, list) else []
-        for at, entry in enumerate(entries):
+        """Return a copy with the submission token of `name` added to `clusters`, or replaced there."""
+        entries = self._clusters()
+        for index, entry in enumerate(entries):
             if isinstance(entry, Mapping) and entry.get("name") == name:
-                entries[at] = {**entry, "token": token}
+                entries[index] = {**entry, "token": token}
                 break
         else:
             entries.append({"name": name, "token": token})
         return self.with_value(entries, "clusters")
 
     def without_cluster(self, name: str) -> Config:
-        """This config without the credentials of `name`, which open nothing once it is deleted."""
-        listed = self.get("clusters")
-        kept = self
-        if isinstance(listed, list):
-            left = [one for one in listed if not (isinstance(one, Mapping) and one.get("name") == name)]
-            kept = kept.with_value(left, "clusters") if len(left) < len(listed) else kept
+        """Return a copy without the credentials of the deleted cluster `name`; the same object if it has none."""
+        config, entries = self, self._clusters()
+        others = [entry for entry in entries if not (isinstance(entry, Mapping) and entry.get("name") == name)]
+        if len(others) < len(entries):
+            config = config.with_value(others, "clusters")
         if self.text("cluster", "name") == name:
-            kept = kept.with_value({"name": "", "secret": ""}, "cluster")
-        return kept
+            config = config.with_value({"name": "", "secret": ""}, "cluster")
+        return config
+
+    def _clusters(self) -> list[Any]:
+        entries = self.get("clusters")
+        return list(entries) if isinstance(entries, list) else []
 
 
-def starting_values(name: str, secret: str) -> dict[str, Any]:
-    """What `config init` writes: every key of the prototype, and no secret that anybody could guess."""
+def default_values(name: str, secret: str) -> dict[str, Any]:
+    """Return the values that `config init` writes: all keys of the prototype, without its default secret."""
     return {
         "scheduler": {
             "secret": secret,
@@ -104,10 +104,9 @@ def starting_values(name: str, secret: str) -> dict[str, Any]:
 
 
 def find(explicit: str | None, environment: Mapping[str, str], *, new: bool = False) -> Path | None:
-    """The file to use: the flag's, RAINBOW_CONFIG's, the folder's, the user's; None when there is none.
+    """Return the file to use: from the flag, RAINBOW_CONFIG, the current folder or the user's folder; or None.
 
-    A file that was named but is not there is an error, so that a typo never means "no config"; not so for a
-    `new` one, which is about to be written.
+    Raise NotFound if a file was named and does not exist, unless it is a `new` one that is about to be written.
     """
     for named, origin in ((explicit, "--config-path"), (environment.get("RAINBOW_CONFIG"), "RAINBOW_CONFIG")):
         if named:
@@ -122,13 +121,13 @@ def find(explicit: str | None, environment: Mapping[str, str], *, new: bool = Fa
 
 
 def user_path(environment: Mapping[str, str]) -> Path:
-    """Where a user's own config lies: $XDG_CONFIG_HOME/rainbow/rainbow-config.yaml."""
+    """Return the path of the user's own config: $XDG_CONFIG_HOME/rainbow/rainbow-config.yaml."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME") or "~", ".config")
     return Path(home).expanduser() / "rainbow" / FILE_NAME
 
 
 def load(path: Path | None) -> Config:
-    """Read a config file; no path is an empty config."""
+    """Read a config file; return an empty config without a path."""
     if path is None:
         return Config()
     try:
@@ -137,22 +136,20 @@ def load(path: Path | None) -> Config:
     except OSError as error:
         raise NotFound(f"cannot read {path}: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
-        raise TooLarge(f"{path}: a config file has at most {MAX_BYTES} bytes")
+        raise TooLarge(f"{path}: a config file must not be larger than {MAX_BYTES} bytes")
     return Config(_parse(raw, path), path)
 
 
 def save(config: Config, path: Path) -> None:
-    """Write `config` to `path`, readable by its owner alone, whole or not at all."""
-    import yaml  # dear to import, and most commands only read
+    """Write `config` to `path` atomically, readable by its owner only."""
+    import yaml  # expensive to import, and most commands only read
 
-    text = yaml.safe_dump(
-        dict(config.values), sort_keys=False, default_flow_style=False
-    )  # escapes keep every character
+    text = yaml.safe_dump(dict(config.values), sort_keys=False, default_flow_style=False)  # ASCII with escapes
     write_whole(path, text.encode())
 
 
 def _parse(raw: bytes, path: Path) -> Mapping[str, Any]:
-    import yaml  # dear to import, and many commands need no file
+    import yaml  # expensive to import, and many commands need no file
 
     try:
         loader = yaml.SafeLoader(raw)
@@ -168,29 +165,29 @@ def _parse(raw: bytes, path: Path) -> Mapping[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise Invalid("a config file holds keys and values, for example `server: 127.0.0.1:50051`", where=str(path))
+        raise Invalid("a config file must hold keys and values, for example `server: 127.0.0.1:50051`", where=str(path))
     return values
 
 
 def _check_events(loader: Any, path: Path) -> None:
-    """Refuse aliases (a short file can grow without bound through them) and absurd depth."""
+    """Reject aliases, which let a short file expand without bound, and deep nesting."""
     import yaml
 
     depth = 0
     while loader.check_event():
         event = loader.get_event()
         if isinstance(event, yaml.AliasEvent):
-            raise Invalid("anchors and aliases are not read; write the value out", where=str(path))
+            raise Invalid("anchors and aliases are not supported; write the value out", where=str(path))
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise TooLarge(f"a config file is at most {MAX_DEPTH} levels deep", where=str(path))
+            raise TooLarge(f"a config file must not be nested deeper than {MAX_DEPTH} levels", where=str(path))
 
 
-def _placed(values: Mapping[str, Any], keys: tuple[str, ...], value: object) -> dict[str, Any]:
+def _with_value(values: Mapping[str, Any], keys: tuple[str, ...], value: object) -> dict[str, Any]:
     inner = values.get(keys[0])
     if len(keys) == 1:
         return {**values, keys[0]: value}
-    return {**values, keys[0]: _placed(inner if isinstance(inner, Mapping) else {}, keys[1:], value)}
+    return {**values, keys[0]: _with_value(inner if isinstance(inner, Mapping) else {}, keys[1:], value)}

@@ -1,31 +1,33 @@
-"""One client's way to its servers: channels, credentials, deadlines, and which failures are tried again."""
+"""A client's connection to its servers: channels, credentials, timeouts, retries and failover."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
 
-from rainbow_sched.client.probe import why_not
-from rainbow_sched.client.rpcs import Answered, Asked, Purpose, Rpc
-from rainbow_sched.client.settings import Address, Settings, Tls, once_started
+from rainbow_sched.client.rpcs import CredentialKind, RequestT, ResponseT, Rpc
+from rainbow_sched.client.settings import Address, Settings, Tls, with_own_server_token
 from rainbow_sched.client.statuses import error_of_call
 from rainbow_sched.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable
 
-MAX_MESSAGE = 64 << 20  # what a server may answer at most
-OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
+MAX_RESPONSE_BYTES = 64 << 20
+PROBE_SECONDS = 2.0
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),  # a server that came back is found within a second
-    ("grpc.keepalive_time_ms", 20_000),  # a dead connection is noticed within 30 s; our servers allow a ping a second
+    ("grpc.max_reconnect_backoff_ms", 1_000),  # reconnect within a second after a restart
+    ("grpc.keepalive_time_ms", 20_000),  # detect a dead connection within 30 s; our servers allow one ping per second
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # without it gRPC waits a minute for the answer to its ping
+    ("grpc.http2.ping_timeout_ms", 10_000),  # gRPC's default is one minute
     ("grpc.enable_http_proxy", 0),
 )
 _ASCII = frozenset(map(chr, range(0x20, 0x7F)))
@@ -33,170 +35,165 @@ _ASCII = frozenset(map(chr, range(0x20, 0x7F)))
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to pause before trying again: doubling, capped, and never the same for two clients."""
+    """Exponential backoff with jitter."""
 
     first: float = 0.1
     cap: float = 5.0
 
     def delay(self, attempt: int, rng: random.Random) -> float:
-        """The pause before try number `attempt` (from 0): between half and all of the doubled time."""
+        """Return the pause in seconds before retry `attempt` (from 0): between half and all of the doubled time."""
         longest = min(self.cap, self.first * 2.0 ** min(attempt, 30))
         return longest * (0.5 + rng.random() / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a call may take, and for how long an unreachable server is tried again."""
+class Timeouts:
+    """Timeouts of calls in seconds, and how long calls to an unreachable server are retried."""
 
-    answer: float = 30.0  # seconds for one unary call, all its tries together
+    call: float = 30.0  # one unary call with all its retries
     upload: float = 600.0
     connect: float = 5.0
     unreachable: float = 3.0
-    stream: float = 600.0  # a followed job outlives a server's restart
-    first: float = 30.0  # of those, for a server that was never reached: it may be restarted just now, or be none
+    stream: float = 600.0  # a followed job continues after a restart of the server
+    first_contact: float = 30.0  # instead of `stream`, while no server has been reached yet
     backoff: Backoff = field(default_factory=Backoff)
 
 
 class _NotConnected(Exception):
-    """The server was never reached, so the call cannot have had an effect."""
+    """No connection was made, so the call had no effect."""
 
 
 class Connection:
-    """Calls with failover. Every error that leaves it is one of `model/errors.py`."""
+    """Calls with retries and failover. All errors are classes of `model/errors.py`."""
 
     def __init__(
         self,
         settings: Settings,
         *,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.settings = settings
-        self.patience = patience or Patience()
+        self.timeouts = timeouts or Timeouts()
         self.rng = rng or random.Random()
         self.sleep = sleep
         self._channels: dict[Address, grpc.aio.Channel] = {}
-        self._reasons: dict[Address, str] = {}  # why one could not be reached
-        self._at = 0  # which of the servers is used now
-        self._reached = False  # has any of them ever been there?
-        self._soon = self.patience.unreachable  # an absence that is shorter is not worth a word
-        self._told = False  # that they are away
-        self.on_absence: Callable[[float], None] = lambda seconds: None  # told for how long they are tried again
+        self._diagnoses: dict[Address, str] = {}  # why a server could not be reached
+        self._current = 0  # index of the server in use
+        self._reached = False  # True once any server was reached
+        self._report_after = self.timeouts.unreachable  # shorter outages are not reported
+        self._outage_reported = False
+        self.on_unreachable: Callable[[float], None] = lambda seconds: None  # called with the time until giving up
 
-    def stay(self) -> None:
-        """From here on wait for a server that is away as long as a stream would: there is something to come back to."""
-        self.patience = replace(self.patience, unreachable=self.patience.stream, answer=self.patience.stream)
+    def outlast_restarts(self) -> None:
+        """Retry calls from now on for as long as streams, to outlast a restart of the server."""
+        self.timeouts = replace(self.timeouts, unreachable=self.timeouts.stream, call=self.timeouts.stream)
 
-    def bears(self, absence: float, seconds: float) -> bool:
-        """True if an absence of the servers is borne: for `seconds`, but less while none was ever there to come back.
+    def may_retry(self, outage: float, limit: float) -> bool:
+        """Return True if an outage of `outage` seconds is below `limit`, which is lower before the first contact.
 
-        One that takes longer than a restart is told, once: silence for minutes would look like a job that is slow.
+        An outage longer than a usual restart is reported once to `on_unreachable`.
         """
-        longest = seconds if self._reached else min(seconds, max(self.patience.first, self._soon))
-        if not self._told and self._soon < absence < longest:
-            self._told = True
-            self.on_absence(longest)
-        return absence < longest
+        if not self._reached:
+            limit = min(limit, max(self.timeouts.first_contact, self._report_after))
+        if not self._outage_reported and self._report_after < outage < limit:
+            self._outage_reported = True
+            self.on_unreachable(limit)
+        return outage < limit
 
     async def close(self) -> None:
-        """Close every channel; calls under way are cancelled."""
+        """Close every channel; calls in progress are cancelled."""
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
             await channel.close(None)
 
     async def call(
         self,
-        rpc: Rpc[Asked, Answered],
-        request: Asked,
+        rpc: Rpc[RequestT, ResponseT],
+        request: RequestT,
         *,
         bearer: str | None = None,
         only: Iterable[str] = (),
         timeout: float | None = None,
-    ) -> Answered:
-        """Ask once and get one answer. `bearer` takes the place of the configured credential."""
+    ) -> ResponseT:
+        """Send one request and return the response. `bearer` replaces the configured credential."""
 
-        async def once(channel: grpc.aio.Channel, seconds: float) -> Answered:
-            metadata = self.metadata(rpc.purpose, bearer=bearer, only=only)
-            method = channel.unary_unary(rpc.path, _bytes_of, rpc.answers.FromString)
-            answer: Answered = await method(request, timeout=seconds, metadata=metadata)
-            return answer
+        async def once(channel: grpc.aio.Channel, seconds: float) -> ResponseT:
+            metadata = self.metadata(rpc.credential, bearer=bearer, only=only)
+            method = channel.unary_unary(rpc.path, _serialize, rpc.response.FromString)
+            response: ResponseT = await method(request, timeout=seconds, metadata=metadata)
+            return response
 
-        try:
-            return await self._trying(once, twice=rpc.twice, seconds=timeout or self.patience.answer)
-        except Unauthenticated as error:
-            if bearer is not None:
-                raise
-            raise self._with_origin(error, rpc.purpose) from None
+        return await self._with_retries(once, rpc, bearer, timeout or self.timeouts.call)
 
     async def upload(
-        self, rpc: Rpc[Asked, Answered], pieces: Callable[[], Iterable[Asked]], *, bearer: str | None = None
-    ) -> Answered:
-        """Send a stream of pieces and get one answer; `pieces` is called again for every try."""
+        self, rpc: Rpc[RequestT, ResponseT], chunks: Callable[[], Iterable[RequestT]], *, bearer: str | None = None
+    ) -> ResponseT:
+        """Send a stream of chunks and return the response; `chunks` is called again for every retry."""
 
-        async def once(channel: grpc.aio.Channel, seconds: float) -> Answered:
-            metadata = self.metadata(rpc.purpose, bearer=bearer)
-            method = channel.stream_unary(rpc.path, _bytes_of, rpc.answers.FromString)
-            answer: Answered = await method(iter(pieces()), timeout=seconds, metadata=metadata)
-            return answer
+        async def once(channel: grpc.aio.Channel, seconds: float) -> ResponseT:
+            metadata = self.metadata(rpc.credential, bearer=bearer)
+            method = channel.stream_unary(rpc.path, _serialize, rpc.response.FromString)
+            response: ResponseT = await method(iter(chunks()), timeout=seconds, metadata=metadata)
+            return response
 
-        try:
-            return await self._trying(once, twice=rpc.twice, seconds=self.patience.upload)
-        except Unauthenticated as error:
-            if bearer is not None:
-                raise
-            raise self._with_origin(error, rpc.purpose) from None
+        return await self._with_retries(once, rpc, bearer, self.timeouts.upload)
 
     async def stream(
-        self, rpc: Rpc[Asked, Answered], request: Asked, begun: Callable[[dict[str, str]], None] | None = None
-    ) -> AsyncIterator[Answered]:
-        """One try of a server stream; a cut raises Unavailable, and the next try goes to the next server.
+        self,
+        rpc: Rpc[RequestT, ResponseT],
+        request: RequestT,
+        on_metadata: Callable[[dict[str, str]], None] | None = None,
+    ) -> AsyncIterator[ResponseT]:
+        """Yield the messages of a server stream, without retries.
 
-        `begun` is told what the server says of the stream before its first message.
+        A lost connection raises Unavailable; the next stream goes to the next server. `on_metadata` gets the stream's
+        initial metadata before the first message.
         """
         address = self._address()
         try:
             channel = await self._connected(address)
-            method = channel.unary_stream(rpc.path, _bytes_of, rpc.answers.FromString)
-            call = method(request, metadata=self.metadata(rpc.purpose))
+            method = channel.unary_stream(rpc.path, _serialize, rpc.response.FromString)
+            call = method(request, metadata=self.metadata(rpc.credential))
             try:
-                if begun is not None:
-                    begun({key: str(value) for key, value in await call.initial_metadata() or ()})
+                if on_metadata is not None:
+                    on_metadata({key: str(value) for key, value in await call.initial_metadata() or ()})
                 async for message in call:
                     yield message
             finally:
                 call.cancel()
         except _NotConnected as error:
-            self._move_on(address)
+            self._switch_server(address)
             raise Unavailable(str(error)) from None
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                self._move_on(address)
-            raise self._with_origin(error_of_call(error, server=str(address)), rpc.purpose) from None
+                self._switch_server(address)
+            raise self._with_origin(error_of_call(error, server=str(address)), rpc.credential) from None
 
-    def _with_origin(self, error: RainbowError, purpose: Purpose) -> RainbowError:
-        """A refused credential with where it came from: a person has several places to look at."""
-        if not isinstance(error, Unauthenticated) or purpose is Purpose.CLUSTER:
+    def _with_origin(self, error: RainbowError, kind: CredentialKind) -> RainbowError:
+        """Add the origin of the refused credential to an Unauthenticated error."""
+        if not isinstance(error, Unauthenticated) or kind is CredentialKind.CLUSTER:
             return error
-        registering = purpose is Purpose.REGISTRATION
-        sent = self.settings.sent(registering=registering)
-        advice = "registering needs RAINBOW_REGISTRATION_SECRET" if registering else "rainbow login keeps one"
+        registering = kind is CredentialKind.REGISTRATION
+        sent = self.settings.describe_credentials(registering=registering)
+        advice = "registering needs RAINBOW_REGISTRATION_SECRET" if registering else "save one with: rainbow login"
         return Unauthenticated(f"{error} ({f'sent: {sent}' if sent else advice})")
 
     def metadata(
-        self, purpose: Purpose, *, bearer: str | None = None, only: Iterable[str] = ()
+        self, kind: CredentialKind, *, bearer: str | None = None, only: Iterable[str] = ()
     ) -> tuple[tuple[str, str], ...]:
-        """The credentials that go with a call, and no others."""
+        """Return the credentials that a call of this kind sends."""
         settings = self.settings
         configured = {
-            Purpose.USER: settings.token,
-            Purpose.SUBMIT: settings.token,
-            Purpose.CLUSTER: settings.secret_for(settings.cluster),
-            Purpose.REGISTRATION: settings.registration_secret or settings.token,
-        }[purpose]
+            CredentialKind.USER: settings.token,
+            CredentialKind.SUBMIT: settings.token,
+            CredentialKind.CLUSTER: settings.secret_for(settings.cluster),
+            CredentialKind.REGISTRATION: settings.registration_secret or settings.token,
+        }[kind]
         token = configured if bearer is None else bearer
         pairs = [("authorization", f"Bearer {_printable(token, 'the credential')}")] if token else []
-        if purpose is Purpose.SUBMIT or (purpose is Purpose.USER and not token):
+        if kind is CredentialKind.SUBMIT or (kind is CredentialKind.USER and not token):
             wanted = set(only) or settings.cluster_tokens.keys()
             pairs += [
                 ("rainbow-cluster-token", _printable(f"{name}={secret}", f"the token of {name}"))
@@ -205,11 +202,15 @@ class Connection:
             ]
         return tuple(pairs)
 
-    async def _trying(
-        self, once: Callable[[grpc.aio.Channel, float], Awaitable[Answered]], *, twice: bool, seconds: float
-    ) -> Answered:
+    async def _with_retries(
+        self,
+        once: Callable[[grpc.aio.Channel, float], Awaitable[ResponseT]],
+        rpc: Rpc[RequestT, ResponseT],
+        bearer: str | None,
+        seconds: float,
+    ) -> ResponseT:
         loop = asyncio.get_running_loop()
-        began, tries = loop.time(), 0
+        began, attempts = loop.time(), 0
         while True:
             address = self._address()
             left = seconds - (loop.time() - began)
@@ -220,67 +221,95 @@ class Connection:
                 failure: RainbowError = Unavailable(str(error))
             except grpc.aio.AioRpcError as error:
                 failure = error_of_call(error, server=str(address))
-                if not _may_ask_again(error.code(), failure, twice=twice):
-                    raise failure from None
-            self._move_on(address)
-            tries += 1
-            round_trips = tries - len(self.settings.servers)  # every server gets its chance before the first pause
-            pause = 0.0 if round_trips < 0 else self.patience.backoff.delay(round_trips, self.rng)
+                retryable = rpc.idempotent and error.code() is grpc.StatusCode.UNAVAILABLE
+                if not retryable and not isinstance(failure, Exhausted):  # Exhausted: rejected before it had an effect
+                    raise (failure if bearer is not None else self._with_origin(failure, rpc.credential)) from None
+            self._switch_server(address)
+            attempts += 1
+            retries = attempts - len(self.settings.servers)  # every server is tried once before the first pause
+            pause = 0.0 if retries < 0 else self.timeouts.backoff.delay(retries, self.rng)
             if isinstance(failure, Exhausted):
                 pause = max(pause, failure.retry_after * (1 + self.rng.random() / 2))
-            away = loop.time() - began + pause
-            if round_trips >= 0 and not self.bears(away, min(self.patience.unreachable, seconds)):
+            outage = loop.time() - began + pause
+            if retries >= 0 and not self.may_retry(outage, min(self.timeouts.unreachable, seconds)):
                 raise failure
             await self.sleep(pause)
 
     def _address(self) -> Address:
-        return self.settings.servers[self._at % len(self.settings.servers)]
+        return self.settings.servers[self._current % len(self.settings.servers)]
 
-    def _move_on(self, failed: Address) -> None:
-        """Use the next server, unless another call already moved on from `failed`."""
+    def _switch_server(self, failed: Address) -> None:
+        """Use the next server, unless another call already switched away from `failed`."""
         if self._address() == failed:
-            self._at = (self._at + 1) % len(self.settings.servers)
+            self._current = (self._current + 1) % len(self.settings.servers)
 
     async def _connected(self, address: Address) -> grpc.aio.Channel:
-        """A channel that is ready, so that a call on it either arrives or is known not to have."""
+        """Return a ready channel, so that a failure to connect is told apart from a failed call."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = _open(address, self.settings.tls)
+            channel = self._channels[address] = _open_channel(address, self.settings.tls)
         ready = channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
         if not ready:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.patience.connect):
-                    ready = await _settled(channel)
+                async with asyncio.timeout(self.timeouts.connect):
+                    ready = await _wait_until_ready(channel)
         if not ready:
-            raise _NotConnected(await self._nobody(address))
+            raise _NotConnected(await self._unreachable_message(address))
         if not self._reached:
-            self.settings = once_started(self.settings)
-        self._reached, self._told = True, False
-        self._reasons.clear()
+            self.settings = with_own_server_token(self.settings)
+        self._reached, self._outage_reported = True, False
+        self._diagnoses.clear()
         return channel
 
-    async def _nobody(self, address: Address) -> str:
-        """What to say of a server that cannot be reached; the reason is looked for once."""
-        if address not in self._reasons:
-            self._reasons[address] = await why_not(address, self.settings.tls)
+    async def _unreachable_message(self, address: Address) -> str:
+        if address not in self._diagnoses:
+            self._diagnoses[address] = await diagnose(address, self.settings.tls)
         how = (
-            "with TLS; RAINBOW_CA names its authority, and http:// asks in plain text"
+            "with TLS; RAINBOW_CA names its authority, and http:// connects in plain text"
             if address.tls
-            else "in plain text; https:// asks with TLS"
+            else "in plain text; https:// connects with TLS"
         )
         return (
-            f"no Rainbow server answers at {address}: {self._reasons[address]} (asked {how}); "
+            f"no Rainbow server answers at {address}: {self._diagnoses[address]} (tried {how}); "
             "start one with `rainbow server`, or give --server or RAINBOW_SERVER"
         )
 
 
-def _may_ask_again(code: grpc.StatusCode, failure: RainbowError, *, twice: bool) -> bool:
-    """True if it cannot have had an effect (a busy server turned it away), or may have one twice."""
-    return isinstance(failure, Exhausted) or (code is grpc.StatusCode.UNAVAILABLE and twice)
+async def diagnose(address: Address, tls: Tls) -> str:
+    """Return why a server cannot be reached, learned from a plain socket: gRPC reports no reason."""
+    try:
+        context = _ssl_context(tls) if address.tls else None
+    except OSError as error:  # also what ssl raises
+        return f"{tls.ca or tls.cert} cannot be used as a certificate: {error.strerror or error}"
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+    except TimeoutError:
+        return "the connection timed out"
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
+    except ssl.SSLError:
+        return "the process that listens there does not use TLS"
+    except OSError as error:
+        if error.errno is None:  # asyncio's own error after several failed addresses
+            return "the connection failed"
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return "the process that listens there is not a Rainbow server" + ("" if address.tls else ", or uses TLS")
 
 
-async def _settled(channel: grpc.aio.Channel) -> bool:
-    """Wait until the channel is ready or has failed to connect."""
+def _ssl_context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca or None)
+    context.set_alpn_protocols(["h2"])
+    if tls.cert:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context
+
+
+async def _wait_until_ready(channel: grpc.aio.Channel) -> bool:
+    """Wait until the channel is ready or has failed to connect; return True if it is ready."""
     state = channel.get_state(try_to_connect=True)
     while state is not grpc.ChannelConnectivity.READY:
         if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
@@ -290,27 +319,27 @@ async def _settled(channel: grpc.aio.Channel) -> bool:
     return True
 
 
-def _bytes_of(message: Asked) -> bytes:
+def _serialize(message: RequestT) -> bytes:
     return message.SerializeToString()
 
 
-def _open(address: Address, tls: Tls) -> grpc.aio.Channel:
+def _open_channel(address: Address, tls: Tls) -> grpc.aio.Channel:
     if not address.tls:
-        return grpc.aio.insecure_channel(address.target, options=OPTIONS)
-    credentials = grpc.ssl_channel_credentials(_file(tls.ca), _file(tls.key), _file(tls.cert))
-    return grpc.aio.secure_channel(address.target, credentials, options=OPTIONS)
+        return grpc.aio.insecure_channel(address.target, options=CHANNEL_OPTIONS)
+    credentials = grpc.ssl_channel_credentials(_read_file(tls.ca), _read_file(tls.key), _read_file(tls.cert))
+    return grpc.aio.secure_channel(address.target, credentials, options=CHANNEL_OPTIONS)
 
 
-def _file(path: str) -> bytes | None:
+def _read_file(path: str) -> bytes | None:
     if not path:
         return None
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise NotFound(f"cannot read {path} for TLS: {error.strerror}") from None
+        raise NotFound(f"cannot read the TLS file {path}: {error.strerror}") from None
 
 
 def _printable(text: str, what: str) -> str:
     if not _ASCII.issuperset(text):
-        raise Invalid(f"{what} holds characters that cannot be sent; is there a line end in it?")
+        raise Invalid(f"{what} contains characters that cannot be sent; does it contain a line end?")
     return text

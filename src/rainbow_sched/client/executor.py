@@ -1,4 +1,4 @@
-"""A `concurrent.futures.Executor` whose work is commands that run on the fleet."""
+"""A `concurrent.futures.Executor` that runs commands as jobs."""
 
 from __future__ import annotations
 
@@ -7,65 +7,64 @@ import concurrent.futures
 from collections.abc import Sequence
 from typing import Any
 
-from rainbow_sched.client.async_client import Result
+from rainbow_sched.client.async_client import JobResult
 from rainbow_sched.client.blocking_client import Client
 from rainbow_sched.client.settings import Settings
 
-CANCELLED = "its future was cancelled"
+CANCEL_REASON = "its future was cancelled"
 
 
 class Executor(concurrent.futures.Executor):
-    """Submits commands, answers with futures of their `Result`.
+    """Submits commands and returns futures of their `JobResult`.
 
         with Executor() as pool:
             futures = [pool.submit(["./simulate", str(seed)], cores=4) for seed in range(100)]
             for future in concurrent.futures.as_completed(futures):
                 print(future.result().stdout)
 
-    Only commands: no function is pickled and sent, so nothing on the way has to run what it
-    cannot read. A future that is cancelled cancels its job.
+    It runs commands only: functions are not pickled and sent. Cancelling a future cancels its job.
     """
 
     def __init__(
         self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None, **defaults: Any
     ) -> None:
-        """`defaults` are given to every submit: nodes, tasks, cores, gpus, duration, terms ..."""
+        """Options in `defaults` apply to every submit: nodes, tasks, cores, gpus, duration, terms ..."""
         self._client = Client(server, token=token, settings=settings)
         self._defaults = defaults
-        self._pending: dict[concurrent.futures.Future[Result], int] = {}  # with the ids of their jobs
-        self._cancelling: set[concurrent.futures.Future[Any]] = set()  # calls under way that end jobs
+        self._pending: dict[concurrent.futures.Future[JobResult], int] = {}  # by future: the id of its job
+        self._cancelling: set[concurrent.futures.Future[Any]] = set()  # cancel calls in progress
         self._closed = False
 
     def submit(  # type: ignore[override]  # commands instead of functions is the point of this class
-        self, argv: Sequence[str], /, **asked: Any
-    ) -> concurrent.futures.Future[Result]:
-        """Submit one command; it is durable when this returns. The future raises JobFailed if it does not succeed."""
+        self, argv: Sequence[str], /, **options: Any
+    ) -> concurrent.futures.Future[JobResult]:
+        """Submit one command; it is durable when this returns. The future raises JobFailed if the job fails."""
         if self._closed:
             raise RuntimeError("cannot submit after shutdown")
         if callable(argv):
             raise TypeError('this executor runs commands: submit(["prog", "argument"]), not functions')
-        handle = self._client.submit(argv, **(self._defaults | asked))
+        handle = self._client.submit(argv, **(self._defaults | options))
         future = asyncio.run_coroutine_threadsafe(handle.asynchronous.result(), self._client.loop)
         self._pending[future] = handle.id
         future.add_done_callback(self._forget)
         return future
 
     def map(  # type: ignore[override]  # commands instead of functions
-        self, commands: Sequence[Sequence[str]], /, *, timeout: float | None = None, **asked: Any
-    ) -> list[Result]:
-        """Run many commands; their results in the order given."""
-        futures = [self.submit(argv, **asked) for argv in commands]
+        self, commands: Sequence[Sequence[str]], /, *, timeout: float | None = None, **options: Any
+    ) -> list[JobResult]:
+        """Run several commands; return their results in the same order."""
+        futures = [self.submit(argv, **options) for argv in commands]
         return [future.result(timeout) for future in futures]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work; wait for what is under way, or cancel it: that is asked for when this returns."""
+        """Accept no more commands; wait for pending jobs, or cancel them before this returns."""
         self._closed = True
         try:
             if cancel_futures:
-                pending, self._pending = self._pending, {}  # their jobs are cancelled here, all in one call
+                pending, self._pending = self._pending, {}  # one call cancels all their jobs
                 ids = [id for future, id in pending.items() if future.cancel()]
                 if ids:
-                    self._client.cancel(ids, reason=CANCELLED)
+                    self._client.cancel(ids, reason=CANCEL_REASON)
             if wait:
                 concurrent.futures.wait(list(self._pending))
         finally:
@@ -73,10 +72,10 @@ class Executor(concurrent.futures.Executor):
             if wait:
                 self._client.close()
 
-    def _forget(self, future: concurrent.futures.Future[Result]) -> None:
+    def _forget(self, future: concurrent.futures.Future[JobResult]) -> None:
         id = self._pending.pop(future, None)
         if id is not None and future.cancelled():
-            call = self._client.asynchronous.cancel([id], reason=CANCELLED)
+            call = self._client.asynchronous.cancel([id], reason=CANCEL_REASON)
             cancelling = asyncio.run_coroutine_threadsafe(call, self._client.loop)
             self._cancelling.add(cancelling)
             cancelling.add_done_callback(self._cancelling.discard)

@@ -1,4 +1,4 @@
-"""What a client can do with jobs: submit, plan, list, follow, read their output, cancel, explain."""
+"""Client methods for jobs: submit, plan, list, watch, read output, cancel, explain."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from rainbow_sched.client import codec, rpcs
 from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.connection import Connection
 from rainbow_sched.client.submission import Submission
-from rainbow_sched.client.views import Chunk, EventView, ExplanationView, JobView, PlanView, Submitted
+from rainbow_sched.client.views import EventView, ExplanationView, JobView, OutputChunk, PlanView, Submitted
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
 from rainbow_sched.model.job import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
 
 Item = TypeVar("Item")
-PAGE = 1_000
-CANCELLED_AT_ONCE = 5_000  # jobs of one call; the server holds nobody up with more
-MOST = 1_000_000  # jobs that a word such as `all` may mean
-LIVING = tuple(state.value for state in JobState if not state.terminal)
-CANCELLED = ("pending", "running", "active")
+JOBS_PER_PAGE = 1_000
+MAX_JOBS_PER_CANCEL = 5_000  # of one call; more would delay other callers
+MAX_SELECTED_JOBS = 1_000_000  # jobs that a selector such as `all` may mean
+ACTIVE_STATES = tuple(state.value for state in JobState if not state.terminal)
+CANCEL_FILTERS = ("pending", "running", "active")
 
 
 def _stage(job: JobView) -> str:
-    """Pending, running, or ending: as `rainbow jobs` counts them."""
+    """Return pending, running or ending, as `rainbow jobs` counts the job."""
     if job.state == "bound" and job.attempt_state == "running":
         return "running"
     return "ending" if job.state == "cancelling" or job.attempt_state == "finishing" else "pending"
 
 
-class JobVerbs:
+class JobMethods:
     """The calls of `rainbow.v2.Jobs`."""
 
     connection: Connection
 
     async def submit_one(self, submission: Submission) -> Submitted:
-        """Submit one job; when this returns, the job is stored durably."""
+        """Submit one job; it is durable when this returns."""
         request = codec.submit_message(submission)
         only = submission.terms.only_clusters
         return codec.submitted(await self.connection.call(rpcs.SUBMIT, request, only=only))
 
     async def submit_batch(self, submissions: Sequence[Submission]) -> tuple[Submitted, ...]:
-        """Submit many jobs in one call, all or nothing."""
+        """Submit several jobs in one call: all or none."""
         request = jobs_pb2.SubmitBatchRequest(jobs=[codec.submit_message(one) for one in submissions])
         named = [one.terms.only_clusters for one in submissions]
-        only = {name for names in named for name in names} if all(named) else ()  # no token goes where none is needed
-        patience = self.connection.patience.upload
-        answer = await self.connection.call(rpcs.SUBMIT_BATCH, request, only=only, timeout=patience)
+        only = {name for names in named for name in names} if all(named) else ()  # send no token that is not needed
+        timeout = self.connection.timeouts.upload
+        answer = await self.connection.call(rpcs.SUBMIT_BATCH, request, only=only, timeout=timeout)
         return tuple(codec.submitted(one) for one in answer.jobs)
 
     async def plan(self, submission: Submission, *, reasons: bool = True) -> PlanView:
-        """What would happen if `submission` were submitted; stores nothing."""
+        """Return the decision that a submit would make; store nothing."""
         request = jobs_pb2.PlanRequest(
             spec=codec.spec_message(submission), terms=codec.terms_message(submission), reasons=reasons
         )
@@ -61,70 +61,67 @@ class JobVerbs:
         return codec.plan(await self.connection.call(rpcs.PLAN, request, only=only))
 
     async def job(self, id: int, *, spec: bool = False) -> JobView:
-        """One job as it is now; with `spec`, what it asked for too."""
+        """Return one job; with `spec`, its request too."""
         return codec.job(await self.connection.call(rpcs.GET_JOB, jobs_pb2.GetJobRequest(id=id, spec=spec)))
 
     async def jobs(
-        self, chosen: JobFilter | None = None, *, limit: int = 100, keep: Callable[[JobView], bool] | None = None
+        self, selected: JobFilter | None = None, *, limit: int = 100, keep: Callable[[JobView], bool] | None = None
     ) -> tuple[JobView, ...]:
-        """The newest `limit` jobs that `chosen` and `keep` leave, newest first."""
-        found: list[JobView] = []
+        """Return the newest `limit` jobs that match `selected` and `keep`, newest first."""
+        jobs: list[JobView] = []
         before = 0
-        while len(found) < limit:
-            size = PAGE if keep else min(PAGE, limit - len(found))
+        while len(jobs) < limit:
+            size = JOBS_PER_PAGE if keep else min(JOBS_PER_PAGE, limit - len(jobs))
             request = jobs_pb2.ListJobsRequest(
-                filter=codec.filter_message(chosen or JobFilter()), limit=size, before=before
+                filter=codec.filter_message(selected or JobFilter()), limit=size, before=before
             )
             page = await self.connection.call(rpcs.LIST_JOBS, request)
-            found += [job for one in page.jobs if (job := codec.job(one)) and (keep is None or keep(job))]
+            jobs += [job for one in page.jobs if (job := codec.job(one)) and (keep is None or keep(job))]
             before = page.next
             if not before or not page.jobs:
                 break
-        return tuple(found[:limit])
+        return tuple(jobs[:limit])
 
     async def cancel(self, ids: Sequence[int], *, reason: str = "", dry_run: bool = False) -> tuple[JobView, ...]:
-        """Ask for the end of jobs; each is answered as it is now, which may still be `cancelling`.
+        """Cancel jobs and return their current states; a running job is `cancelling` at first.
 
-        Those that had ended before, or were being cancelled, are marked as `unchanged`.
+        Jobs that had already ended, or were already cancelling, are marked as `unchanged`.
         """
-        found: list[JobView] = []
-        for at in range(0, len(ids), CANCELLED_AT_ONCE) or (0,):
-            piece = ids[at : at + CANCELLED_AT_ONCE]
-            request = jobs_pb2.CancelRequest(ids=piece, reason=reason, dry_run=dry_run)
+        jobs: list[JobView] = []
+        for start in range(0, len(ids), MAX_JOBS_PER_CANCEL) or (0,):
+            batch = ids[start : start + MAX_JOBS_PER_CANCEL]
+            request = jobs_pb2.CancelRequest(ids=batch, reason=reason, dry_run=dry_run)
             answer = await self.connection.call(rpcs.CANCEL, request)
             unchanged = set(answer.unchanged)
-            found += [replace(codec.job(one), unchanged=one.id in unchanged or None) for one in answer.jobs]
-        return tuple(found)
+            jobs += [replace(codec.job(one), unchanged=one.id in unchanged or None) for one in answer.jobs]
+        return tuple(jobs)
 
     async def cancel_all(
-        self, which: str = "active", chosen: JobFilter | None = None, *, reason: str = "", dry_run: bool = False
+        self, which: str = "active", selected: JobFilter | None = None, *, reason: str = "", dry_run: bool = False
     ) -> tuple[JobView, ...]:
-        """Cancel all jobs that are pending, running or active (not ended), of those that `chosen` leaves."""
-        if which not in CANCELLED:
-            raise Invalid(f"{which!r} is none of {', '.join(CANCELLED)}")
-        chosen = chosen or JobFilter()
-        states = [state for state in LIVING if not chosen.states or state in chosen.states]
-        living = await self.jobs(replace(chosen, states=states), limit=MOST) if states else ()
-        ids = [job.id for job in living if which in ("active", _stage(job))]
-        answers: list[JobView] = []
-        for start in range(0, len(ids), PAGE):
-            answers += await self.cancel(ids[start : start + PAGE], reason=reason, dry_run=dry_run)
-        return tuple(answers)
+        """Cancel all jobs that match `selected` and are pending, running or active (not ended)."""
+        if which not in CANCEL_FILTERS:
+            raise Invalid(f"{which!r} is not one of {', '.join(CANCEL_FILTERS)}")
+        selected = selected or JobFilter()
+        states = [state for state in ACTIVE_STATES if not selected.states or state in selected.states]
+        active = await self.jobs(replace(selected, states=states), limit=MAX_SELECTED_JOBS) if states else ()
+        ids = [job.id for job in active if which in ("active", _stage(job))]
+        return await self.cancel(ids, reason=reason, dry_run=dry_run) if ids else ()
 
     async def release(self, id: int) -> JobView:
-        """Let a job go that its owner held."""
+        """Release a held job."""
         return codec.job(await self.connection.call(rpcs.RELEASE, jobs_pb2.ReleaseRequest(id=id)))
 
     async def explain(self, id: int) -> ExplanationView:
-        """Why a job is where it is: the stored decision, and the reasons as they are now."""
+        """Return the last decision about a job, and current explanations for each cluster."""
         return codec.explanation(await self.connection.call(rpcs.EXPLAIN, jobs_pb2.ExplainRequest(id=id)))
 
     async def wait(self, id: int) -> JobView:
-        """Wait until a job has ended."""
+        """Wait until a job has ended; return it."""
         return (await self.wait_all([id]))[0]
 
     async def wait_all(self, ids: Sequence[int]) -> tuple[JobView, ...]:
-        """Wait until every one of these jobs has ended. Reads their events from the first, so that none slips by."""
+        """Wait until all jobs have ended; return them. Reads their events from the first, so that none is missed."""
         while True:
             known = {job.id: job for job in await self.jobs(JobFilter(ids=ids), limit=len(ids))}
             missing = [id for id in ids if id not in known]
@@ -132,44 +129,44 @@ class JobVerbs:
                 raise NotFound(f"there is no job {', '.join(map(str, missing[:10]))} that you may see")
             open_ids = {id for id in ids if not known[id].ended}
             if not open_ids:
-                return await self._how_they_failed([known[id] for id in ids])
+                return await self._with_failures([known[id] for id in ids])
             async for event in self.watch(JobFilter(ids=sorted(open_ids)), after=0):
                 if event.last:
                     open_ids.discard(event.job)
                     if not open_ids:
                         break
             if open_ids:  # the server ended the stream early
-                await self.connection.sleep(self.connection.patience.backoff.cap)
+                await self.connection.sleep(self.connection.timeouts.backoff.cap)
 
-    async def _how_they_failed(self, ended: Sequence[JobView]) -> tuple[JobView, ...]:
-        """The same jobs; those that failed with the category of the failure, which stands in their last event."""
-        unsaid = {job.id for job in ended if job.state == "failed" and not job.failure}
-        said: dict[int, str] = {}
-        if unsaid:
-            with contextlib.suppress(TimeoutError):  # a job whose events are gone keeps its category to itself
-                async with asyncio.timeout(self.connection.patience.connect):
-                    async for event in self.watch(JobFilter(ids=sorted(unsaid)), after=0):
+    async def _with_failures(self, ended: Sequence[JobView]) -> tuple[JobView, ...]:
+        """Add the category of the failure to jobs that failed; it is stored in their last event."""
+        missing = {job.id for job in ended if job.state == "failed" and not job.failure}
+        failures: dict[int, str] = {}
+        if missing:
+            with contextlib.suppress(TimeoutError):  # the events of an old job may be deleted
+                async with asyncio.timeout(self.connection.timeouts.connect):
+                    async for event in self.watch(JobFilter(ids=sorted(missing)), after=0):
                         if event.last:
-                            said[event.job] = str(event.detail.get("failure", ""))
-                            unsaid.discard(event.job)
-                            if not unsaid:
+                            failures[event.job] = str(event.detail.get("failure", ""))
+                            missing.discard(event.job)
+                            if not missing:
                                 break
-        return tuple(replace(job, failure=said.get(job.id, job.failure)) for job in ended)
+        return tuple(replace(job, failure=failures.get(job.id, job.failure)) for job in ended)
 
-    async def watch(self, chosen: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
-        """Events as they happen, each once; `after` None: from now on. Goes on where it was after a cut."""
+    async def watch(self, selected: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
+        """Yield each event once, as it happens; `after` None: from now on. Resumes after a lost connection."""
         seen = after
 
-        def begun(said: dict[str, str]) -> None:
+        def on_metadata(metadata: dict[str, str]) -> None:
             nonlocal seen
-            if seen is None and said.get("rainbow-after", "").isdecimal():
-                seen = int(said["rainbow-after"])
+            if seen is None and metadata.get("rainbow-after", "").isdecimal():
+                seen = int(metadata["rainbow-after"])
 
         def open_stream() -> AsyncIterator[jobs_pb2.Event]:
             request = jobs_pb2.WatchRequest(
-                filter=codec.filter_message(chosen or JobFilter()), after=seen or 0, from_now=seen is None
+                filter=codec.filter_message(selected or JobFilter()), after=seen or 0, from_now=seen is None
             )
-            return self.connection.stream(rpcs.WATCH, request, begun)
+            return self.connection.stream(rpcs.WATCH, request, on_metadata)
 
         async for message in self._resumed(open_stream):
             if seen is None or message.seq > seen:
@@ -184,54 +181,54 @@ class JobVerbs:
         stream: str = "",
         tail: int = 0,
         offsets: Mapping[str, int] | None = None,
-    ) -> AsyncIterator[Chunk]:
-        """A job's output, each byte once, from `offsets` by stream if given; with `follow` until the job has ended.
+    ) -> AsyncIterator[OutputChunk]:
+        """Yield a job's output, each byte once, from `offsets` by stream; with `follow` until the job has ended.
 
-        Goes on where it was after a cut.
+        Resumes after a lost connection.
         """
-        at: dict[str, int] = dict(offsets or {})
+        position: dict[str, int] = dict(offsets or {})
 
         def open_stream() -> AsyncIterator[jobs_pb2.LogChunk]:
             request = jobs_pb2.LogsRequest(
                 id=id,
                 follow=follow,
                 stream=stream,
-                tail=0 if at else tail,
-                stdout_offset=at.get("stdout", 0),
-                stderr_offset=at.get("stderr", 0),
+                tail=0 if position else tail,
+                stdout_offset=position.get("stdout", 0),
+                stderr_offset=position.get("stderr", 0),
             )
             return self.connection.stream(rpcs.LOGS, request)
 
-        async for message in self._resumed(open_stream, followed=follow):
+        async for message in self._resumed(open_stream, follow=follow):
             offset, data = message.offset, message.data
-            known = at.get(message.stream, 0)
+            known = position.get(message.stream, 0)
             if offset < known:
                 offset, data = known, data[known - offset :]
             if data:
-                at[message.stream] = offset + len(data)
-                yield Chunk(message.stream, offset, data)
+                position[message.stream] = offset + len(data)
+                yield OutputChunk(message.stream, offset, data)
 
     async def _resumed(
-        self, open_stream: Callable[[], AsyncIterator[Item]], *, followed: bool = True
+        self, open_stream: Callable[[], AsyncIterator[Item]], *, follow: bool = True
     ) -> AsyncIterator[Item]:
-        """The items of a stream that is opened again after each cut, until the patience for silence is over.
+        """Yield the items of a stream, and open it again after a lost connection until the timeout for streams.
 
-        What is not `followed` is wanted at once: a server that is away is not waited for as long.
+        Without `follow` the timeout for an unreachable server applies, which is shorter.
         """
-        loop, patience = asyncio.get_running_loop(), self.connection.patience
-        heard, tries = loop.time(), 0
+        loop, timeouts = asyncio.get_running_loop(), self.connection.timeouts
+        last_contact, retries = loop.time(), 0
         while True:
             try:
                 async for item in open_stream():
                     yield item
-                    heard, tries = loop.time(), 0
+                    last_contact, retries = loop.time(), 0
                 return
             except Unavailable:
-                if tries == 0:
-                    heard = loop.time()
-                pause = patience.backoff.delay(tries, self.connection.rng)
-                longest = patience.stream if followed else patience.unreachable
-                if not self.connection.bears(loop.time() - heard + pause, longest):
+                if retries == 0:
+                    last_contact = loop.time()
+                pause = timeouts.backoff.delay(retries, self.connection.rng)
+                limit = timeouts.stream if follow else timeouts.unreachable
+                if not self.connection.may_retry(loop.time() - last_contact + pause, limit):
                     raise
-                tries += 1
+                retries += 1
                 await self.connection.sleep(pause)

@@ -1,4 +1,4 @@
-"""Files that hold secrets: written whole or not at all, and used only while nobody else can read them."""
+"""Files with secrets: written atomically, and rejected if other users can read them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from rainbow_sched.model.errors import Invalid
 
-PRIVATE = 0o600
+PRIVATE_MODE = 0o600
 
 
-def write_whole(path: Path, data: bytes, mode: int = PRIVATE) -> None:
-    """Write a file with its mode from the first moment, whole or not at all; when this returns it outlives a crash."""
+def write_whole(path: Path, data: bytes, mode: int = PRIVATE_MODE) -> None:
+    """Write a file atomically and durably; it has `mode` from its creation."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    target = path.resolve()  # a symbolic link stays one
+    target = path.resolve()  # keep a symbolic link
     descriptor, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -33,7 +33,7 @@ def write_whole(path: Path, data: bytes, mode: int = PRIVATE) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make sure that the names of a folder, as they are now, outlive a power cut."""
+    """Make the file names in a folder durable."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -47,7 +47,7 @@ def open_to_others(path: Path) -> bool:
 
 
 def check_private(path: Path) -> None:
-    """Refuse a secret that others on this machine can read or change."""
+    """Raise Invalid if other users of this machine can read or change the file."""
     try:
         exposed = open_to_others(path)
     except OSError as error:

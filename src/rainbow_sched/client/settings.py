@@ -1,6 +1,6 @@
-"""Where the client connects and with which credentials: flag before environment before config before default.
+"""The client's servers and credentials, from flags, environment, config file and defaults, in this order.
 
-The default token is the one that a server of this user, on this machine, left in the user's data folder.
+The default token is the one in the data folder of the user's own server on this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Origin: TypeAlias = Literal["flag", "environment", "config", "local server", "de
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server: host and port, and whether the way there is encrypted."""
+    """Host and port of a server, and whether to connect with TLS."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ class Address:
 
     @property
     def target(self) -> str:
-        """As gRPC writes it."""
+        """The address in gRPC's notation."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of an encrypted connection; empty: the system's authorities and no client certificate."""
+    """Files for TLS; empty: the system's authorities and no client certificate."""
 
     ca: str = ""
     cert: str = ""
@@ -49,45 +49,45 @@ class Tls:
 
     def __post_init__(self) -> None:
         if bool(self.cert) != bool(self.key):
-            raise Invalid("a client certificate needs both files: give RAINBOW_CERT and RAINBOW_KEY, or neither")
+            raise Invalid("a client certificate needs both files: set RAINBOW_CERT and RAINBOW_KEY, or neither")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything a client needs to know before it connects. Credentials never appear in its repr."""
+    """All settings of a client. Its repr shows no credentials."""
 
     servers: tuple[Address, ...] = (Address("127.0.0.1", DEFAULT_PORT, False),)
     token: str = field(default="", repr=False)
     cluster_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
-    cluster: str = ""  # the cluster that this machine speaks for
+    cluster: str = ""  # this machine's own cluster
     cluster_secret: str = field(default="", repr=False)
     registration_secret: str = field(default="", repr=False)
     tls: Tls = Tls()
     config: Config = field(default_factory=Config, repr=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
 
-    def sent(self, *, registering: bool = False) -> str:
-        """Which credentials a call carries and where they come from, without any of them."""
+    def describe_credentials(self, *, registering: bool = False) -> str:
+        """Return which credentials a call sends and where they come from, without their values."""
         if registering and self.registration_secret:
-            return f"the registration secret from {self._place('registration_secret', 'RAINBOW_REGISTRATION_SECRET')}"
-        words = [f"the token from {self._place('token', 'RAINBOW_TOKEN')}"] if self.token else []
+            return f"the registration secret from {self._origin('registration_secret', 'RAINBOW_REGISTRATION_SECRET')}"
+        credentials = [f"the token from {self._origin('token', 'RAINBOW_TOKEN')}"] if self.token else []
         if self.cluster_tokens and not registering:
-            words.append(f"the submission tokens of {', '.join(self.cluster_tokens)} from {self.config.path}")
-        return " and ".join(words)
+            credentials.append(f"the submission tokens of {', '.join(self.cluster_tokens)} from {self.config.path}")
+        return " and ".join(credentials)
 
-    def _place(self, name: str, variable: str) -> str:
-        places: dict[str, str] = {
+    def _origin(self, name: str, variable: str) -> str:
+        descriptions: dict[str, str] = {
             "environment": variable,
             "config": str(self.config.path),
             "local server": "the data folder of this user's own server",
         }
-        return places.get(self.origins.get(name, ""), "the command line")
+        return descriptions.get(self.origins.get(name, ""), "the command line")
 
     def secret_for(self, cluster: str) -> str:
-        """The credential for a call that a cluster makes about itself.
+        """Return the credential for a call on behalf of a cluster.
 
-        The config's secret belongs to the config's cluster and goes to no other; one from the
-        environment was meant for whatever the command names.
+        The secret in the config file is used for the cluster in the config file only; a secret from the environment
+        is used for any cluster.
         """
         if self.cluster_secret and (self.cluster in ("", cluster) or self.origins.get("cluster_secret") != "config"):
             return self.cluster_secret
@@ -96,16 +96,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What was said on the command line, or in code; None: nothing."""
+    """Settings from the command line or from code; None: not set."""
 
     server: str | None = None
     config_path: str | None = None
     token: str | None = field(default=None, repr=False)
-    new_config: bool = False  # a config file that was named need not be there yet
+    new_config: bool = False  # the named config file need not exist yet
 
 
 def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force: flag > environment > config file > the user's own server > default."""
+    """Return the settings: flag > environment > config file > the user's own server > default."""
     overrides = overrides or Overrides()
     environment = os.environ if environment is None else environment
     path = configs.find(overrides.config_path, environment, new=overrides.new_config)
@@ -125,9 +125,9 @@ def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] |
         origins[name] = "default"
         return ""
 
-    said = pick("server", overrides.server, "RAINBOW_SERVER", _configured_servers(config))
+    server_text = pick("server", overrides.server, "RAINBOW_SERVER", _configured_servers(config))
     ca = pick("ca", None, "RAINBOW_CA", config.text("tls", "ca"))
-    servers = addresses(said or DEFAULT_SERVER, encrypted=bool(ca))
+    servers = addresses(server_text or DEFAULT_SERVER, encrypted=bool(ca))
     token = pick("token", overrides.token, "RAINBOW_TOKEN", config.text("token"))
     if not token:
         token = own_server_token(servers, environment)
@@ -151,8 +151,8 @@ def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] |
     )
 
 
-def once_started(settings: Settings) -> Settings:
-    """The same, with the token of the user's own server if there was none: it may have been started only now."""
+def with_own_server_token(settings: Settings) -> Settings:
+    """Add the token of the user's own server if no token is set; the server may have been started just now."""
     if settings.token or settings.origins.get("token") != "default":
         return settings
     token = own_server_token(settings.servers, os.environ)
@@ -161,16 +161,16 @@ def once_started(settings: Settings) -> Settings:
 
 
 def _configured_servers(config: Config) -> str:
-    """Our own key `server` (text or list), else where the prototype's Python client would connect."""
-    ours = config.get("server")
-    if isinstance(ours, list):
-        return ",".join(str(item) for item in ours)
+    """Return the key `server` (text or list), else the address that the prototype's Python client uses."""
+    servers = config.get("server")
+    if isinstance(servers, list):
+        return ",".join(str(item) for item in servers)
     return config.text("server") or config.text("graphdatabase", "options", "host")
 
 
-def started(settings: Settings) -> dict[str, Any]:
-    """What a new config file begins with, so that the prototype's clients can read it too and find the same server."""
-    values = configs.starting_values("rainbow", "")
+def new_config_values(settings: Settings) -> dict[str, Any]:
+    """Return the values of a new config file with these servers; the prototype's clients can read it too."""
+    values = configs.default_values("rainbow", "")
     if settings.origins.get("server") != "default":
         values["server"] = ",".join(f"{'https://' if one.tls else ''}{one}" for one in settings.servers)
         values["graphdatabase"]["host"] = values["graphdatabase"]["options"]["host"] = str(settings.servers[0])
@@ -178,11 +178,11 @@ def started(settings: Settings) -> dict[str, Any]:
 
 
 def addresses(text: str, *, encrypted: bool = False) -> tuple[Address, ...]:
-    """Read `host:port,host:port`. Only a loopback address or an explicit `http://` goes unencrypted."""
-    found = tuple(_address(part.strip(), encrypted) for part in text.split(",") if part.strip())
-    if not found:
+    """Parse `host:port,host:port`. Only loopback addresses and `http://` are unencrypted."""
+    servers = tuple(_address(part.strip(), encrypted) for part in text.split(",") if part.strip())
+    if not servers:
         raise Invalid(f"{text!r} names no server; write for example {DEFAULT_SERVER}")
-    return found
+    return servers
 
 
 def _address(text: str, encrypted: bool) -> Address:
@@ -190,9 +190,9 @@ def _address(text: str, encrypted: bool) -> Address:
     if not separator:
         scheme, rest = "", text
     if scheme not in ("", "http", "https"):
-        raise Invalid(f"{text!r}: a server is HOST:PORT, https://HOST:PORT, or http://HOST:PORT for plain text")
+        raise Invalid(f"{text!r}: write a server as HOST:PORT, https://HOST:PORT, or http://HOST:PORT for plain text")
     host, port = _host_port(rest.rstrip("/"), text)
-    tls = scheme == "https" or (scheme == "" and (encrypted or not _loopback(host)))
+    tls = scheme == "https" or (scheme == "" and (encrypted or not _is_loopback(host)))
     return Address(host, port, tls)
 
 
@@ -205,11 +205,11 @@ def _host_port(rest: str, text: str) -> tuple[str, int]:
     else:
         host, _, port = rest.partition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise Invalid(f"{text!r}: a port is a number from 1 to 65535")
+        raise Invalid(f"{text!r}: a port must be a number from 1 to 65535")
     return host or "127.0.0.1", int(port) if port else DEFAULT_PORT
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -219,17 +219,17 @@ def _loopback(host: str) -> bool:
 
 
 def own_server_token(servers: tuple[Address, ...], environment: Mapping[str, str]) -> str:
-    """The administrator's token that this user's own server wrote at its first start; empty when there is none.
+    """Return the administrator's token that the user's own server wrote at its first start, or an empty text.
 
-    It is for servers on this machine alone, and only if the file is this user's and closed to others.
+    It is used for servers on this machine only, and only if the file belongs to this user and is private.
     """
-    if not all(_loopback(server.host) for server in servers):
+    if not all(_is_loopback(server.host) for server in servers):
         return ""
     home = environment.get("XDG_DATA_HOME") or os.path.join(environment.get("HOME") or "/nonexistent", ".local/share")
     path = Path(home) / "rainbow" / "admin.token"
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             return ""
         return read_secret(str(path), "a token")
     except (OSError, NotFound, Invalid):
@@ -237,13 +237,13 @@ def own_server_token(servers: tuple[Address, ...], environment: Mapping[str, str
 
 
 def read_secret(path: str, what: str) -> str:
-    """A secret out of a file, without the line end that editors add."""
+    """Return the secret in a file, without the final line end."""
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise NotFound(f"cannot read {what} from {path}: {error.strerror}") from None
     except UnicodeError:
-        raise Invalid(f"{path} must hold {what} alone, on one line") from None
+        raise Invalid(f"{path} must contain only {what}, on one line") from None
     if not text or "\n" in text:
-        raise Invalid(f"{path} must hold {what} alone, on one line")
+        raise Invalid(f"{path} must contain only {what}, on one line")
     return text

@@ -1,4 +1,4 @@
-"""Signs jobs with the user's own Ed25519 key, and keeps that key in a file that only its owner can read."""
+"""Sign jobs with the user's Ed25519 key, and store the key in a private file."""
 
 from __future__ import annotations
 
@@ -17,61 +17,60 @@ from rainbow_sched.model.signature import CONTEXT, LONGEST, SignedStatement, dig
 if TYPE_CHECKING:  # not every client signs
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-GOOD_FOR = 7 * 86_400.0
-MAX_KEY = 16 * 1024
+VALIDITY_SECONDS = 7 * 86_400.0
+MAX_KEY_BYTES = 16 * 1024
 
 
 def key_path(environment: Mapping[str, str]) -> Path:
-    """Where a user's signing key lies: beside the config file."""
+    """Return the default path of the signing key: beside the user's config file."""
     return user_path(environment).parent / "signing-key"
 
 
-def create_key(path: Path) -> bytes:
-    """Write a new key; its public half. An old one is never overwritten."""
+def create_key(path: Path) -> None:
+    """Write a new key to `path`; raise AlreadyExists if there is one."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     if path.exists():
-        raise AlreadyExists(f"there is a key in {path}; show it with: rainbow key show, or name another file")
+        raise AlreadyExists(f"{path} already exists; show it with: rainbow key show, or name another file")
     key = Ed25519PrivateKey.generate()
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     write_whole(path, text)
-    return public_half(key)
 
 
 def load_key(path: Path) -> Ed25519PrivateKey:
-    """The key in a file, which may be one of OpenSSH without a passphrase."""
+    """Return the key in a file in OpenSSH's format, without a passphrase."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
     if not path.exists():
-        raise NotFound(f"there is no signing key {path}; make one with: rainbow key create")
+        raise NotFound(f"there is no signing key {path}; create one with: rainbow key create")
     check_private(path)
     with path.open("rb") as file:
-        data = file.read(MAX_KEY)
+        data = file.read(MAX_KEY_BYTES)
     try:
         key = load_ssh_private_key(data, password=None)
     except (ValueError, TypeError, OSError):
-        raise Invalid(f"{path} holds no key in OpenSSH's format, or one with a passphrase") from None
+        raise Invalid(f"{path} is not a key in OpenSSH's format, or it has a passphrase") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise Invalid(f"{path} holds a key of another kind; jobs are signed with Ed25519")
+        raise Invalid(f"{path} is not an Ed25519 key; jobs are signed with Ed25519")
     return key
 
 
-def public_half(key: Ed25519PrivateKey) -> bytes:
-    """The 32 bytes that a site needs to check signatures."""
+def public_bytes(key: Ed25519PrivateKey) -> bytes:
+    """Return the 32 bytes of the public key."""
     return key.public_key().public_bytes_raw()
 
 
 def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: float) -> Submission:
-    """The submission with its owner's signature over all that decides what runs, where, when and how often."""
+    """Return the submission with its owner's signature over what runs, where, when and how often."""
     if not submission.canonical:
-        raise Invalid("only a request in canonical form is signed; a text means what the server reads in it")
+        raise Invalid("only a canonical request can be signed; the server interprets a text")
     terms = submission.terms
     begin = max(now, terms.start_after or now)
-    end = begin + GOOD_FOR if terms.deadline is None else min(terms.deadline, begin + LONGEST)
+    end = begin + VALIDITY_SECONDS if terms.deadline is None else min(terms.deadline, begin + LONGEST)
     statement = SignedStatement(
         job=digest_of(submission.canonical, name=submission.name, priority=terms.priority, labels=terms.labels),
         owner=owner,

@@ -1,7 +1,7 @@
-"""What a gRPC status means: the one place where a failed call becomes one of Rainbow's own errors.
+"""Convert the status of a failed gRPC call to one of Rainbow's errors.
 
-The server names the class in the trailing metadata `rainbow-error`. Statuses without it come
-from gRPC itself, or from something between here and the server, and are read by their code.
+The server names the class in the trailing metadata `rainbow-error`. A status without it comes from gRPC itself, or
+from a proxy, and is converted by its code.
 """
 
 from __future__ import annotations
@@ -49,30 +49,26 @@ BY_CODE: Mapping[grpc.StatusCode, type[RainbowError]] = {
 }
 
 
-def error_of(code: grpc.StatusCode, details: str, trailing: Metadata = (), *, server: str = "") -> RainbowError:
-    """The error that a failed call stands for, with the server's own words."""
+def error_of_call(error: grpc.aio.AioRpcError, *, server: str = "") -> RainbowError:
+    """Return the error that a failed call stands for, with the server's own text."""
+    trailing = cast(Metadata, error.trailing_metadata() or ())  # the stubs are outdated: it yields pairs
     trailers = {key: value if isinstance(value, str) else value.decode("utf-8", "replace") for key, value in trailing}
+    code, details = error.code(), error.details() or ""
     cls = BY_NAME.get(trailers.get("rainbow-error", ""))
     if cls is None:
-        cls, details = BY_CODE.get(code, RainbowError), _foreign(code, details, server)
+        cls, details = BY_CODE.get(code, RainbowError), _grpc_message(code, details, server)
     if issubclass(cls, Exhausted):
         return Exhausted(details, retry_after=_seconds(trailers.get("retry-after", "")))
     return cls(details)
 
 
-def error_of_call(error: grpc.aio.AioRpcError, *, server: str = "") -> RainbowError:
-    """The same for a failed call of grpc.aio."""
-    trailing = cast(Metadata, error.trailing_metadata() or ())  # the stubs lag behind: it yields pairs
-    return error_of(error.code(), error.details() or "", trailing, server=server)
-
-
-def _foreign(code: grpc.StatusCode, details: str, server: str) -> str:
-    """gRPC's own words are for programmers; say what they mean to the person who typed the command."""
+def _grpc_message(code: grpc.StatusCode, details: str, server: str) -> str:
+    """Return a message for users in place of gRPC's own."""
     where = f" at {server}" if server else ""
     if code is grpc.StatusCode.UNAVAILABLE:
         return f"no Rainbow server answers{where} ({details}); start one with `rainbow server` or give --server"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"the server{where} did not answer in time; try again, or look at its load"
+        return f"the server{where} did not answer in time; try again, or check its load"
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return f"the server{where} does not know this call; is it a Rainbow server of this version? ({details})"
     return details or f"the call failed with {code.name}"

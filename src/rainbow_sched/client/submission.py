@@ -1,4 +1,4 @@
-"""What a client sends to have a job run: what is asked for, on which terms, and the token that makes a retry safe."""
+"""The submission of a job: its request, its terms, and the client token that makes a retry safe."""
 
 from __future__ import annotations
 
@@ -11,27 +11,22 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import Terms
 
 
-def new_token() -> str:
-    """A client token: the same one twice means the same job."""
-    return secrets.token_hex(16)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """One job to submit: a request as canonical JSON, or a text in a dialect that the server knows."""
 
     canonical: str = ""
     text: str = ""
-    dialect: str = ""  # of text; empty: the server recognises it
+    dialect: str = ""  # of `text`; empty: detected by the server
     name: str = ""
     terms: Terms = field(default_factory=Terms)
     array: str = ""  # 1-1000, 1-9:2, 0,3,5-7
     dependencies: tuple[str, ...] = ()  # afterok:12 ...
-    client_token: str = field(default_factory=new_token)
+    client_token: str = field(default_factory=lambda: secrets.token_hex(16))  # the same token means the same job
 
     def __post_init__(self) -> None:
         if bool(self.canonical) == bool(self.text):
-            raise Invalid("a submission holds a request or a text, one of them")
+            raise Invalid("a submission holds either a request or a text")
 
 
 def command(
@@ -46,11 +41,11 @@ def command(
     cwd: str = "",
     name: str = "",
 ) -> str:
-    """A Flux jobspec (version 1) that runs `argv` once in each of `tasks` slots, over `nodes` nodes if said."""
+    """Return a Flux jobspec (version 1) that runs `argv` once in each of `tasks` slots, on `nodes` nodes if given."""
     if isinstance(argv, str) or not argv:
         raise Invalid('a command is a list of words, for example ["hostname", "-f"]')
     if tasks < 1 or cores < 1 or gpus < 0 or (nodes is not None and not 1 <= nodes <= tasks):
-        raise Invalid("tasks and cores count from 1, gpus from 0, and there are at most as many nodes as tasks")
+        raise Invalid("tasks and cores must be at least 1, gpus at least 0, and nodes at most the number of tasks")
     inside = [{"type": "core", "count": cores}]
     if gpus:
         inside.append({"type": "gpu", "count": gpus})
@@ -58,7 +53,7 @@ def command(
     resource: dict[str, object] = slot
     if nodes is not None:
         if tasks % nodes:
-            raise Invalid(f"{tasks} tasks do not spread evenly over {nodes} nodes; make tasks a multiple of nodes")
+            raise Invalid(f"{tasks} tasks cannot be spread evenly over {nodes} nodes; make tasks a multiple of nodes")
         resource = {"type": "node", "count": nodes, "with": [slot | {"count": tasks // nodes}]}
     system: dict[str, object] = {"duration": duration, "environment": dict(environment or {})}
     if cwd:

@@ -1,4 +1,4 @@
-"""What the server answers, as frozen values that print as plain JSON: an absent key is an unknown value."""
+"""The server's answers as frozen values that convert to plain JSON; an unknown value has no key."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rainbow_sched.model.job import TERMINAL
 
 
 def timestamp(seconds: float) -> str:
-    """RFC 3339 in UTC, to the millisecond."""
+    """Format a time as RFC 3339 in UTC, to the millisecond."""
     try:
         at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    except (OverflowError, ValueError, OSError):  # one strange number must not hide all the others
+    except (OverflowError, ValueError, OSError):  # one invalid time must not prevent the output of the others
         return f"{seconds:g}"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """To plain values: times as text, nothing for what is not known."""
+    """Base of all answers."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values, ready for JSON."""
+        """Return plain values for JSON: times as text, unknown values left out."""
         out: dict[str, Any] = {}
         for spec in fields(self):
             value = getattr(self, spec.name)
@@ -48,7 +48,7 @@ def _plain(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(View):
-    """A job as it is now."""
+    """The current state of a job."""
 
     id: int
     name: str = ""
@@ -61,8 +61,8 @@ class JobView(View):
     native_id: str = ""
     exit_code: int | None = None
     failure: str = ""  # category: exit, time-limit, memory ...
-    hosts: str = ""  # hostlist: where the manager runs it, as the agent reported
-    code: str = ""  # typed reason why the last attempt was returned: wrong-nodes
+    hosts: str = ""  # hostlist of the nodes that run it, as reported by the agent
+    code: str = ""  # code of the reason why the last attempt was returned: wrong-nodes
     reason: str = ""
     hold: str = ""
     submitted_at: float | None = None
@@ -73,17 +73,17 @@ class JobView(View):
     terms: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""
     source: str = ""
-    unchanged: bool | None = None  # of a cancel: it had ended, or was being cancelled, before
+    unchanged: bool | None = None  # in the answer to a cancel: it had already ended or was already cancelling
 
     @property
     def ended(self) -> bool:
-        """Nothing follows any more."""
+        """True if the job is in a final state."""
         return self.state in TERMINAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView(View):
-    """One thing that happened to a job."""
+    """One change of a job."""
 
     seq: int
     job: int
@@ -95,12 +95,12 @@ class EventView(View):
 
     @property
     def last(self) -> bool:
-        """The job ended with this event."""
+        """True if the job ended with this event."""
         return self.state in TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk(View):
+class OutputChunk(View):
     """A piece of a job's output: `data` begins at byte `offset` of `stream`."""
 
     stream: str
@@ -108,23 +108,23 @@ class Chunk(View):
     data: bytes
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values; bytes that are not UTF-8 are replaced."""
+        """Return plain values; bytes that are not UTF-8 are replaced."""
         return {"stream": self.stream, "offset": self.offset, "text": self.data.decode("utf-8", "replace")}
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted(View):
-    """What a submit answers: the id is durable from here on."""
+    """The answer to a submit; the job is stored."""
 
     id: int
     state: str = ""
-    cluster: str = ""  # empty: not decided yet
+    cluster: str = ""  # empty: no cluster chosen yet
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView(View):
-    """What would happen, and why: `rainbow.decision/2` and `rainbow.explanations/1`."""
+    """The decision for a job that was not submitted: `rainbow.decision/2` and `rainbow.explanations/1`."""
 
     decision: Mapping[str, Any]
     explanations: tuple[Mapping[str, Any], ...] = ()
@@ -132,7 +132,7 @@ class PlanView(View):
 
 @dataclass(frozen=True, slots=True)
 class ExplanationView(View):
-    """A job, its last decision, and why each cluster fits or does not, computed now."""
+    """A job, its last decision, and a current explanation for each cluster."""
 
     job: JobView
     decision: Mapping[str, Any] | None = None
@@ -141,8 +141,8 @@ class ExplanationView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Total(View):
-    """How much of one resource type a cluster has."""
+class ResourceTotal(View):
+    """The amount of one resource type in a cluster."""
 
     type: str
     unit: str
@@ -153,15 +153,15 @@ class Total(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedView(View):
-    """What became of the jobs of a cluster that was deleted; while some run, it is still there."""
+    """The jobs of a deleted cluster. The cluster exists until the running ones have ended."""
 
-    moved: int = 0  # go to another cluster
+    moved: int = 0  # jobs that go to another cluster
     running: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView(View):
-    """A cluster as it is now."""
+    """The current state of a cluster."""
 
     name: str
     standing: str = ""
@@ -170,21 +170,21 @@ class ClusterView(View):
     seen_at: float | None = None
     state: Mapping[str, Any] = field(default_factory=dict)
     state_at: float | None = None
-    totals: tuple[Total, ...] = ()
+    totals: tuple[ResourceTotal, ...] = ()
     subsystems: tuple[str, ...] = ()
     queued: int = 0
     running: int = 0
     record: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    wrong_nodes: int = 0  # jobs that its manager gave other nodes than they were allowed to run on
-    node_rules: Mapping[str, Any] = field(default_factory=dict)  # what its agent can tell the manager about nodes
+    wrong_nodes: int = 0  # jobs that its manager placed on nodes where they must not run
+    node_rules: Mapping[str, Any] = field(default_factory=dict)  # node constraints that its agent can enforce
     tree: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UnreportedView(View):
-    """A cluster that was registered when the database was restored."""
+    """A cluster that was registered when the database was restored, and the state of its report."""
 
     name: str
     state: str  # awaited, unclear, given-up, reported
@@ -193,7 +193,7 @@ class UnreportedView(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingView(View):
-    """One thing that a restored server learned from a cluster."""
+    """One difference between the restored database and a cluster's report."""
 
     seq: int
     at: float | None = None
@@ -211,7 +211,7 @@ class RestoreView(View):
     generation: int
     restored_at: float | None = None
     copied_at: float | None = None
-    old_jobs: int = 0  # jobs from before have at most this id
+    old_jobs: int = 0  # largest id of a job from before the restore
     clusters: tuple[UnreportedView, ...] = ()
     jobs_waiting: int = 0
     jobs_unclear: int = 0
@@ -220,8 +220,8 @@ class RestoreView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Registered(View):
-    """What a registration answers. Token and secret are shown once and never again."""
+class RegistrationView(View):
+    """The answer to a registration. Token and secret are shown only once."""
 
     cluster: str
     exists: bool
@@ -231,7 +231,7 @@ class Registered(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferView(View):
-    """A job leased to a receiver: it comes back to the queue unless it is accepted before `lease` seconds pass."""
+    """A job leased to a receiver. It returns to the queue unless it is accepted within `lease` seconds."""
 
     job: int
     n: int
@@ -246,9 +246,81 @@ class OfferView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Who(View):
-    """The caller, as the server sees it."""
+class CallerView(View):
+    """The caller as the server sees it."""
 
     name: str
     kind: str
     scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserView(View):
+    """A user; `rights` are the user's own, without those of the groups."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+    disabled: bool = False
+    created_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView(View):
+    """A group: the clusters of `@NAME`, and rights that its users have."""
+
+    name: str
+    clusters: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenView(View):
+    """A token as the server stores it, without its text."""
+
+    id: str
+    kind: str
+    owner: str
+    scopes: tuple[str, ...] = ()
+    created_at: float | None = None
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+    uses_left: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken(View):
+    """A token and its text, which is shown only once."""
+
+    token: TokenView
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(View):
+    """One line of the audit log."""
+
+    seq: int
+    at: float
+    actor: str
+    credential: str = ""
+    address: str = ""
+    verb: str = ""
+    object: str = ""
+    outcome: str = ""
+    detail: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(View):
+    """Some lines of the audit log; pass `next` as `after` to read on, 0 at the end."""
+
+    lines: tuple[AuditView, ...]
+    next: int = 0
+    count: int = 0
+    verified: bool = False
+    broken_at: int = 0

@@ -80,7 +80,7 @@ def test_a_refused_credential_says_where_it_came_from(server, rainbow, monkeypat
     )
     assert rainbow("jobs").err == "rainbow: the credential is unknown (sent: the token from RAINBOW_TOKEN)\n"
     monkeypatch.delenv("RAINBOW_TOKEN")
-    assert rainbow("jobs").err == "rainbow: the credential is unknown (rainbow login keeps one)\n"
+    assert rainbow("jobs").err == "rainbow: the credential is unknown (save one with: rainbow login)\n"
 
 
 def test_a_refused_registration_says_which_secret_was_sent(server, rainbow, tmp_path, monkeypatch):
@@ -233,17 +233,17 @@ def test_clusters_that_were_named_and_are_not_there_are_not_found(server, rainbo
 
 def test_nobody_there_is_6(rainbow, monkeypatch):
     monkeypatch.setenv("RAINBOW_SERVER", "127.0.0.1:1")
-    monkeypatch.setattr("rainbow_sched.client.connection.Patience.__init__", quick_patience)
+    monkeypatch.setattr("rainbow_sched.client.connection.Timeouts.__init__", quick_timeouts)
     done = rainbow("jobs")
     assert done.code == 6
     assert "no Rainbow server answers at 127.0.0.1:1" in done.err
 
 
-def quick_patience(self, **given):
+def quick_timeouts(self, **given):
     from rainbow_sched.client.connection import Backoff
 
-    plain = {"answer": 1.0, "upload": 1.0, "connect": 1.0, "unreachable": 0.0, "stream": 0.0}
-    plain |= {"first": 0.0, "backoff": Backoff()}
+    plain = {"call": 1.0, "upload": 1.0, "connect": 1.0, "unreachable": 0.0, "stream": 0.0}
+    plain |= {"first_contact": 0.0, "backoff": Backoff()}
     for name, value in (plain | given).items():
         object.__setattr__(self, name, value)
 

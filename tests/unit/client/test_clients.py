@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from rainbow_sched.client import AsyncClient, Client, Executor, JobFailed, JobFilter, command
-from rainbow_sched.client.cluster_verbs import ClusterVerbs
-from rainbow_sched.client.job_verbs import JobVerbs
+from rainbow_sched.client.cluster_verbs import ClusterMethods
+from rainbow_sched.client.job_verbs import JobMethods
 from rainbow_sched.client.settings import Settings, addresses
 from rainbow_sched.client.submission import Submission
 from rainbow_sched.model.errors import Invalid
@@ -34,7 +34,7 @@ def ends(server, state="succeeded", code=0, out=b"hi\n"):
 def test_both_clients_have_the_same_verbs():
     verbs = {
         name
-        for owner in (JobVerbs, ClusterVerbs)
+        for owner in (JobMethods, ClusterMethods)
         for name, member in vars(owner).items()
         if inspect.isfunction(member) and not name.startswith("_")
     } | {"submit", "handle", "close"}
@@ -43,7 +43,7 @@ def test_both_clients_have_the_same_verbs():
 
 def test_submit_and_result_in_two_calls(server, settings):
     ends(server)
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         result = client.submit(["echo", "hi"], nodes=2, tasks=4, cores=3, name="greet").result()
     assert (result.stdout, result.stderr, result.job.exit_code) == (b"hi\n", b"warn\n", 0)
     asked = server.only("Jobs/Submit")
@@ -57,7 +57,7 @@ def test_submit_and_result_in_two_calls(server, settings):
 
 def test_a_job_that_fails_raises_with_the_job_inside(server, settings):
     ends(server, "failed", 3)
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         with pytest.raises(JobFailed, match="job 5 failed with exit code 3: as it goes") as failed:
             client.submit(["false"]).result()
         assert failed.value.job.exit_code == 3
@@ -66,7 +66,7 @@ def test_a_job_that_fails_raises_with_the_job_inside(server, settings):
 def test_terms_reach_the_server(server, settings):
     ends(server)
     terms = Terms(priority=4, only_clusters=("perl",), deadline=1000.0, labels={"team": "bio"})
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         client.submit_one(
             Submission(canonical="{}", terms=terms, array="1-9", dependencies=("afterok:3",), client_token="same")
         )
@@ -89,7 +89,7 @@ def test_a_list_is_read_page_by_page_until_the_limit(server, settings):
         return jobs_pb2.ListJobsResponse(jobs=[jobs_pb2.Job(id=i) for i in ids], next=ids[-1] if ids[-1] > 1 else 0)
 
     server.answers["Jobs/List"] = page
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         assert [job.id for job in client.jobs(limit=1500)] == list(range(2000, 500, -1))
         assert len(client.jobs(JobFilter(owner="user:ana"), limit=5000)) == 2000
     assert server.asked[-1].request.filter.owner == "user:ana"
@@ -99,7 +99,7 @@ def test_a_list_is_read_page_by_page_until_the_limit(server, settings):
 def test_a_graph_goes_up_in_pieces_and_arrives_whole(server, settings, size):
     server.answers["Clusters/PutSubsystem"] = clusters_pb2.PutGraphResponse(vertices=7)
     graph = bytes(i * 7919 % 251 for i in range(997)) * (size // 997 + 1)
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         assert client.put_subsystem("perl", "io", graph) == 7
     header, *pieces = server.only("Clusters/PutSubsystem").requests
     data = b"".join(piece.data for piece in pieces)
@@ -113,7 +113,7 @@ def test_a_graph_goes_up_in_pieces_and_arrives_whole(server, settings, size):
 def test_registering_shows_credentials_once_and_never_in_a_repr(server):
     server.answers["Clusters/Register"] = clusters_pb2.RegisterResponse(cluster="perl", token="tok", secret="sec")
     settings = Settings(servers=addresses(server.address), registration_secret="door")
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         answer = client.register("perl", b"{}")
     assert (answer.token, answer.secret) == ("tok", "sec")
     assert "sec" not in repr(answer)
@@ -125,7 +125,7 @@ def test_values_print_as_plain_json_with_times_in_utc_and_nothing_unknown(server
     server.answers["Jobs/Get"] = jobs_pb2.Job(
         id=1, state="bound", submitted_at=1.5, terms=jobs_pb2.Terms(deadline=60, labels={"a": "b"})
     )
-    with Client(settings=settings, patience=QUICK) as client:
+    with Client(settings=settings, timeouts=QUICK) as client:
         plain = client.job(1).as_dict()
     assert plain == {
         "id": 1,
@@ -201,9 +201,9 @@ def test_jobs_of_futures_that_were_cancelled_just_before_the_end_are_cancelled(s
 
 async def test_a_submit_without_a_command_says_what_it_takes():
     client = AsyncClient(settings=Settings())
-    with pytest.raises(Invalid, match="a command or a jobspec"):
+    with pytest.raises(Invalid, match="either a command or a jobspec"):
         await client.submit()
-    with pytest.raises(Invalid, match="a jobspec says what it asks for itself"):
+    with pytest.raises(Invalid, match="a jobspec already states its resources"):
         await client.submit(jobspec="x", nodes=2)
     with pytest.raises(Invalid, match="list of words"):
         command("echo hi")
@@ -215,7 +215,7 @@ async def test_a_batch_carries_only_the_tokens_of_the_clusters_that_it_names(ser
     server.answers["Jobs/SubmitBatch"] = jobs_pb2.SubmitBatchResponse(jobs=[jobs_pb2.SubmitResponse(id=1)])
     settings = Settings(servers=settings.servers, cluster_tokens={"perl": "p", "gone": "g"})
     pinned = Submission(text="x", terms=Terms(only_clusters=("perl",)))
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         await client.submit_batch([pinned])
         await client.submit_batch([pinned, Submission(text="x")])
     sent = [[value for key, value in asked.metadata if key == "rainbow-cluster-token"] for asked in server.asked]

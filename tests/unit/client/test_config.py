@@ -149,7 +149,7 @@ def test_a_file_that_was_named_must_be_there(tmp_path):
         ("a: &x 1\nb: *x\n", "aliases"),
         ("- 1\n- 2\n", "keys and values"),
         ("a: [\n", "is not YAML"),
-        ("[" * 60 + "]" * 60, "levels deep"),
+        ("[" * 60 + "]" * 60, "nested deeper than 32 levels"),
     ],
 )
 def test_what_is_not_a_config_is_refused_with_the_file_named(tmp_path, text, why):

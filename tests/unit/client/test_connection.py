@@ -1,6 +1,9 @@
-"""Which failures are tried again, where, and what they become."""
+"""Retries and failover, credentials of calls, and the reasons given for an unreachable server."""
 
+import asyncio
+import datetime
 import random
+import ssl
 
 import grpc
 import pytest
@@ -9,12 +12,13 @@ from hypothesis import strategies as st
 
 from rainbow_sched.client import rpcs
 from rainbow_sched.client.async_client import AsyncClient
-from rainbow_sched.client.connection import Backoff, Connection, Patience
-from rainbow_sched.client.rpcs import Purpose
-from rainbow_sched.client.settings import Overrides, Settings, addresses, resolve
+from rainbow_sched.client.connection import Backoff, Connection, Timeouts, diagnose
+from rainbow_sched.client.rpcs import CredentialKind
+from rainbow_sched.client.settings import Address, Overrides, Settings, Tls, addresses, resolve
 from rainbow_sched.client.submission import Submission
 from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
 from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
+from rainbow_sched.server.tls import make_authority
 from tests.support.fake_server import (
     QUICK,
     STREAMED_DOWN,
@@ -27,6 +31,7 @@ from tests.support.fake_server import (
     running,
 )
 
+NOW = datetime.datetime.now(datetime.UTC)
 DOWN = Refusal(grpc.StatusCode.UNAVAILABLE, "going down")
 
 
@@ -37,8 +42,8 @@ def test_the_table_of_calls_agrees_with_the_proto_files(rpc):
         services |= {service.full_name: service for service in module.DESCRIPTOR.services_by_name.values()}
     service, method = rpc.path.strip("/").split("/")
     described = services[service].methods_by_name[method]
-    assert described.input_type.full_name == rpc.asks.DESCRIPTOR.full_name
-    assert described.output_type.full_name == rpc.answers.DESCRIPTOR.full_name
+    assert described.input_type.full_name == rpc.request.DESCRIPTOR.full_name
+    assert described.output_type.full_name == rpc.response.DESCRIPTOR.full_name
     assert described.client_streaming == (rpc.path in STREAMED_UP)
     assert described.server_streaming == (rpc.path in STREAMED_DOWN)
 
@@ -55,7 +60,7 @@ def test_the_table_knows_every_call_about_jobs_clusters_and_agents():
 
 async def test_a_submit_is_tried_again_with_the_same_client_token(server, settings):
     server.answers["Jobs/Submit"] = Script(DOWN, DOWN, jobs_pb2.SubmitResponse(id=7))
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         answer = await client.submit_one(Submission(text="x"))
     assert answer.id == 7
     tokens = {asked.request.client_token for asked in server.calls("Jobs/Submit")}
@@ -66,7 +71,7 @@ async def test_a_submit_is_tried_again_with_the_same_client_token(server, settin
 
 async def test_a_call_that_must_not_happen_twice_is_not_sent_twice(server, settings):
     server.answers["Agents/Receive"] = DOWN
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         with pytest.raises(Unavailable):
             await client.receive("perl")
     assert len(server.calls("Agents/Receive")) == 1
@@ -74,7 +79,7 @@ async def test_a_call_that_must_not_happen_twice_is_not_sent_twice(server, setti
 
 async def test_a_refusal_is_not_tried_again(server, settings):
     server.answers["Jobs/Get"] = Refusal(grpc.StatusCode.NOT_FOUND, "there is no job 9", "NotFound")
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         with pytest.raises(NotFound, match="there is no job 9"):
             await client.job(9)
     assert len(server.calls("Jobs/Get")) == 1
@@ -85,7 +90,7 @@ async def test_a_dead_server_is_passed_over_even_by_calls_that_must_not_happen_t
     server.answers["Agents/Receive"] = agents_pb2.ReceiveResponse()
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=1)
     settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()},{server.address}"))
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         await (client.receive("perl") if call == "receive" else client.job(1))
     assert len(server.asked) == 1
 
@@ -94,7 +99,7 @@ async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=1, name="from the second")
     with running(FakeServer(answers={"Jobs/Get": jobs_pb2.Job(id=1, name="from the first")})) as first:
         both = Settings(servers=addresses(f"{first.address},{server.address}"))
-        async with AsyncClient(settings=both, patience=QUICK) as client:
+        async with AsyncClient(settings=both, timeouts=QUICK) as client:
             assert (await client.job(1)).name == "from the first"
             first.answers["Jobs/Get"] = DOWN
             assert (await client.job(1)).name == "from the second"
@@ -104,7 +109,7 @@ async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
 
 async def test_nobody_there_is_said_with_what_to_do():
     settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
-    async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client:
+    async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(
             Unavailable, match=r"no Rainbow server answers at 127.0.0.1:.* plain text.*start one with `rainbow server`"
         ):
@@ -113,8 +118,8 @@ async def test_nobody_there_is_said_with_what_to_do():
 
 async def test_a_plain_server_asked_with_tls_is_told_from_one_that_is_away(server):
     settings = Settings(servers=addresses(f"https://{server.address}"))
-    async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client:
-        with pytest.raises(Unavailable, match=r"asked with TLS.* http:// asks in plain text"):
+    async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
+        with pytest.raises(Unavailable, match=r"tried with TLS.* http:// connects in plain text"):
             await client.job(1)
 
 
@@ -127,7 +132,7 @@ async def test_every_server_is_tried_before_the_first_pause_and_pauses_grow():
             raise KeyboardInterrupt
 
     settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"))
-    connection = Connection(settings, rng=random.Random(1), sleep=sleep, patience=Patience(unreachable=1e9, answer=1e9))
+    connection = Connection(settings, rng=random.Random(1), sleep=sleep, timeouts=Timeouts(unreachable=1e9, call=1e9))
     with pytest.raises(KeyboardInterrupt):
         await connection.call(rpcs.WHO_AM_I, access_pb2.WhoAmIRequest())
     await connection.close()
@@ -148,7 +153,7 @@ async def test_the_servers_class_name_decides_which_error_it_is(server, settings
         Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "slow down", "Exhausted", (("retry-after", "9.5"),)),
         Refusal(grpc.StatusCode.INVALID_ARGUMENT, "malformed", "NoSuchClassHere"),
     )
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         with pytest.raises(Conflict, match="moved on"):
             await client.job(1)
         with pytest.raises(Exhausted) as slow:
@@ -163,7 +168,7 @@ async def test_a_call_that_takes_too_long_is_given_up(server, settings):
 
     gate = threading.Event()
     server.answers["Jobs/Get"] = lambda request: gate.wait(5)
-    async with AsyncClient(settings=settings, patience=Patience(answer=0.05)) as client:
+    async with AsyncClient(settings=settings, timeouts=Timeouts(call=0.05)) as client:
         with pytest.raises(Unavailable, match="did not answer in time"):
             await client.job(1)
     gate.set()
@@ -179,15 +184,15 @@ def test_each_purpose_sends_its_own_credential_and_no_other():
         origins={"cluster_secret": "config"},
     )
     connection = Connection(settings)
-    assert connection.metadata(Purpose.USER) == (("authorization", "Bearer user-token"),)
-    assert connection.metadata(Purpose.CLUSTER) == (("authorization", "Bearer perl-secret"),)
-    assert connection.metadata(Purpose.REGISTRATION) == (("authorization", "Bearer door"),)
-    assert connection.metadata(Purpose.SUBMIT) == (
+    assert connection.metadata(CredentialKind.USER) == (("authorization", "Bearer user-token"),)
+    assert connection.metadata(CredentialKind.CLUSTER) == (("authorization", "Bearer perl-secret"),)
+    assert connection.metadata(CredentialKind.REGISTRATION) == (("authorization", "Bearer door"),)
+    assert connection.metadata(CredentialKind.SUBMIT) == (
         ("authorization", "Bearer user-token"),
         ("rainbow-cluster-token", "perl=p"),
         ("rainbow-cluster-token", "eks=e"),
     )
-    assert connection.metadata(Purpose.SUBMIT, only=["eks"])[1:] == (("rainbow-cluster-token", "eks=e"),)
+    assert connection.metadata(CredentialKind.SUBMIT, only=["eks"])[1:] == (("rainbow-cluster-token", "eks=e"),)
 
 
 def test_the_configs_secret_goes_to_its_own_cluster_only():
@@ -200,7 +205,7 @@ def test_the_configs_secret_goes_to_its_own_cluster_only():
 
 def test_a_credential_with_a_line_end_is_refused_before_it_is_sent():
     with pytest.raises(Invalid, match="line end"):
-        Connection(Settings(token="abc\n")).metadata(Purpose.USER)
+        Connection(Settings(token="abc\n")).metadata(CredentialKind.USER)
 
 
 @pytest.mark.parametrize("given", ["", "mine"])
@@ -209,9 +214,57 @@ async def test_a_client_that_was_faster_than_the_users_own_server_takes_its_toke
     settings = resolve(Overrides(server=server.address, token=given), {"HOME": str(tmp_path)})
     assert settings.token == given
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=1)
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         (tmp_path / "rainbow").mkdir()
         (tmp_path / "rainbow" / "admin.token").write_text("rbu_own")
         (tmp_path / "rainbow" / "admin.token").chmod(0o600)
         await client.job(1)
     assert server.only("Jobs/Get").bearer == f"Bearer {given or 'rbu_own'}"
+
+
+@pytest.fixture
+async def authority(tmp_path):
+    """The folder of an authority, whose certificate is for localhost, and the port of somebody who shows it."""
+    folder = tmp_path / "tls"
+    make_authority(folder, ("localhost",), NOW)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    async with await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+        yield folder, server.sockets[0].getsockname()[1]
+
+
+async def test_a_port_on_which_nobody_listens_refuses():
+    assert await diagnose(Address("127.0.0.1", closed_port(), False), Tls()) == "Connection refused"
+
+
+async def test_one_side_with_tls_and_the_other_without_is_told(server, authority):
+    _, port = authority
+    host, _, plain = server.address.rpartition(":")
+    asked = await diagnose(Address(host, int(plain), True), Tls())
+    assert asked == "the process that listens there does not use TLS"
+    assert await diagnose(Address("127.0.0.1", port, False), Tls()) == (
+        "the process that listens there is not a Rainbow server, or uses TLS"
+    )
+
+
+async def test_a_certificate_that_is_not_accepted_says_why(authority, tmp_path):
+    folder, port = authority
+    unknown = await diagnose(Address("localhost", port, True), Tls())
+    assert unknown.startswith("its certificate is not accepted: self-signed certificate")
+    ours = Tls(ca=str(folder / "ca.pem"))
+    assert "127.0.0.1" in await diagnose(Address("127.0.0.1", port, True), ours)
+    assert (
+        await diagnose(Address("localhost", port, True), ours)
+        == "the process that listens there is not a Rainbow server"
+    )
+    (tmp_path / "note").write_text("no certificate")
+    assert "note cannot be used as a certificate" in await diagnose(
+        Address("localhost", port, True), Tls(ca=str(tmp_path / "note"))
+    )
+
+
+async def test_whoever_finds_nobody_is_told_the_reason_with_what_to_do():
+    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
+    async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
+        with pytest.raises(Unavailable, match=r": Connection refused \(tried in plain text.*start one with"):
+            await client.job(1)

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from rainbow_sched.client.async_client import AsyncClient
-from rainbow_sched.client.connection import Backoff, Patience
+from rainbow_sched.client.connection import Backoff, Timeouts
 from rainbow_sched.client.settings import Settings, addresses
-from rainbow_sched.client.views import Chunk
+from rainbow_sched.client.views import OutputChunk
 from rainbow_sched.model.errors import NotFound, Unavailable
 from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.fake_server import QUICK, Begun, Refusal, Script, closed_port
@@ -31,7 +31,7 @@ def chunk(offset, data, stream="stdout"):
 
 async def test_a_watch_resumes_after_the_last_event_it_saw(server, settings):
     server.answers["Jobs/Watch"] = Script([event(3), event(7), CUT], [CUT], [event(7), event(9)])
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         seen = [one.seq async for one in client.watch(after=2)]
     assert seen == [3, 7, 9]
     assert [asked.request.after for asked in server.asked] == [2, 7, 7]
@@ -39,7 +39,7 @@ async def test_a_watch_resumes_after_the_last_event_it_saw(server, settings):
 
 async def test_a_watch_from_now_on_becomes_one_from_a_number_once_it_has_seen_one(server, settings):
     server.answers["Jobs/Watch"] = Script([CUT], [event(3), CUT], [event(4)])
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         assert [one.seq async for one in client.watch()] == [3, 4]
     assert [asked.request.from_now for asked in server.asked] == [True, True, False]
 
@@ -47,7 +47,7 @@ async def test_a_watch_from_now_on_becomes_one_from_a_number_once_it_has_seen_on
 async def test_a_watch_from_now_on_that_is_cut_before_any_event_misses_none(server, settings, monkeypatch):
     heard = threading.Event()
     server.answers["Jobs/Watch"] = Script([Begun((("rainbow-after", "7"),), heard), CUT], [event(8)])
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         stream = client.connection.stream
 
         def listened(rpc, request, begun):
@@ -62,18 +62,18 @@ async def test_output_that_comes_again_after_a_cut_is_given_once(server, setting
     server.answers["Jobs/Logs"] = Script(
         [chunk(0, b"hello "), chunk(0, b"oops", "stderr"), CUT], [chunk(3, b"lo world"), chunk(11, b"!")]
     )
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         got = [one async for one in client.logs(5, follow=True, tail=10)]
     assert b"".join(one.data for one in got if one.stream == "stdout") == b"hello world!"
-    assert got[1] == Chunk("stderr", 0, b"oops")
+    assert got[1] == OutputChunk("stderr", 0, b"oops")
     resumed = server.asked[1].request
     assert (resumed.stdout_offset, resumed.stderr_offset, resumed.tail) == (6, 4, 0)
 
 
 async def test_a_stream_that_stays_cut_is_given_up_at_the_end_of_patience(server, settings):
     server.answers["Jobs/Watch"] = [CUT]
-    impatient = Patience(stream=0.0, backoff=Backoff(first=0.001))
-    async with AsyncClient(settings=settings, patience=impatient) as client:
+    impatient = Timeouts(stream=0.0, backoff=Backoff(first=0.001))
+    async with AsyncClient(settings=settings, timeouts=impatient) as client:
         with pytest.raises(Unavailable):
             async for _ in client.watch():
                 pass
@@ -81,7 +81,7 @@ async def test_a_stream_that_stays_cut_is_given_up_at_the_end_of_patience(server
 
 async def test_a_refused_stream_is_not_opened_again(server, settings):
     server.answers["Jobs/Logs"] = [Refusal(grpc.StatusCode.NOT_FOUND, "no job 5", "NotFound")]
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         with pytest.raises(NotFound):
             async for _ in client.logs(5):
                 pass
@@ -91,7 +91,7 @@ async def test_a_refused_stream_is_not_opened_again(server, settings):
 async def test_waiting_reads_the_jobs_events_from_the_first_so_that_none_slips_by(server, settings):
     server.answers["Jobs/Watch"] = Script([event(3), CUT], [event(8, "succeeded")])
     server.answers["Jobs/List"] = Script(page("bound"), page("succeeded"))
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         job = await client.wait(5)
     assert job.ended
     first = server.calls("Jobs/Watch")[0].request
@@ -102,34 +102,34 @@ async def test_waiting_survives_a_server_that_ends_the_stream_early(server, sett
     failed = jobs_pb2.Event(seq=4, job=5, state="failed", detail='{"failure": "time-limit"}')
     server.answers["Jobs/Watch"] = Script([event(3)], [event(3), failed])
     server.answers["Jobs/List"] = Script(page("bound"), page("bound"), page("failed"))
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         job = await client.wait(5)
     assert (job.state, job.failure) == ("failed", "time-limit")
 
 
 async def test_waiting_for_a_job_that_is_not_there_does_not_wait(server, settings):
     server.answers["Jobs/List"] = jobs_pb2.ListJobsResponse()
-    async with AsyncClient(settings=settings, patience=QUICK) as client:
+    async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         with pytest.raises(NotFound, match="no job 5, 6"):
             await client.wait_all([5, 6])
 
 
 async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, settings):
     server.answers["Jobs/Get"] = Script(CUT, CUT, jobs_pb2.Job(id=5))
-    impatient = Patience(unreachable=0.0, backoff=Backoff(first=0.001, cap=0.002))
-    async with AsyncClient(settings=settings, patience=impatient) as client:
+    impatient = Timeouts(unreachable=0.0, backoff=Backoff(first=0.001, cap=0.002))
+    async with AsyncClient(settings=settings, timeouts=impatient) as client:
         with pytest.raises(Unavailable):
             await client.job(5)
-        client.connection.stay()
+        client.connection.outlast_restarts()
         assert (await client.job(5)).id == 5
 
 
 @pytest.mark.parametrize("ask", ["wait", "logs", "watch"])
 async def test_nobody_waits_long_for_a_server_that_was_never_there(ask):
     nobody = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
-    impatient = Patience(unreachable=0.0, first=0.0, stream=600.0)
-    async with AsyncClient(settings=nobody, patience=impatient) as client, asyncio.timeout(30):
-        client.connection.stay()
+    impatient = Timeouts(unreachable=0.0, first_contact=0.0, stream=600.0)
+    async with AsyncClient(settings=nobody, timeouts=impatient) as client, asyncio.timeout(30):
+        client.connection.outlast_restarts()
         with pytest.raises(Unavailable, match="no Rainbow server answers"):
             if ask == "wait":
                 await client.wait(5)
@@ -140,7 +140,7 @@ async def test_nobody_waits_long_for_a_server_that_was_never_there(ask):
 async def test_output_that_is_not_followed_is_not_waited_for(server, settings):
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=5)
     server.answers["Jobs/Logs"] = [CUT]
-    async with AsyncClient(settings=settings, patience=Patience(unreachable=0.0)) as client, asyncio.timeout(30):
+    async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client, asyncio.timeout(30):
         await client.job(5)
         with pytest.raises(Unavailable):
             async for _ in client.logs(5):
@@ -150,9 +150,9 @@ async def test_output_that_is_not_followed_is_not_waited_for(server, settings):
 async def test_an_absence_is_told_once_to_whoever_stays(server, settings):
     server.answers["Jobs/Watch"] = Script([event(3), CUT], [CUT], [CUT], [event(4)])
     told = []
-    patience = Patience(unreachable=0.0, stream=600.0, backoff=Backoff(first=0.001, cap=0.002))
-    async with AsyncClient(settings=settings, patience=patience) as client:
-        client.connection.on_absence = told.append
+    timeouts = Timeouts(unreachable=0.0, stream=600.0, backoff=Backoff(first=0.001, cap=0.002))
+    async with AsyncClient(settings=settings, timeouts=timeouts) as client:
+        client.connection.on_unreachable = told.append
         assert [one.seq async for one in client.watch()] == [3, 4]
     assert told
     assert set(told) == {600.0}

@@ -10,14 +10,14 @@ from rainbow_sched import __version__
 from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
 from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
 from rainbow_sched.client import rpcs
-from rainbow_sched.client.connection import Connection, Patience
+from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.settings import Settings
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Unauthenticated
 from rainbow_sched.pb.v2 import agents_pb2
 
 MARGIN = 10.0  # seconds beyond the wait that was asked for
-PATIENCE = Patience(connect=5.0, unreachable=0.0)  # every server once; the agent itself decides when to try again
+TIMEOUTS = Timeouts(connect=5.0, unreachable=0.0)  # tries every server once; the agent does its own retries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Link:
         self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync: it may change
         self.secret, self.spare = identity.secret, ""  # the second during a change: see rotation.py
         self.asked = asyncio.Event()  # the server wants the secret renewed
-        self._connection = Connection(settings, patience=PATIENCE)
+        self._connection = Connection(settings, timeouts=TIMEOUTS)
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
         """Send one message and wait for its answer."""

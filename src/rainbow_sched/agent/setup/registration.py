@@ -28,8 +28,8 @@ async def register(options: AgentOptions, settings: Settings) -> str:
     said = Texts(to_jgf(_read(options.register)), {}) if given else texts(look(options))
     text, file = said.graph, ToldFile(options.state_dir)
     async with AsyncClient(settings=settings) as client:
-        client.connection.on_absence = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
-        client.connection.stay()  # it may be starting, too
+        client.connection.on_unreachable = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
+        client.connection.outlast_restarts()  # it may be starting, too
         answer = await client.register(options.cluster, text.encode(), manager=options.backend)
     if answer.exists:
         raise AlreadyExists(

@@ -11,7 +11,7 @@ from rainbow_sched.cli.render.listings import MACHINE, Column, Listing, document
 from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.access_verbs import AuditPage
+    from rainbow_sched.client.views import AuditPage
 
 EPILOG = """\b
 Each line is chained to the one before it by a digest: --verify walks the chain and

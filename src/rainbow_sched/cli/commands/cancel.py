@@ -69,15 +69,15 @@ async def _chosen(
     from rainbow_sched.cli.input.job_ids import resolve
     from rainbow_sched.cli.render import jobs
     from rainbow_sched.client import JobFilter
-    from rainbow_sched.client.job_verbs import LIVING, MOST
+    from rainbow_sched.client.job_verbs import ACTIVE_STATES, MAX_SELECTED_JOBS
 
     if ids and not clusters:
         return await resolve(client, ids)
-    chosen = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=LIVING)
+    chosen = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=ACTIVE_STATES)
     letters = letters_of(wanted) if wanted else None
     return [
         job.id
-        for job in await client.jobs(chosen, limit=MOST)
+        for job in await client.jobs(chosen, limit=MAX_SELECTED_JOBS)
         if (letters is None or jobs.letter(job.as_dict()) in letters) and (not clusters or job.cluster in clusters)
     ]
 

@@ -65,7 +65,7 @@ def config() -> None:
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def init(path: str, name: str, server: str | None, secret_file: str | None, force: bool) -> None:
     """Write a config file that this program and the prototype's clients read, for its owner alone (mode 0600)."""
-    from rainbow_sched.client.config import Config, save, starting_values
+    from rainbow_sched.client.config import Config, default_values, save
     from rainbow_sched.client.settings import addresses, read_secret
     from rainbow_sched.model.errors import AlreadyExists
 
@@ -73,7 +73,7 @@ def init(path: str, name: str, server: str | None, secret_file: str | None, forc
     if target.exists() and not force:
         raise AlreadyExists(f"{path} exists; --force replaces it, with everything in it")
     from_file = read_secret(secret_file, "the registration secret") if secret_file else ""
-    values = starting_values(name, from_file or os.environ.get("RAINBOW_REGISTRATION_SECRET", ""))
+    values = default_values(name, from_file or os.environ.get("RAINBOW_REGISTRATION_SECRET", ""))
     if server:
         values["server"] = server
         values["graphdatabase"]["host"] = values["graphdatabase"]["options"]["host"] = str(addresses(server)[0])

@@ -60,13 +60,13 @@ def jobs(link: Link, form: str, watch: bool, stats: bool, count: int | None, **a
         raise click.UsageError("--watch shows jobs and --stats counts them; give one of them")
 
     async def asking(client: AsyncClient) -> None:
-        from rainbow_sched.client.job_verbs import MOST
+        from rainbow_sched.client.job_verbs import MAX_SELECTED_JOBS
 
         chosen, letters = await _filter(client, **asked)
         if watch:
             await _watch(client, chosen, letters, form, count or SHOWN)
             return
-        rows = await _rows(client, chosen, letters, count or (MOST if stats else SHOWN + 1))
+        rows = await _rows(client, chosen, letters, count or (MAX_SELECTED_JOBS if stats else SHOWN + 1))
         if asked["ids"] and not rows:
             await _need_any(client, chosen[0].ids, asked["ids"])
         if stats:

@@ -47,11 +47,11 @@ def create(path: str | None) -> None:
 @connected
 def show(link: Link, path: str | None, user: str | None) -> None:
     """Print the line that a site puts into its file of allowed signers; it holds no secret."""
-    from rainbow_sched.client.signing import load_key, public_half
+    from rainbow_sched.client.signing import load_key, public_bytes
     from rainbow_sched.model.credential import user_name
     from rainbow_sched.model.signature import signer_line
 
-    public = public_half(load_key(_path(path)))
+    public = public_bytes(load_key(_path(path)))
     name = user_name(user) if user else link.ask(lambda client: client.who_am_i()).name
     click.echo(signer_line(name, public))
 

@@ -63,7 +63,7 @@ def run(link: Link, asked: Asked, raw: bool) -> int:
         answer = await client.submit_one(submission)
         if answer.state == "held" and not sys.stderr.isatty():  # a terminal has a status line
             say(f"job {answer.id} waits: {answer.reason} (why: rainbow explain {answer.id})")
-        client.connection.stay()
+        client.connection.outlast_restarts()
         return await Attached(client, answer.id, raw=raw).follow()
 
     return link.ask(asking)

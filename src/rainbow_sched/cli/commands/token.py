@@ -13,7 +13,7 @@ from rainbow_sched.cli.shell.lazy_group import Commands
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.access_verbs import NewToken
+    from rainbow_sched.client.views import NewToken
 
 EPILOG = """\b
 A token opens at most what its owner may; without --scope, all of it. Its text is

@@ -51,7 +51,7 @@ def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> in
 
         async with asyncio.timeout(seconds):
             found = await resolve(client, ids)
-            client.connection.stay()
+            client.connection.outlast_restarts()
             return await client.wait_all(found)
 
     try:

@@ -92,7 +92,7 @@ async def only_one(client: AsyncClient, word: str) -> int:
 
 async def _ids(client: AsyncClient, chosen: Selector, word: str) -> Sequence[int]:
     from rainbow_sched.client import JobFilter
-    from rainbow_sched.client.job_verbs import LIVING, MOST
+    from rainbow_sched.client.job_verbs import ACTIVE_STATES, MAX_SELECTED_JOBS
 
     match chosen:
         case Ids(first, last) if first == last:
@@ -103,9 +103,9 @@ async def _ids(client: AsyncClient, chosen: Selector, word: str) -> Sequence[int
         case Last():
             ids = [job.id for job in await client.jobs(limit=1)]
         case All():
-            return [job.id for job in await client.jobs(JobFilter(states=LIVING), limit=MOST)]
+            return [job.id for job in await client.jobs(JobFilter(states=ACTIVE_STATES), limit=MAX_SELECTED_JOBS)]
         case Named(name):
-            found = await client.jobs(JobFilter(name=name), limit=MOST)
+            found = await client.jobs(JobFilter(name=name), limit=MAX_SELECTED_JOBS)
             ids = [job.id for job in found if not job.ended] or [job.id for job in found[:1]]
         case Native(cluster, native):
             found = await client.jobs(JobFilter(cluster=cluster), limit=MAX_RANGE)

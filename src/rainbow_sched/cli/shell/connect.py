@@ -54,7 +54,7 @@ class Link:
 
             async with AsyncClient(settings=chosen) as client:
                 where = ", ".join(map(str, chosen.servers))
-                client.connection.on_absence = lambda seconds: say(
+                client.connection.on_unreachable = lambda seconds: say(
                     f"no server answers at {where}; it is tried again for {short(seconds)}"
                 )
                 return await question(client)

@@ -7,7 +7,7 @@ import sys
 from typing import BinaryIO, TextIO
 
 from rainbow_sched.cli.render.terminal import Cleaner
-from rainbow_sched.client.views import Chunk
+from rainbow_sched.client.views import OutputChunk
 
 
 class Sink:
@@ -41,7 +41,7 @@ class Printer:
     def __init__(self, *, raw: bool = False) -> None:
         self._sinks = {"stdout": Sink(sys.stdout, raw=raw), "stderr": Sink(sys.stderr, raw=raw)}
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: OutputChunk) -> None:
         """Print one piece."""
         self._sinks.get(chunk.stream, self._sinks["stdout"]).write(chunk.data)
 

@@ -20,7 +20,7 @@ from rainbow_sched.agent.core.state import Limits
 from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.loop import Agent, Parts
-from rainbow_sched.client.signing import public_half, signed
+from rainbow_sched.client.signing import public_bytes, signed
 from rainbow_sched.client.submission import Submission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
@@ -41,7 +41,7 @@ class Site:
     now: float = NOW
 
     def __post_init__(self) -> None:
-        lines = [signer_line("ana", public_half(ANA)), "# a comment", signer_line("bob", public_half(BOB))]
+        lines = [signer_line("ana", public_bytes(ANA)), "# a comment", signer_line("bob", public_bytes(BOB))]
         (self.folder / "signers").write_text("\n".join(lines))
 
     def signatures(self, **changes: object) -> Signatures:
@@ -283,7 +283,7 @@ def test_a_damaged_memory_of_signatures_is_refused_and_a_cut_one_is_mended(site:
 def test_keys_are_read_again_when_the_file_changes(site: Site):
     held = site.signatures()
     assert held.refuses(site.offer()) is None
-    (site.folder / "signers").write_text(signer_line("bob", public_half(BOB)))
+    (site.folder / "signers").write_text(signer_line("bob", public_bytes(BOB)))
     assert "knows of ana" in str(held.refuses(site.offer()))
     (site.folder / "signers").unlink()
     assert "cannot read" in str(held.refuses(site.offer(1, BOB, "bob")))

@@ -12,7 +12,7 @@ from rainbow_sched.cli.commands import audit, group, receive, token, user
 from rainbow_sched.cli.render import clusters, jobs
 from rainbow_sched.cli.render.listings import Column, Listing, document_text, listing_text, table
 from rainbow_sched.cli.render.terminal import width
-from rainbow_sched.client import access_verbs, views
+from rainbow_sched.client import views
 from rainbow_sched.model.errors import Invalid
 
 LISTING = Listing(
@@ -77,10 +77,10 @@ def test_a_format_that_cannot_be_followed_is_refused(form):
         (jobs.listing(0.0), views.JobView),
         (clusters.listing(0.0), views.ClusterView),
         (receive.LISTING, views.OfferView),
-        (user.LISTING, access_verbs.UserView),
-        (group.LISTING, access_verbs.GroupView),
-        (token.LISTING, access_verbs.TokenView),
-        (audit.LISTING, access_verbs.AuditView),
+        (user.LISTING, views.UserView),
+        (group.LISTING, views.GroupView),
+        (token.LISTING, views.TokenView),
+        (audit.LISTING, views.AuditView),
     ],
 )
 def test_a_listing_knows_every_key_that_its_rows_may_have(listing, view):
@@ -110,10 +110,10 @@ def test_documents_keep_the_order_of_their_keys():
 
 
 def test_the_audit_log_is_checked_for_programs_too(capsys):
-    line = access_verbs.AuditView(seq=3, at=1.0, actor="ana", digest="d3")
-    assert audit.checked(access_verbs.AuditPage(lines=(line,), count=3, verified=True), "json") == 0
+    line = views.AuditView(seq=3, at=1.0, actor="ana", digest="d3")
+    assert audit.checked(views.AuditPage(lines=(line,), count=3, verified=True), "json") == 0
     found = {"schema": "rainbow.audit-check/1", "verified": True, "count": 3, "digest": "d3"}
     assert json.loads(capsys.readouterr().out) == found
-    assert audit.checked(access_verbs.AuditPage(lines=(line,), count=3, broken_at=2), "json") == 1
+    assert audit.checked(views.AuditPage(lines=(line,), count=3, broken_at=2), "json") == 1
     found = {"schema": "rainbow.audit-check/1", "verified": False, "count": 3, "broken_at": 2}
     assert json.loads(capsys.readouterr().out) == found
