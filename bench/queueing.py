@@ -19,7 +19,7 @@ from random import Random
 from bench._server import Process
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.sync_messages import Ref, SyncIn, SyncOut
+from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef
 from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.clock import AnchoredClock
 from rainbow_sched.service.clusters import registration
@@ -91,15 +91,15 @@ async def timed(name: str, action: Callable[[], Awaitable[object]], asked: float
 async def leases(service: Service) -> None:
     """Fifty offers at a time, by hand and in an agent's Sync, with their events."""
     await timed("lease of 50, by hand", lambda: offers.receive(service.core, "c0", 50), 20)
-    seq, taken = 0, list[Ref]()
+    seq, taken = 0, list[AttemptRef]()
 
     async def sync(**said: object) -> None:
         nonlocal seq
         seq += 1
-        told = SyncIn(cluster="c1", epoch="bench.1", seq=seq, manager="bench", **said)
+        told = AgentMessage(cluster="c1", epoch="bench.1", seq=seq, manager="bench", **said)
 
-        def encode(out: SyncOut) -> bytes:
-            taken[:] = [Ref(attempt.job, attempt.n, attempt.token) for attempt, _ in out.offers]
+        def encode(out: AgentReply) -> bytes:
+            taken[:] = [AttemptRef(attempt.job, attempt.n, attempt.token) for attempt, _ in out.offers]
             return b"answer"
 
         await service.agents.sync(told, encode)

@@ -20,7 +20,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure, Outcome, outcome
 from rainbow_sched.model.job import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports, sync
-from rainbow_sched.service.agents.sync import Agents
+from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.assembly import Timers
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.submission import new_jobs
@@ -124,7 +124,7 @@ def believes_reports_after_the_end(patch: Patch) -> None:
         found = reports.find(tx, cluster, told.ref)
         if found is not None and told.state not in reports.LIVE:
             job = found[0]
-            how = lifecycle.Ending(state=told.state, failure=told.failure, exit_code=told.exit_code)
+            how = lifecycle.AttemptEnd(state=told.state, failure=told.failure, exit_code=told.exit_code)
             if job.state in (JobState.BOUND, JobState.CANCELLING):
                 lifecycle.end_attempt(tx, fx, job, lifecycle.live_attempt(tx, job), how, now)
             out.acked.append(told.ref)
@@ -278,13 +278,13 @@ def counts_its_own_downtime(patch: Patch) -> None:
 
 @mutant(LOSSY)
 def tells_a_command_only_once(patch: Patch) -> None:
-    def outbox(self: Agents, tx: Any, fx: Any, told: Any, out: Any, wanted: Any) -> None:
+    def outbox(self: SyncHandler, tx: Any, fx: Any, told: Any, out: Any, wanted: Any) -> None:
         original(self, tx, fx, told, out, wanted)
         for command in out.commands:
             tx.ack_command(command.id)
 
-    original = Agents._outbox
-    patch.setattr(Agents, "_outbox", outbox)
+    original = SyncHandler._outbox
+    patch.setattr(SyncHandler, "_outbox", outbox)
 
 
 @mutant(DEAF)
@@ -302,7 +302,7 @@ def calls_it_cancelled_while_it_runs(patch: Patch) -> None:
     def cancel(tx: Any, fx: Any, job: Any, reason: str, now: float, *, expired: bool = False) -> Any:
         asked = original(tx, fx, job, reason, now, expired=expired)
         if asked.state is JobState.CANCELLING:
-            how = lifecycle.Ending(state=AttemptState.CANCELLED, reason=reason)
+            how = lifecycle.AttemptEnd(state=AttemptState.CANCELLED, reason=reason)
             return lifecycle.end_attempt(tx, fx, asked, lifecycle.live_attempt(tx, asked), how, now)
         return asked
 
@@ -317,10 +317,10 @@ def instead(patch: Patch, kind: Outcome, rule: Callable[[Any], bool], cost: Call
     """After an outcome of this kind, `rule` says whether there is a further run, and `cost` the job's counts then."""
 
     def further_run(job: Any, how: Any) -> Any:
-        if outcome(how.state, how.failure) is not kind or not how.surely_over:
+        if outcome(how.state, how.failure) is not kind or not how.certainly_ended:
             return original(job, how)
         counts = {"failures": job.failures, "reruns_used": job.reruns_used} | cost(job)
-        return lifecycle.Further(**counts) if rule(job) else None
+        return lifecycle.FurtherAttempt(**counts) if rule(job) else None
 
     original = lifecycle._further_run
     patch.setattr(lifecycle, "_further_run", further_run)
@@ -370,7 +370,7 @@ def retries_without_a_budget(patch: Patch) -> None:
 def reruns_preempted_runs_for_nothing(patch: Patch) -> None:
     def further_run(job: Any, how: Any) -> Any:
         if how.state is AttemptState.PREEMPTED:
-            return lifecycle.Further(failures=job.failures, reruns_used=job.reruns_used)
+            return lifecycle.FurtherAttempt(failures=job.failures, reruns_used=job.reruns_used)
         return original(job, how)
 
     original = lifecycle._further_run

@@ -28,7 +28,7 @@ def gives_bound_jobs_to_agents_that_keep_none(patch: Patch) -> None:
         return bound_offer(fleet, cluster, request, rules, fence) if rules is not None else UNBOUND_OFFER
 
     patch.setattr(offers, "bound_offer", to_anybody)
-    patch.setattr(question, "unkept", lambda fleet, request: {})
+    patch.setattr(question, "clusters_without_binding", lambda fleet, request: {})
 
 
 @mutant()

@@ -34,10 +34,10 @@ def refuses_a_whole_message_for_one_report(patch: Patch) -> None:
 
 @mutant(OLDER)
 def acknowledges_a_report_that_it_does_not_understand(patch: Patch) -> None:
-    def keep_unknown(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
+    def store_unknown_report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
         out.acked.append(told.ref)
 
-    patch.setattr(reports, "keep_unknown", keep_unknown)
+    patch.setattr(reports, "store_unknown_report", store_unknown_report)
 
 
 @mutant(OLDER)

@@ -57,7 +57,7 @@ def takes_back_what_was_offered_before_the_restore(patch: Patch) -> None:
 
 @mutant(UNCLEAR)
 def offers_an_agent_again_what_its_lost_journal_may_have_begun(patch: Patch) -> None:
-    patch.setattr(recall, "withdraw_unheard", lambda *_: None)
+    patch.setattr(recall, "withdraw_unconfirmed", lambda *_: None)
 
 
 @mutant(RESTORED)
@@ -65,7 +65,7 @@ def goes_on_without_asking_the_agents(patch: Patch) -> None:
     async def never(core: Any, cluster: str, mark: str) -> bool:
         return False
 
-    patch.setattr(restoring, "must_recall", never)
+    patch.setattr(restoring, "recall_needed", never)
 
 
 @mutant(RESTORED)

@@ -12,7 +12,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.job import JobEvent
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.presence import Presence
-from rainbow_sched.service.agents.sync import Agents
+from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.assembly import Timers
 from rainbow_sched.simulation.fault_rates import Weather
 from rainbow_sched.simulation.manager import Manager
@@ -53,10 +53,10 @@ def counts_its_own_downtime_as_silence(patch: Patch) -> None:
 @mutant(AWAY)
 def runs_again_what_may_still_run(patch: Patch) -> None:
     def waits(self: Timers, tx: Any, attempt: Any) -> float:
-        return lifecycle.need_job(tx, attempt.job).terms.patience(self.core.settings.run_lease)
+        return lifecycle.require_job(tx, attempt.job).terms.patience(self.core.settings.run_lease)
 
     def further_run(job: Any, how: Any) -> Any:
-        return original(job, replace(how, surely_over=True))
+        return original(job, replace(how, certainly_ended=True))
 
     original = lifecycle._further_run
     patch.setattr(Timers, "_waits", waits)
@@ -100,10 +100,10 @@ def starts_what_may_have_been_given_up(patch: Patch) -> None:
 
 @mutant()
 def listens_to_processes_that_were_followed(patch: Patch) -> None:
-    def refuse_second(self: Agents, told: Any, before: Any) -> None:
+    def refuse_second(self: SyncHandler, told: Any, before: Any) -> None:
         self._over.clear()
         original(self, told, before)
 
-    original = Agents._refuse_second
-    patch.setattr(Agents, "_refuse_second", refuse_second)
+    original = SyncHandler._refuse_second
+    patch.setattr(SyncHandler, "_refuse_second", refuse_second)
     patch.setattr(SqlTx, "epoch_is_over", lambda self, cluster, epoch: False)

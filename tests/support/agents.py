@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.service.agents.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 
 
@@ -14,16 +14,16 @@ class Agent:
         self.service, self.cluster, self.guards, self.seq = service, cluster, guards, 0
         self.epoch = epoch or f"{cluster}.1"
 
-    async def says(self, **fields: object) -> SyncOut:
+    async def says(self, **fields: object) -> AgentReply:
         """One Sync; what it was answered, or nothing if that had been stored before."""
         self.seq += 1
-        told: list[SyncOut] = []
+        told: list[AgentReply] = []
 
-        def encode(out: SyncOut) -> bytes:
+        def encode(out: AgentReply) -> bytes:
             told.append(out)
             return b"answer"
 
-        message = SyncIn(
+        message = AgentMessage(
             cluster=self.cluster,
             epoch=self.epoch,
             seq=self.seq,
@@ -32,12 +32,12 @@ class Agent:
             **fields,  # type: ignore[arg-type]  # what one test says
         )
         await self.service.agents.sync(message, encode)
-        return told[-1] if told else SyncOut()
+        return told[-1] if told else AgentReply()
 
-    async def runs(self) -> Ref:
+    async def runs(self) -> AttemptRef:
         """Take one job and start it."""
         offers = (await self.says(want=1)).offers or (await self.says(want=1)).offers
-        ref = Ref(offers[0][0].job, offers[0][0].n, offers[0][0].token)
+        ref = AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
         await self.says(accepts=(ref,))
-        await self.says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
+        await self.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
         return ref

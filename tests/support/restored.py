@@ -12,7 +12,15 @@ from pathlib import Path
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.job import Job, Terms
-from rainbow_sched.service.agents.sync_messages import KnownAttempt, KnownOffer, Recall, Ref, Report, SyncIn, SyncOut
+from rainbow_sched.service.agents.sync_messages import (
+    AgentMessage,
+    AgentReply,
+    AttemptRef,
+    AttemptReport,
+    RecalledAttempt,
+    RecalledOffer,
+    RecallReport,
+)
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.settings import Settings
@@ -27,38 +35,38 @@ class Agent:
     def __init__(self, cluster: str = "east", epoch: str = "a.1") -> None:
         self.cluster, self.epoch, self.seq, self.mark = cluster, epoch, 0, ""
 
-    async def says(self, service: Service, **fields: object) -> SyncOut:
+    async def says(self, service: Service, **fields: object) -> AgentReply:
         self.seq += 1
-        told: list[SyncOut] = []
+        told: list[AgentReply] = []
 
-        def encode(out: SyncOut) -> bytes:
+        def encode(out: AgentReply) -> bytes:
             told.append(out)
             return b""
 
         said = {"recalls": True, "mark": self.mark, **fields}
-        message = SyncIn(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **said)  # type: ignore[arg-type]
+        message = AgentMessage(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **said)  # type: ignore[arg-type]
         await service.agents.sync(message, encode)
         self.mark = told[-1].mark or self.mark
         return told[-1]
 
-    async def takes(self, service: Service) -> Ref:
+    async def takes(self, service: Service) -> AttemptRef:
         """Take one offer to the point where it is confirmed."""
         ref = await self.is_offered(service)
         assert (await self.says(service, accepts=(ref,))).confirms == [ref]
         return ref
 
-    async def is_offered(self, service: Service) -> Ref:
+    async def is_offered(self, service: Service) -> AttemptRef:
         offers = (await self.says(service, want=1)).offers or (await self.says(service, want=1)).offers
-        return Ref(offers[0][0].job, offers[0][0].n, offers[0][0].token)
+        return AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
 
-    async def recalls(self, service: Service, *known: KnownAttempt, **fields: object) -> SyncOut:
+    async def recalls(self, service: Service, *known: RecalledAttempt, **fields: object) -> AgentReply:
         """Be asked for everything, and tell it."""
         asked = await self.says(service)
         assert asked.recall, "it is asked"
         assert asked.resync
-        out = await self.says(service, recall=Recall(attempts=known, complete=True), **fields)
+        out = await self.says(service, recall=RecallReport(attempts=known, complete=True), **fields)
         await service.timers.tick()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         return out
 
 
@@ -89,14 +97,14 @@ async def job_of(service: Service, id: int) -> Job:
     return (await jobs.get(service.core, id, ADMIN)).job
 
 
-def ended(ref: Ref, state: AttemptState = AttemptState.SUCCEEDED) -> KnownAttempt:
+def ended(ref: AttemptRef, state: AttemptState = AttemptState.SUCCEEDED) -> RecalledAttempt:
     code = 0 if state is AttemptState.SUCCEEDED else 3
     failure = Failure.EXIT if state is AttemptState.FAILED else None
-    report = Report(ref=ref, state=state, exit_code=code, failure=failure, ended_at=5.0)
-    return KnownAttempt(ref=ref, phase="ended", report=report)
+    report = AttemptReport(ref=ref, state=state, exit_code=code, failure=failure, ended_at=5.0)
+    return RecalledAttempt(ref=ref, phase="ended", report=report)
 
 
-def running(ref: Ref, **offer: str) -> KnownAttempt:
+def running(ref: AttemptRef, **offer: str) -> RecalledAttempt:
     spec = to_json(a_request())
     said = {"name": "job", "owner": "ana", "spec": spec, "terms": json.dumps(asdict(Terms())), **offer}
-    return KnownAttempt(ref=ref, phase="confirmed", offer=KnownOffer(**said))
+    return RecalledAttempt(ref=ref, phase="confirmed", offer=RecalledOffer(**said))

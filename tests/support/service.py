@@ -36,7 +36,7 @@ def a_user(name: str) -> Principal:
 async def a_service(
     folder: Path, *, settings: Settings | None = None, clock: ManualClock | None = None, seed: int = 1
 ) -> AsyncIterator[Service]:
-    """A service whose tasks are not started: tests call `decider.settle()` and `timers.tick()` themselves."""
+    """Yield a service without background tasks: tests run `decide_pending()` and `timers.tick()` themselves."""
     await put_empty_database(folder)
     store = await open_store(f"sqlite:///{folder / NAME}")
     chosen = settings or Settings(policy="first")

@@ -20,8 +20,8 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
-from rainbow_sched.service.views.explanation import Story
-from rainbow_sched.service.views.jobs import JobView
+from rainbow_sched.service.views.explanation import JobExplanation
+from rainbow_sched.service.views.jobs import JobWithAttempt
 from rainbow_sched.store.base import Dependency, JobFilter
 
 KEPT = 2_048  # specs, and terms
@@ -174,7 +174,7 @@ def receipt_out(receipt: Receipt) -> jobs_pb2.SubmitResponse:
     )
 
 
-def job_out(view: JobView, *, spec: bool = False, nodes: int = 0) -> jobs_pb2.Job:
+def job_out(view: JobWithAttempt, *, spec: bool = False, nodes: int = 0) -> jobs_pb2.Job:
     """A job as a message."""
     job, attempt = view.job, view.attempt
     return jobs_pb2.Job(
@@ -257,7 +257,7 @@ def event_out(event: Event) -> jobs_pb2.Event:
     )
 
 
-def story_out(story: Story, nodes: int) -> jobs_pb2.ExplainResponse:
+def story_out(story: JobExplanation, nodes: int) -> jobs_pb2.ExplainResponse:
     """A job with everything that explains it."""
     job = job_out(story.view, spec=True, nodes=nodes)
     job.evaluations = story.evaluations

@@ -47,7 +47,7 @@ from rainbow_sched.server.tls import Certificates
 from rainbow_sched.service.access.accounts import ensure_administrator
 from rainbow_sched.service.assembly import Service, assemble, first_administrator
 from rainbow_sched.service.clock import AnchoredClock
-from rainbow_sched.service.maintenance.generations import History
+from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.store.base import Store
@@ -155,7 +155,7 @@ class RunningServer:
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:
-            service.core.recogniser.voucher = OidcVerifier(options.oidc)
+            service.core.credential_resolver.identity_provider = OidcVerifier(options.oidc)
         gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
         gate.claim = claim
         server, alive = _listen(service, gate, options.limits)
@@ -173,7 +173,7 @@ class RunningServer:
     async def stop(self) -> None:
         """Tell health first, let waiting calls go, finish the others, close the store."""
         await self._alive.enter_graceful_shutdown()
-        self.service.core.hub.close()
+        self.service.core.notifier.close()
         await self._server.stop(DRAIN)
         await self.gate.stop()
         await self.service.stop()
@@ -181,7 +181,7 @@ class RunningServer:
     async def stop_replaced(self) -> None:
         """Leave to another server what it has taken over: write nothing, and say so to those who call meanwhile."""
         await self._alive.enter_graceful_shutdown()
-        self.service.core.hub.close()
+        self.service.core.notifier.close()
         await asyncio.sleep(LINGER)
         await self._server.stop(LINGER)
         with contextlib.suppress(RainbowError):  # what it would write is refused
@@ -189,7 +189,7 @@ class RunningServer:
         await self.service.stop()
 
 
-def _tell_restore(history: History) -> None:
+def _tell_restore(history: GenerationHistory) -> None:
     """After a restore, say what is still waited for."""
     awaited = [row.cluster for row in history.clusters.values() if row.state.holds_jobs]
     if awaited:

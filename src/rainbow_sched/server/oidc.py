@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from rainbow_sched.model.credential import user_name
 from rainbow_sched.model.errors import Invalid, Unauthenticated
-from rainbow_sched.service.access.principals import ADMIN, Identity
+from rainbow_sched.service.access.principals import ADMIN, ExternalIdentity
 
 log = logging.getLogger(__name__)
 SKEW = 60.0  # seconds by which clocks may differ
@@ -78,7 +78,7 @@ class OidcVerifier:
         self._options = options
         self._keys = _KeySet(options, fetch or fetch_url)
 
-    async def identify(self, text: str, now: float) -> Identity | None:
+    async def identify(self, text: str, now: float) -> ExternalIdentity | None:
         """The person of a token; None if it is no JWT at all, Unauthenticated if it is a wrong one."""
         parts = text.split(".")
         if len(parts) != 3 or len(text) > MOST_TOKEN or not all(_PART.fullmatch(part) for part in parts):
@@ -113,7 +113,7 @@ class OidcVerifier:
         if now < _time(claims, "nbf") - SKEW or now < _time(claims, "iat") - SKEW:
             raise _Wrong("it is not valid yet")
 
-    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+    def _identity(self, claims: Mapping[str, Any]) -> ExternalIdentity:
         name = claims.get(self._options.user_claim)
         if not isinstance(name, str):
             raise _Wrong(f"it has no {self._options.user_claim}")
@@ -122,7 +122,7 @@ class OidcVerifier:
         told = claims.get(self._options.groups_claim, [])
         listed = [one for one in told if isinstance(one, str)] if isinstance(told, list) else []
         groups = frozenset(self._options.groups[one] for one in listed if one in self._options.groups)
-        return Identity(name=name, groups=groups, until=_time(claims, "exp", required=True) + SKEW)
+        return ExternalIdentity(name=name, groups=groups, until=_time(claims, "exp", required=True) + SKEW)
 
 
 class _Wrong(Exception):

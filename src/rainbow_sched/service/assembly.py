@@ -16,10 +16,10 @@ from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.credential import CredentialKind, digest
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.policies import installed
-from rainbow_sched.service.access.principals import REGISTRATION_META, Recogniser
+from rainbow_sched.service.access.principals import REGISTRATION_META, CredentialResolver
 from rainbow_sched.service.agents.host_binding import nodes_of
 from rainbow_sched.service.agents.presence import Presence
-from rainbow_sched.service.agents.sync import Agents
+from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.loader import load_cluster, load_jobs
@@ -29,7 +29,7 @@ from rainbow_sched.service.maintenance import generations, restore
 from rainbow_sched.service.maintenance.retention import Retention
 from rainbow_sched.service.maintenance.timers import Timers
 from rainbow_sched.service.random_ids import Ids
-from rainbow_sched.service.scheduling.loop import Decider
+from rainbow_sched.service.scheduling.loop import SchedulingLoop
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.intake import Intake
 from rainbow_sched.store.base import Store, Tx
@@ -44,14 +44,14 @@ class Service:
 
     core: Core
     intake: Intake
-    decider: Decider
-    agents: Agents
+    scheduling_loop: SchedulingLoop
+    agents: SyncHandler
     timers: Timers
     _running: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         """Begin deciding and watching the clock."""
-        self._running = [asyncio.create_task(self.decider.run()), asyncio.create_task(self.timers.run())]
+        self._running = [asyncio.create_task(self.scheduling_loop.run()), asyncio.create_task(self.timers.run())]
 
     async def stop(self) -> None:
         """End what runs by itself, then let go of the store."""
@@ -76,7 +76,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         ids=ids,
         history=await store.read(generations.read),
         settings=settings,
-        recogniser=Recogniser(store, digest(registration)),
+        credential_resolver=CredentialResolver(store, digest(registration)),
         presence=Presence(settings.heartbeat, settings.silent_after, now),
         policies=policies,
         started_at=now,
@@ -89,7 +89,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         await load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
-    return Service(core, Intake(core), Decider(core), Agents(core, {}), Timers(core, Retention(core)))
+    return Service(core, Intake(core), SchedulingLoop(core), SyncHandler(core, {}), Timers(core, Retention(core)))
 
 
 @contextlib.contextmanager

@@ -16,21 +16,21 @@ from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.model.errors import Unconfirmed
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
-from rainbow_sched.service.access.groups import People
-from rainbow_sched.service.access.principals import Recogniser
+from rainbow_sched.service.access.groups import GroupCache
+from rainbow_sched.service.access.principals import CredentialResolver
 from rainbow_sched.service.agents.host_binding import nodes_of
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.lifecycle import keep_unsettled, settle_more
-from rainbow_sched.service.maintenance.generations import History
+from rainbow_sched.service.lifecycle import settle_stored, store_unsettled
+from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.scheduling.bids import Bidding
-from rainbow_sched.service.scheduling.pending import Shelf
+from rainbow_sched.service.scheduling.pending import PendingJobs
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.quota import Quota
-from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Hub, cluster_bell
+from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Notifier, cluster_topic
 from rainbow_sched.store.base import Store, Tx
 
 log = logging.getLogger(__name__)
@@ -46,18 +46,18 @@ class Core:
     fleet: Fleet
     clock: Clock
     ids: Ids
-    history: History
+    history: GenerationHistory
     settings: Settings
-    recogniser: Recogniser
+    credential_resolver: CredentialResolver
     presence: Presence
     policies: PolicyTable = BUILT_IN
-    people: People = field(default_factory=People)
-    hub: Hub = field(default_factory=Hub)
-    shelf: Shelf = field(default_factory=Shelf)  # jobs that wait for a decision
+    group_cache: GroupCache = field(default_factory=GroupCache)
+    notifier: Notifier = field(default_factory=Notifier)
+    pending: PendingJobs = field(default_factory=PendingJobs)  # jobs that wait for a decision
     started_at: float = 0.0
-    arriving: int = 0  # jobs of long batches that are being read and stored
+    jobs_arriving: int = 0  # jobs of long batches that are being read and stored
     unsettled: bool = True  # some jobs may wait for others that have ended: after a start it is not known
-    in_doubt: bool = False  # a write may be stored of which this process knows nothing: see `doubts`
+    commit_outcome_unknown: bool = False  # a write may be stored of which this process knows nothing: see `doubts`
     unheard: list[Effects] = field(default_factory=list)  # what would follow from such writes
     quota: Quota = field(init=False)
     bidding: Bidding = field(init=False)
@@ -65,7 +65,7 @@ class Core:
 
     def __post_init__(self) -> None:
         self.quota = Quota(self.settings.queued_per_owner)
-        self.bidding = Bidding(self.hub, self.clock, self.settings.bid_deadline, self.settings.bidders)
+        self.bidding = Bidding(self.notifier, self.clock, self.settings.bid_deadline, self.settings.bidders)
 
     async def write(self, work: Callable[[Tx, Effects], T]) -> T:
         """Run `work` in one transaction; when it is durable, carry out its effects and answer.
@@ -86,7 +86,7 @@ class Core:
             nonlocal effects
             effects = Effects()
             answer = work(tx, effects)
-            keep_unsettled(tx, effects)
+            store_unsettled(tx, effects)
             return answer
 
         try:
@@ -94,7 +94,7 @@ class Core:
         except Unconfirmed:
             self.unheard.append(effects)
             raise
-        self.carry_out(effects)
+        self.apply_effects(effects)
         return answer
 
     async def commit(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
@@ -102,16 +102,16 @@ class Core:
         try:
             return await self.store.write(work, brief=brief)
         except Unconfirmed:
-            self.in_doubt = True
+            self.commit_outcome_unknown = True
             raise
 
-    async def settle_waiters(self) -> None:
+    async def settle_remaining(self) -> None:
         """Go on with jobs that wait for others which have ended, some in each write, until none is left."""
         while self.unsettled:
             self.unsettled = False
-            await self.write(lambda tx, fx: settle_more(tx, fx, self.clock.now()))
+            await self.write(lambda tx, fx: settle_stored(tx, fx, self.clock.now()))
 
-    def carry_out(self, effects: Effects) -> None:
+    def apply_effects(self, effects: Effects) -> None:
         """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
         for cluster in effects.clusters.values():
             self.fleet.update(cluster)
@@ -129,18 +129,18 @@ class Core:
             self.presence.forget(name)
             self.bidding.forget(name)
         self.unsettled = self.unsettled or effects.unsettled
-        self.shelf.remove(effects.gone)
-        self.shelf.add_queued(effects.queued)
+        self.pending.remove(effects.gone)
+        self.pending.add_queued(effects.queued)
         if effects.clusters or effects.released or effects.removed or effects.nodes:
-            self.shelf.changed()
+            self.pending.changed()
         for name in sorted(effects.wake):
-            self.hub.ring(cluster_bell(name))
+            self.notifier.ring(cluster_topic(name))
         if effects.reports:
             self.history = self.history.after(effects.reports)
         if effects.events:
-            self.hub.ring(EVENTS)
+            self.notifier.ring(EVENTS)
         if effects.output:
-            self.hub.ring(OUTPUT)
+            self.notifier.ring(OUTPUT)
 
     def request_of(self, spec: str) -> Request:
         """The request that a stored canonical text stands for; equal texts are read once."""

@@ -28,7 +28,7 @@ MOST_EVENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class AttemptEnd:
     """How an attempt ended."""
 
     state: AttemptState
@@ -39,7 +39,7 @@ class Ending:
     started_at: float | None = None
     nodes: str = ""  # hostlist: where it was, if that is known
     code: str = ""  # typed reason of a return
-    surely_over: bool = True  # False: for all we know it still runs
+    certainly_ended: bool = True  # False: for all we know it still runs
 
 
 def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: StoredDecision, now: float) -> Job:
@@ -119,7 +119,7 @@ def progress(
     return moved
 
 
-def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: float) -> Job:
+def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now: float) -> Job:
     """A live attempt ended: close it, and move the job to where that leads."""
     changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
     if how.ended_at is not None:
@@ -138,7 +138,7 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, no
     if how.state is AttemptState.SUCCEEDED:
         return _finished(tx, fx, job, JobEvent.SUCCEEDED, how, now)
     if how.state is AttemptState.CANCELLED:
-        lost = Ending(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
+        lost = AttemptEnd(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
         return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
     further = None if job.state is JobState.CANCELLING else _further_run(job, how)
     if further is None:
@@ -151,11 +151,11 @@ def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: f
     reason = f"{attempt.cluster} was silent for {silence:.0f} s"
     if not attempt.guarded:
         reason += ", and it may still run there; it is ended when the cluster comes back"
-    how = Ending(state=AttemptState.LOST, failure=Failure.LOST, reason=reason, surely_over=attempt.guarded)
+    how = AttemptEnd(state=AttemptState.LOST, failure=Failure.LOST, reason=reason, certainly_ended=attempt.guarded)
     return end_attempt(tx, fx, job, attempt, how, now)
 
 
-def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: float) -> Job:
+def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now: float) -> Job:
     """A lost attempt is told of after all: note its end. A success is the job's, unless a newer one was accepted."""
     changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
     tx.update_attempt(attempt, how.state, now, ended_at=how.ended_at or now, **changes)
@@ -174,7 +174,7 @@ def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Ending, now: flo
     return _finished(tx, fx, replace(job, attempt=attempt.n, cluster=attempt.cluster), JobEvent.SUCCEEDED, how, now)
 
 
-def note_unknown(tx: Tx, fx: Effects, job: Job, attempt: Attempt, text: str, why: str, now: float) -> None:
+def add_unknown_report_event(tx: Tx, fx: Effects, job: Job, attempt: Attempt, text: str, why: str, now: float) -> None:
     """An agent reported what this server does not understand: keep it as an event, each text once. Nothing moves."""
     before = [event for event in tx.events(0, MOST_EVENTS, job=job.id) if UNKNOWN_REPORT in event.detail]
     if len(before) >= MOST_UNKNOWN:
@@ -187,7 +187,7 @@ def note_unknown(tx: Tx, fx: Effects, job: Job, attempt: Attempt, text: str, why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Further:
+class FurtherAttempt:
     """A further attempt that is allowed, and the counts of the job with it."""
 
     failures: int
@@ -195,7 +195,7 @@ class Further:
     counted: str = ""  # as which of how many it counts, in words
 
 
-def _further_run(job: Job, how: Ending) -> Further | None:
+def _further_run(job: Job, how: AttemptEnd) -> FurtherAttempt | None:
     """Return what a further attempt costs after one that ended so; None if its owner did not allow one.
 
     Retries are for known failures and reruns for unknown outcomes; neither stands in for the other.
@@ -205,17 +205,17 @@ def _further_run(job: Job, how: Ending) -> Further | None:
         return None
     match outcome(how.state, how.failure):
         case Outcome.NOT_RUN:
-            return Further(failures=failures, reruns_used=reruns)
+            return FurtherAttempt(failures=failures, reruns_used=reruns)
         case Outcome.FAILED if failures < terms.retries_after(how.failure):
             counted = f"retry {failures + 1} of {terms.retries}"
-            return Further(failures=failures + 1, reruns_used=reruns, counted=counted)
-        case Outcome.UNKNOWN if reruns < terms.reruns and how.surely_over:
+            return FurtherAttempt(failures=failures + 1, reruns_used=reruns, counted=counted)
+        case Outcome.UNKNOWN if reruns < terms.reruns and how.certainly_ended:
             counted = f"rerun {reruns + 1} of {terms.reruns}"
-            return Further(failures=failures, reruns_used=reruns + 1, counted=counted)
+            return FurtherAttempt(failures=failures, reruns_used=reruns + 1, counted=counted)
     return None
 
 
-def _again(tx: Tx, fx: Effects, job: Job, how: Ending, now: float, further: Further) -> Job:
+def _again(tx: Tx, fx: Effects, job: Job, how: AttemptEnd, now: float, further: FurtherAttempt) -> Job:
     fx.queued.append(job.id)
     reason = f"{how.state.value} by {job.cluster}"
     if how.reason:
@@ -246,7 +246,7 @@ def _used(job: Job) -> str:
     return ", ".join(f"{used} of {allowed} {name} used" for used, allowed, name in numbers if allowed)
 
 
-def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: Ending, now: float, *, counted: str = "") -> Job:
+def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: AttemptEnd, now: float, *, counted: str = "") -> Job:
     changes: dict[str, object] = {"exit_code": how.exit_code, "reason": how.reason, "ended_at": how.ended_at or now}
     if how.started_at is not None and job.started_at is None:
         changes["started_at"] = how.started_at
@@ -277,7 +277,7 @@ def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: b
     asked = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
     fx.events = True
     if attempt.state in BEFORE_CONFIRM and not _may_have_begun(tx, attempt):
-        return end_attempt(tx, fx, asked, attempt, Ending(state=AttemptState.WITHDRAWN, reason=reason), now)
+        return end_attempt(tx, fx, asked, attempt, AttemptEnd(state=AttemptState.WITHDRAWN, reason=reason), now)
     tx.add_command(attempt, CANCEL, now)
     fx.wake.add(attempt.cluster)
     return asked
@@ -311,7 +311,7 @@ def live_attempt(tx: Tx, job: Job) -> Attempt:
     return attempt
 
 
-def need_job(tx: Tx, id: int) -> Job:
+def require_job(tx: Tx, id: int) -> Job:
     """A job that must be there."""
     job = tx.job(id)
     if job is None:
@@ -331,7 +331,7 @@ def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
     """Release the jobs that waited for this one's start or end; end those whose condition can no longer come true.
 
     What ends by this is settled in turn, one after the other: a long chain is no deep recursion. What is more than
-    one transaction should hold is kept for the next: see `settle_more`.
+    one transaction should hold is kept for the next: see `settle_stored`.
     """
     fx.ended.append((job.id, 0))
     if not fx.settling:
@@ -366,7 +366,7 @@ def together(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
     settle_ended(tx, fx, now)
 
 
-def keep_unsettled(tx: Tx, fx: Effects) -> None:
+def store_unsettled(tx: Tx, fx: Effects) -> None:
     """At the end of a transaction: what it left over is stored with it, so that no crash loses it."""
     if fx.ended:
         stored = tx.meta(UNSETTLED_META)
@@ -375,7 +375,7 @@ def keep_unsettled(tx: Tx, fx: Effects) -> None:
         fx.unsettled = True
 
 
-def settle_more(tx: Tx, fx: Effects, now: float) -> None:
+def settle_stored(tx: Tx, fx: Effects, now: float) -> None:
     """Go on with what earlier transactions left over."""
     stored = tx.meta(UNSETTLED_META)
     if stored:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from rainbow_sched.model.errors import Unavailable
 
 
-class Hub:
+class Notifier:
     """Named bells. Ringing one wakes everybody who waits for it; nobody waiting costs nothing."""
 
     def __init__(self) -> None:
@@ -57,6 +57,6 @@ EVENTS = "events"
 OUTPUT = "output"
 
 
-def cluster_bell(name: str) -> str:
+def cluster_topic(name: str) -> str:
     """The bell of one cluster's agents."""
     return f"cluster {name}"

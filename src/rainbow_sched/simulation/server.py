@@ -19,15 +19,15 @@ from rainbow_sched.model.job import Job
 from rainbow_sched.service.agents import report_reader
 from rainbow_sched.service.agents.report_reader import REPORTED, RawReport
 from rainbow_sched.service.agents.sync_messages import (
-    BidAnswer,
-    KnownAttempt,
-    KnownOffer,
+    AgentMessage,
+    AgentReply,
+    AttemptRef,
+    AttemptReport,
+    BidReply,
     OutputPiece,
-    Recall,
-    Ref,
-    Report,
-    SyncIn,
-    SyncOut,
+    RecalledAttempt,
+    RecalledOffer,
+    RecallReport,
     UnknownReport,
 )
 from rainbow_sched.service.assembly import Service, assemble
@@ -211,21 +211,21 @@ class SimServer:
         return self.call(work, answer)
 
 
-def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[AttemptState]) -> SyncIn:
+def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[AttemptState]) -> AgentMessage:
     """What an agent says, as the service takes it; of its reports only `states` are understood."""
     reports = [report_reader.read_report(_raw(report), states) for report in message.reports]
-    return SyncIn(
+    return AgentMessage(
         cluster=cluster,
         epoch=epoch,
         seq=message.seq,
         held=tuple((_there(ref), state) for ref, state in message.held),
-        reports=tuple(report for report in reports if isinstance(report, Report)),
+        reports=tuple(report for report in reports if isinstance(report, AttemptReport)),
         unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
         accepts=tuple(_there(ref) for ref in message.accepts),
         rejects=tuple((_there(ref), reason) for ref, reason in message.rejects),
         command_acks=message.acks,
         bids=tuple(
-            BidAnswer(
+            BidReply(
                 id=id,
                 yes=bid.yes,
                 reason=bid.reason,
@@ -247,19 +247,19 @@ def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[
     )
 
 
-def _recall(recall: e.Recall, states: frozenset[AttemptState]) -> Recall:
-    return Recall(attempts=tuple(_known(known, states) for known in recall.attempts), complete=recall.complete)
+def _recall(recall: e.Recall, states: frozenset[AttemptState]) -> RecallReport:
+    return RecallReport(attempts=tuple(_known(known, states) for known in recall.attempts), complete=recall.complete)
 
 
-def _known(known: e.KnownAttempt, states: frozenset[AttemptState]) -> KnownAttempt:
+def _known(known: e.KnownAttempt, states: frozenset[AttemptState]) -> RecalledAttempt:
     offer = known.offer
-    return KnownAttempt(
+    return RecalledAttempt(
         ref=_there(known.ref),
         phase=known.phase,
         report=None if known.report is None else report_reader.read_report(_raw(known.report), states),
         offer=None
         if offer is None
-        else KnownOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms),
+        else RecalledOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms),
     )
 
 
@@ -277,15 +277,15 @@ def _raw(report: e.Report) -> RawReport:
     )
 
 
-def _there(ref: v.Ref) -> Ref:
-    return Ref(ref.job, ref.n, ref.token)
+def _there(ref: v.Ref) -> AttemptRef:
+    return AttemptRef(ref.job, ref.n, ref.token)
 
 
-def _back(ref: Ref) -> v.Ref:
+def _back(ref: AttemptRef) -> v.Ref:
     return v.Ref(ref.job, ref.n, ref.token)
 
 
-def sync_out(seq: int, out: SyncOut) -> e.SyncAnswer:
+def sync_out(seq: int, out: AgentReply) -> e.SyncAnswer:
     """What an agent is told, as the reactor takes it."""
     commands = [e.ServerCommand(c.id, c.kind, v.Ref(c.job, c.n, c.token)) for c in out.commands]
     commands += [e.ServerCommand(0, "kill", _back(ref), "the server does not know it as live") for ref in out.kills]

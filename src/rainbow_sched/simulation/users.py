@@ -137,7 +137,7 @@ class Users:
     def cancel(self, id: int) -> None:
         """Cancel one job, until the server says what became of that."""
 
-        def answered(views: list[jobs.JobView]) -> None:
+        def answered(views: list[jobs.JobWithAttempt]) -> None:
             if views[0].job.state is JobState.CANCELLED:
                 self.cancelled.add(id)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.model.errors import AlreadyExists
 from rainbow_sched.pb.v2 import access_pb2, jobs_pb2
-from rainbow_sched.service.access.audit import LINES_PER_ADDRESS, Refusal, Refusals, ranges
+from rainbow_sched.service.access.audit import LINES_PER_ADDRESS, RefusedCall, RefusedCallCounter, ranges
 from rainbow_sched.store.base import AuditRow, Tx
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.test_tokens import fields_of
@@ -142,10 +142,10 @@ async def test_a_changed_a_missing_and_a_cut_off_line_are_found(tmp_path: Path) 
 
 
 def test_a_flood_of_refusals_becomes_a_few_lines_and_none_is_lost() -> None:
-    rng, refusals = Random(5), Refusals()
+    rng, refusals = Random(5), RefusedCallCounter()
     for n in range(5_000):
         address = "10.0.0.1" if rng.random() < 0.9 else "10.0.0.2"
-        refusals.add(Refusal(address, "anonymous", "", f"/x/{n % 100}", "", "unauthenticated"))
+        refusals.add(RefusedCall(address, "anonymous", "", f"/x/{n % 100}", "", "unauthenticated"))
     taken = refusals.take()
     per_address = Counter(refusal.address for refusal, _ in taken)
     assert sum(times for _, times in taken) == 5_000

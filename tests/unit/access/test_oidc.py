@@ -185,5 +185,5 @@ async def test_a_person_of_the_issuer_gets_the_rights_of_account_and_groups_and_
             give(tx, "ines", (), (), now, disabled=True)
 
         await world.running.service.core.store.write(disable)
-        world.running.service.core.recogniser.forget()
+        world.running.service.core.credential_resolver.forget()
         assert await code_of(ask(world.channel, "Access/WhoAmI", token)) == "UNAUTHENTICATED"

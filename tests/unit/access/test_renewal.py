@@ -135,7 +135,7 @@ async def lapse(world: World) -> None:
                 tx.set_meta(f"ends.{credential.id}", repr(core.clock.now() - 1))
 
     await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
 
 
 async def test_both_are_good_during_the_change_and_the_old_one_ends_when_the_new_one_was_used(world: World):

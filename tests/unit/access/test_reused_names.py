@@ -24,7 +24,7 @@ async def test_a_new_cluster_of_an_old_name_gets_none_of_its_jobs(tmp_path: Path
         assert job.cluster == "doomed"
         await removal.delete(service.core, "doomed")
         await with_cluster(service, "doomed")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         found = await service.core.store.read(lambda tx: tx.job(job.id))
         assert found is not None
         assert found.state is JobState.HELD
@@ -36,7 +36,7 @@ async def test_a_job_that_may_go_anywhere_may_go_to_the_new_one(tmp_path: Path) 
         [job] = await submit(service, a_submission("ana", terms=Terms(opened=("doom*",))))
         await removal.delete(service.core, "doomed")
         await with_cluster(service, "doomed")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         found = await service.core.store.read(lambda tx: tx.job(job.id))
         assert found is not None
         assert found.cluster == "doomed"
@@ -55,5 +55,5 @@ async def test_the_agent_of_a_new_cluster_sees_none_of_the_old_ones_jobs(tmp_pat
         with pytest.raises(NotFound):
             await jobs.get(service.core, old.id, agent)
         assert await jobs.listed(service.core, JobFilter(), agent, before=0, limit=10) == []
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, old.id, agent)).job.cluster == "doomed"  # now it was given to this one

@@ -140,12 +140,12 @@ async def test_one_user_has_so_many_jobs_there_however_fast_they_come_and_others
 async def test_jobs_that_waited_before_there_were_rules_are_sorted_by_owner_when_there_are(world: World) -> None:
     held = [await submitted(world, who, "alpha", nodes=9) for who in ("carol", "ana")]
     assert {job.state for job in held} == {"held"}
-    shelf = world.running.service.core.shelf
-    same = {shelf._where[job.id] for job in (await submitted(world, "carol", nodes=9), held[0])}
+    pending = world.running.service.core.pending
+    same = {pending._where[job.id] for job in (await submitted(world, "carol", nodes=9), held[0])}
     await rule(world, "alpha", max_queued=1)
-    assert shelf._where[held[0].id] != shelf._where[held[1].id]
+    assert pending._where[held[0].id] != pending._where[held[1].id]
     await rule(world, "alpha", clear=True)
-    assert shelf._where[held[0].id] in same
+    assert pending._where[held[0].id] in same
 
 
 async def test_rules_survive_a_restart_and_end_with_their_cluster(tmp_path: Path) -> None:

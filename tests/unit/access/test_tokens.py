@@ -166,7 +166,7 @@ async def test_an_agents_secret_rotates_with_two_good_ones_during_the_change(wor
         tx.set_meta(f"ends.{id}", repr(core.clock.now() - 1))
 
     await core.store.write(over)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
     assert await code_of(ask(world.channel, "Access/WhoAmI", old)) == "UNAUTHENTICATED"
     assert await code_of(ask(world.channel, "Access/WhoAmI", answer.text)) == "OK"
 

@@ -42,7 +42,7 @@ async def test_a_job_that_was_stored_with_such_a_bound_is_read_and_shown_as_befo
         await with_cluster(service, "east")
         [made] = await submit(service, Submission(owner="ana", request=WORD, spec=to_json(WORD), name="old"))
     async with a_service(tmp_path) as service:
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, made.id, ADMIN)
         assert view.job.spec == to_json(WORD)
         assert view.job.state.value == "held"

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.job import Delivery, JobState, Terms
-from rainbow_sched.service.agents.sync_messages import Report
+from rainbow_sched.service.agents.sync_messages import AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.views import jobs
@@ -44,9 +44,9 @@ async def test_a_failed_run_is_repeated_only_by_its_owners_word(
     [job] = await submit(service, a_submission(terms=terms))
     agent = Agent(service, "east")
     ref = await agent.runs()
-    report = Report(ref=ref, state=AttemptState.FAILED, exit_code=3, failure=Failure.EXIT)
+    report = AttemptReport(ref=ref, state=AttemptState.FAILED, exit_code=3, failure=Failure.EXIT)
     await agent.says(reports=(report,))
-    await service.decider.settle()
+    await service.scheduling_loop.decide_pending()
     view = await jobs.get(service.core, job.id, ADMIN)
     assert view.job.state is expected
     if expected is JobState.FAILED:
@@ -93,10 +93,10 @@ async def test_known_failures_use_retries_and_unknown_outcomes_reruns(
     for n in range(1, repeats + 2):
         ref = await agent.runs()
         assert ref.n == n
-        await agent.says(reports=(Report(ref=ref, state=state_told, failure=failure),))
+        await agent.says(reports=(AttemptReport(ref=ref, state=state_told, failure=failure),))
         clock.advance(3_600.0)  # a cluster that could not start it is not asked for a while
-        service.core.shelf.changed()
-        await service.decider.settle()
+        service.core.pending.changed()
+        await service.scheduling_loop.decide_pending()
     ended = (await jobs.get(service.core, job.id, ADMIN)).job
     assert (ended.state, ended.attempt) == (JobState.FAILED, repeats + 1)
     assert (ended.failures, ended.reruns_used) == ((repeats, 0) if known else (0, repeats))

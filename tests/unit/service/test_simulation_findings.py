@@ -18,7 +18,7 @@ from rainbow_sched.model.job import Delivery, Hold, JobState, Terms
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import Question
-from rainbow_sched.service.agents.sync_messages import Ref, Report, SyncIn, SyncOut
+from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import registration
@@ -26,7 +26,7 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import timers
 from rainbow_sched.service.maintenance.timers import Timers
 from rainbow_sched.service.scheduling import batches, loop
-from rainbow_sched.service.scheduling.question import Ask, question
+from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, Store, Tx
 from tests.support.service import ADMIN, a_request, a_service, a_submission, submit, with_cluster
@@ -34,14 +34,14 @@ from tests.support.service import ADMIN, a_request, a_service, a_submission, sub
 T = TypeVar("T")
 
 
-async def says(service: Service, seq: int, **fields: object) -> SyncOut:
-    told: list[SyncOut] = []
+async def says(service: Service, seq: int, **fields: object) -> AgentReply:
+    told: list[AgentReply] = []
 
-    def encode(out: SyncOut) -> bytes:
+    def encode(out: AgentReply) -> bytes:
         told.append(out)
         return b"stored"
 
-    await service.agents.sync(SyncIn(cluster="east", epoch="e1", seq=seq, **fields), encode)  # type: ignore[arg-type]
+    await service.agents.sync(AgentMessage(cluster="east", epoch="e1", seq=seq, **fields), encode)  # type: ignore[arg-type]
     return told[-1]
 
 
@@ -60,9 +60,9 @@ async def test_a_preempted_job_runs_again_only_by_its_owners_word(
         [job] = await submit(service, a_submission(terms=Terms(delivery=delivery)))
         await says(service, 1, want=1)
         [(attempt, _)] = (await says(service, 2, want=1)).offers
-        ref = Ref(attempt.job, attempt.n, attempt.token)
+        ref = AttemptRef(attempt.job, attempt.n, attempt.token)
         await says(service, 3, accepts=(ref,))
-        await says(service, 4, reports=(Report(ref=ref, state=AttemptState.PREEMPTED),))
+        await says(service, 4, reports=(AttemptReport(ref=ref, state=AttemptState.PREEMPTED),))
         assert await state(service, job.id) is following
 
 
@@ -75,7 +75,7 @@ async def test_a_job_that_waits_for_one_that_has_ended_does_not_wait_for_ever(tm
         bad = replace(a_submission(), waits_for=(Dependency("afterok", ended.id),))
         first, second = await submit(service, good, bad)
         assert (first.state, second.state) == (JobState.QUEUED, JobState.FAILED)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, first.id) is JobState.BOUND
 
 
@@ -116,19 +116,19 @@ async def test_a_decision_that_could_not_be_stored_is_made_again(
         await jobs.release(service.core, job.id, ADMIN)
         store = Refusing(service.core.store)
         service.core.store, store.full = store, True
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         store.full = False
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.BOUND
 
 
 async def test_a_fault_of_ours_over_one_job_stops_neither_the_others_nor_the_decider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(core: Core, ask: Ask) -> Question:
+    def faulty(core: Core, ask: PlacementQuery) -> Question:
         if ask.owner == "bob":
             raise RuntimeError("on purpose")
-        return question(core, ask)
+        return build_question(core, ask)
 
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
@@ -136,10 +136,10 @@ async def test_a_fault_of_ours_over_one_job_stops_neither_the_others_nor_the_dec
         for owner in ("ana", "bob", "eve"):
             made += await submit(service, a_submission(owner, terms=Terms(hold=True)))
         for room in (loop, batches):
-            monkeypatch.setattr(room, "question", faulty)
+            monkeypatch.setattr(room, "build_question", faulty)
         for job in made:
             await jobs.release(service.core, job.id, ADMIN)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert [await state(service, job.id) for job in made] == [JobState.BOUND, JobState.QUEUED, JobState.BOUND]
         assert len(service.core.fleet.member("east").placements) == 2  # nothing was set aside twice
 
@@ -151,19 +151,19 @@ class Troubled:
         self.error: Exception | None = error
         self.asked = 0
 
-    def __call__(self, core: Core, ask: Ask) -> Question:
+    def __call__(self, core: Core, ask: PlacementQuery) -> Question:
         if ask.owner == "bob":
             self.asked += 1
             if self.error is not None:
                 raise self.error
-        return question(core, ask)
+        return build_question(core, ask)
 
 
 async def _passes(service: Service, clock: ManualClock, seconds: int) -> None:
     for _ in range(seconds):
         clock.advance(1.0)
         await service.timers.tick()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
 
 
 async def test_a_job_over_which_deciding_failed_is_tried_again_with_growing_pauses(
@@ -173,10 +173,10 @@ async def test_a_job_over_which_deciding_failed_is_tried_again_with_growing_paus
     async with a_service(tmp_path, clock=clock) as service:
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission("bob", terms=Terms(hold=True)))
-        monkeypatch.setattr(loop, "question", faulty)
-        monkeypatch.setattr(batches, "question", faulty)
+        monkeypatch.setattr(loop, "build_question", faulty)
+        monkeypatch.setattr(batches, "build_question", faulty)
         await jobs.release(service.core, job.id, ADMIN)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         await _passes(service, clock, 128)
         assert 7 <= faulty.asked / 2 <= 9  # after 1, 2, 4, 8 ... seconds, each time together with others and alone
         faulty.error = None
@@ -190,13 +190,13 @@ async def test_a_job_that_waits_for_room_waits_on_after_deciding_failed_over_it(
     clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
     async with a_service(tmp_path, clock=clock) as service:
         [job] = await submit(service, a_submission("bob"))
-        monkeypatch.setattr(loop, "question", faulty)
-        await service.decider.settle()
+        monkeypatch.setattr(loop, "build_question", faulty)
+        await service.scheduling_loop.decide_pending()
         faulty.error = None
         await _passes(service, clock, 4)
         assert await state(service, job.id) is JobState.HELD
         await with_cluster(service, "east")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.BOUND
 
 
@@ -206,11 +206,11 @@ async def test_a_cancelled_job_over_which_deciding_failed_is_not_tried_again(
     clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
     async with a_service(tmp_path, clock=clock) as service:
         [job] = await submit(service, a_submission("bob"))
-        monkeypatch.setattr(loop, "question", faulty)
-        await service.decider.settle()
+        monkeypatch.setattr(loop, "build_question", faulty)
+        await service.scheduling_loop.decide_pending()
         await jobs.cancel(service.core, [job.id], None, ADMIN, "")
-        service.core.shelf.wake(clock.now() + 1_000.0)
-        assert not service.core.shelf.queued
+        service.core.pending.wake(clock.now() + 1_000.0)
+        assert not service.core.pending.queued
 
 
 async def test_graphs_that_cannot_be_asked_now_make_no_job_infeasible(
@@ -222,12 +222,12 @@ async def test_graphs_that_cannot_be_asked_now_make_no_job_infeasible(
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission("bob", terms=Terms(hold=True)))
         for room in (loop, batches):
-            monkeypatch.setattr(room, "question", away)
+            monkeypatch.setattr(room, "build_question", away)
         await jobs.release(service.core, job.id, ADMIN)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.QUEUED
         away.error = None
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.BOUND
 
 
@@ -239,7 +239,7 @@ async def test_a_fault_of_ours_in_the_matching_of_one_pile_does_not_end_the_deci
         await with_cluster(service, "east", nodes=1, cores=1)
         [first] = await submit(service, a_submission(cores=1))
         [second] = await submit(service, a_submission(cores=1))
-        await service.decider.settle()  # the pile knows now what it needs
+        await service.scheduling_loop.decide_pending()  # the pile knows now what it needs
         graphs = service.core.fleet.graphs
         real, failed = graphs.match, []
 
@@ -251,7 +251,7 @@ async def test_a_fault_of_ours_in_the_matching_of_one_pile_does_not_end_the_deci
 
         monkeypatch.setattr(type(graphs), "match", staticmethod(match))
         await jobs.cancel(service.core, [first.id], None, ADMIN, "")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert failed
         await _passes(service, clock, 2)
         assert await state(service, second.id) is JobState.BOUND
@@ -327,9 +327,9 @@ async def test_an_agent_with_another_journal_cannot_say_that_an_attempt_never_ra
         [job] = await submit(service, a_submission())
         await says(service, 1, want=1)
         [(attempt, _)] = (await says(service, 2, want=1)).offers
-        ref = Ref(attempt.job, attempt.n, attempt.token)
+        ref = AttemptRef(attempt.job, attempt.n, attempt.token)
         await says(service, 3, accepts=(ref,))
-        stranger = SyncIn(cluster="east", epoch="e2", seq=1, rejects=((ref, "absent: this agent never took it"),))
+        stranger = AgentMessage(cluster="east", epoch="e2", seq=1, rejects=((ref, "absent: this agent never took it"),))
         clock.advance(1_000.0)  # so long that the first agent is missed
         await service.agents.sync(stranger, lambda out: b"stored")
         assert await state(service, job.id) is JobState.FAILED
@@ -345,7 +345,7 @@ async def test_a_job_given_to_a_full_cluster_takes_what_becomes_free_there(tmp_p
         [receipt] = await submit(service, a_submission(cores=2))
         assert receipt.state is JobState.HELD
         fleet.release("east", "later")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, receipt.id) is JobState.BOUND
 
 
@@ -363,12 +363,12 @@ async def test_a_released_job_still_waits_for_other_jobs_and_for_its_time(tmp_pa
             lambda: jobs.cancel(service.core, [first.id], None, ADMIN, ""),
         ):
             await come()
-            await service.decider.settle()
+            await service.scheduling_loop.decide_pending()
             holds.append((await jobs.get(service.core, job.id, ADMIN)).job.hold)
         assert holds == [Hold.DEPENDENCY, Hold.TIME]
         clock.advance(100.0)
         await service.timers.tick()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.BOUND
 
 
@@ -377,8 +377,12 @@ async def test_agents_that_all_lost_their_journals_are_not_locked_out_for_ever(t
     async with a_service(tmp_path, clock=clock) as service:
         for name in ("east", "west"):
             await with_cluster(service, name)
-            await service.agents.sync(SyncIn(cluster=name, epoch="old.1", seq=1, manager="sim"), lambda out: b"stored")
+            await service.agents.sync(
+                AgentMessage(cluster=name, epoch="old.1", seq=1, manager="sim"), lambda out: b"stored"
+            )
         for _ in range(20):  # all are silent at once, so all get fresh grace, again and again
             clock.advance(10.0)
             await service.timers.tick()
-        await service.agents.sync(SyncIn(cluster="east", epoch="new.1", seq=1, manager="sim"), lambda out: b"stored")
+        await service.agents.sync(
+            AgentMessage(cluster="east", epoch="new.1", seq=1, manager="sim"), lambda out: b"stored"
+        )

@@ -23,7 +23,7 @@ from rainbow_sched.server.admission.policy import (
     TokensInMessage,
 )
 from rainbow_sched.service.access.audit import ANONYMOUS, act_as
-from rainbow_sched.service.access.principals import Recogniser, need
+from rainbow_sched.service.access.principals import CredentialResolver, need
 from rainbow_sched.service.clock import Clock
 
 BY_BEARER = (Caller, Submitter, Administrator, Scoped, LocalOrConfigured)  # whom a call's metadata names
@@ -35,8 +35,10 @@ _ASK = "this call needs a credential: set RAINBOW_TOKEN, or token in the configu
 class Authenticator:
     """From a call to a principal who may make it."""
 
-    def __init__(self, recogniser: Recogniser, clock: Clock, traffic: RateLimiter, *, anonymous_satisfy: bool) -> None:
-        self._recogniser, self._clock, self._traffic = recogniser, clock, traffic
+    def __init__(
+        self, credential_resolver: CredentialResolver, clock: Clock, traffic: RateLimiter, *, anonymous_satisfy: bool
+    ) -> None:
+        self._credential_resolver, self._clock, self._traffic = credential_resolver, clock, traffic
         self._anonymous_satisfy = anonymous_satisfy
 
     async def admit(self, row: Row, message: Any, context: Any, address: str) -> Principal:
@@ -64,7 +66,7 @@ class Authenticator:
                 token = _bearer(value)
         if not token or len(token) > MOST_CREDENTIAL:
             return None
-        principal = self._recogniser.known(token, self._clock.now())
+        principal = self._credential_resolver.known(token, self._clock.now())
         if principal is not None:
             act_as(principal, address)
             self._hold_against(row, principal, message, address)
@@ -74,7 +76,7 @@ class Authenticator:
         """True if a call carries a credential that was good once: nothing is looked up."""
         for key, value in metadata or ():
             if key == "authorization":
-                return self._recogniser.met(_bearer(value))
+                return self._credential_resolver.was_valid(_bearer(value))
         return False
 
     async def introduce(self, context: Any, address: str) -> Principal:
@@ -113,12 +115,12 @@ class Authenticator:
         if len(text) > MOST_CREDENTIAL:
             raise Unauthenticated("that is too long for a credential")
         now = self._clock.now()
-        principal = self._recogniser.known(text, now)
+        principal = self._credential_resolver.known(text, now)
         if principal is not None:
             return principal
-        if not self._recogniser.met(text):
+        if not self._credential_resolver.was_valid(text):
             self._traffic.knock(network_of(address), now)
-        return await self._recogniser.recognise(text, now)
+        return await self._credential_resolver.resolve(text, now)
 
     async def _by_metadata(self, context: Any, address: str) -> Principal:
         """The caller by bearer token; cluster tokens beside it open further clusters for submission."""

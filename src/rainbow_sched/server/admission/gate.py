@@ -26,7 +26,7 @@ from rainbow_sched.server.admission.policy import Anyone
 from rainbow_sched.server.admission.pre_auth import ConcurrencyLimit, PreAuthReader
 from rainbow_sched.server.admission.unary_calls import CallGuard
 from rainbow_sched.server.status import status_of
-from rainbow_sched.service.access.audit import ANONYMOUS, Refusal, Refusals, act_as, acting
+from rainbow_sched.service.access.audit import ANONYMOUS, RefusedCall, RefusedCallCounter, act_as, acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.store.claim_keeper import Claim
 
@@ -56,8 +56,10 @@ class Gate(GenericHandler):
     def __init__(self, core: Core, *, limits: AdmissionLimits | None = None, anonymous_satisfy: bool = False) -> None:
         self._clock, self._fleet = core.clock, core.fleet
         self.traffic = RateLimiter(limits or AdmissionLimits())
-        self._callers = Authenticator(core.recogniser, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy)
-        self._open, self._refusals = OpenCalls(), Refusals()
+        self._callers = Authenticator(
+            core.credential_resolver, core.clock, self.traffic, anonymous_satisfy=anonymous_satisfy
+        )
+        self._open, self._refusals = OpenCalls(), RefusedCallCounter()
         self.keeper = OpenCallMonitor(core, self._open, self._refusals)
         self.connections: ConnectionLimiter | None = None  # known when the port is open
         self.claim: Claim | None = None  # without one, nobody else can serve the database
@@ -291,7 +293,7 @@ class Gate(GenericHandler):
         if self._fleet.get(named) is None:
             named = ""  # whatever it is, perhaps a secret in the wrong place, it stays out of the log
         why = type(error).__name__.lower()
-        self._refusals.add(Refusal(actor.address, who.name, who.credential, method.path, named, why))
+        self._refusals.add(RefusedCall(actor.address, who.name, who.credential, method.path, named, why))
 
 
 async def _fault(context: Any) -> NoReturn:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Denied, Exhausted, RainbowError, Unauthenticated
-from rainbow_sched.service.access.audit import Refusals, write_refusals
+from rainbow_sched.service.access.audit import RefusedCallCounter, write_refusals
 from rainbow_sched.service.access.principals import revision
 from rainbow_sched.service.clusters.rules import refresh
 from rainbow_sched.service.core import Core
@@ -84,8 +84,13 @@ class OpenCalls:
 class OpenCallMonitor:
     """What the gate does beside calls."""
 
-    def __init__(self, core: Core, calls: OpenCalls, refusals: Refusals) -> None:
-        self._core, self._store, self._clock, self._recogniser = core, core.store, core.clock, core.recogniser
+    def __init__(self, core: Core, calls: OpenCalls, refusals: RefusedCallCounter) -> None:
+        self._core, self._store, self._clock, self._credential_resolver = (
+            core,
+            core.store,
+            core.clock,
+            core.credential_resolver,
+        )
         self._calls, self._refusals = calls, refusals
         self._seen = (-1, -1)  # revisions: of the database, of this process
         self._flushed = self._noted = 0.0
@@ -108,11 +113,11 @@ class OpenCallMonitor:
         """Cut what must be cut."""
         stored = await self._store.read(revision)
         now = self._clock.now()
-        known, self._seen = self._seen, (stored, self._recogniser.revision)
+        known, self._seen = self._seen, (stored, self._credential_resolver.revision)
         if known[0] != stored:
-            self._recogniser.forget()
+            self._credential_resolver.forget()
             await refresh(self._core)
-            self._seen = (stored, self._recogniser.revision)
+            self._seen = (stored, self._credential_resolver.revision)
         await self._calls.look(now, all=known != self._seen)
 
     async def flush(self, *, all: bool = False) -> None:
@@ -121,7 +126,7 @@ class OpenCallMonitor:
         refused = self._refusals.take()
         uses: dict[str, float] = {}
         if all or abs(now - self._noted) >= USES_EVERY:
-            self._noted, uses = now, self._recogniser.uses()
+            self._noted, uses = now, self._credential_resolver.uses()
         if not refused and not uses:
             return
 

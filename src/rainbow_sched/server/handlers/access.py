@@ -105,7 +105,7 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
         )
 
 
-def user_out(view: accounts.UserView) -> access_pb2.User:
+def user_out(view: accounts.UserRights) -> access_pb2.User:
     """A user as a message."""
     account = view.account
     return access_pb2.User(
@@ -117,7 +117,7 @@ def user_out(view: accounts.UserView) -> access_pb2.User:
     )
 
 
-def group_out(view: accounts.GroupView) -> access_pb2.Group:
+def group_out(view: accounts.GroupRights) -> access_pb2.Group:
     """A group as a message."""
     return access_pb2.Group(name=view.name, clusters=view.clusters, rights=view.rights, users=view.users)
 

@@ -20,19 +20,19 @@ from rainbow_sched.service.access import renewal
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.report_reader import RawReport, read_report
 from rainbow_sched.service.agents.sync_messages import (
-    BidAnswer,
-    KnownAttempt,
-    KnownOffer,
+    AgentMessage,
+    AgentReply,
+    AttemptRef,
+    AttemptReport,
+    BidReply,
     OutputPiece,
-    Recall,
-    Ref,
-    Report,
-    SyncIn,
-    SyncOut,
+    RecalledAttempt,
+    RecalledOffer,
+    RecallReport,
     UnknownReport,
 )
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters.reported_state import what_can_be_kept
+from rainbow_sched.service.clusters.reported_state import valid_state_values
 
 MOST_ENTRIES = 20_000  # attempts that one Sync names; of those that are only held the rest is left out
 MOST_RECALLED = 100_000  # attempts in a recall, which comes whole
@@ -68,7 +68,7 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
 
     async def Receive(self, request: agents_pb2.ReceiveRequest, context: Any) -> agents_pb2.ReceiveResponse:
         core = self._service.core
-        choice = offers.Choice(request.accept_only, request.order_by)
+        choice = offers.OfferFilter(request.accept_only, request.order_by)
         taken = await offers.receive(core, request.cluster, request.limit, lease=request.lease, choice=choice)
         return agents_pb2.ReceiveResponse(offers=[offer_out(attempt, job, core.clock.now()) for attempt, job in taken])
 
@@ -84,17 +84,17 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         return agents_pb2.RenewResponse()
 
 
-def ref_in(message: agents_pb2.AttemptRef) -> Ref:
+def ref_in(message: agents_pb2.AttemptRef) -> AttemptRef:
     """An attempt's name."""
-    return Ref(message.job, message.n, message.token)
+    return AttemptRef(message.job, message.n, message.token)
 
 
-def ref_out(ref: Ref) -> agents_pb2.AttemptRef:
+def ref_out(ref: AttemptRef) -> agents_pb2.AttemptRef:
     """An attempt's name as a message."""
     return agents_pb2.AttemptRef(job=ref.job, n=ref.n, token=ref.token)
 
 
-def sync_in(message: agents_pb2.SyncRequest) -> SyncIn:
+def sync_in(message: agents_pb2.SyncRequest) -> AgentMessage:
     """What an agent says. An item that cannot be understood is set aside here or left out; it never raises."""
     entries = len(message.reports) + len(message.accepts) + len(message.rejects)
     if entries > MOST_ENTRIES:
@@ -102,12 +102,12 @@ def sync_in(message: agents_pb2.SyncRequest) -> SyncIn:
     if len(message.recall.attempts) > MOST_RECALLED:
         raise Invalid(f"a recall has at most {MOST_RECALLED} attempts")
     reports = [_report(report) for report in message.reports]
-    return SyncIn(
+    return AgentMessage(
         cluster=message.cluster,
         epoch=message.epoch,
         seq=message.seq,
         held=tuple((ref_in(held.attempt), held.state) for held in message.held[: MOST_ENTRIES - entries]),
-        reports=tuple(report for report in reports if isinstance(report, Report)),
+        reports=tuple(report for report in reports if isinstance(report, AttemptReport)),
         unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
         accepts=tuple(ref_in(ref) for ref in message.accepts),
         rejects=tuple((ref_in(reject.attempt), reject.reason) for reject in message.rejects),
@@ -124,7 +124,7 @@ def sync_in(message: agents_pb2.SyncRequest) -> SyncIn:
         guards=message.guards,
         node_rules=_node_rules(message.node_rules) if message.HasField("node_rules") else None,
         wait=message.wait,
-        state=what_can_be_kept(message.state) if message.HasField("state") else None,
+        state=valid_state_values(message.state) if message.HasField("state") else None,
         marks=dict(message.marks),
         used=dict(message.used) if message.has_used else None,
         mark=message.mark,
@@ -133,23 +133,23 @@ def sync_in(message: agents_pb2.SyncRequest) -> SyncIn:
     )
 
 
-def _recall(message: agents_pb2.Recall) -> Recall:
-    return Recall(attempts=tuple(_known(known) for known in message.attempts), complete=message.complete)
+def _recall(message: agents_pb2.Recall) -> RecallReport:
+    return RecallReport(attempts=tuple(_known(known) for known in message.attempts), complete=message.complete)
 
 
-def _known(message: agents_pb2.KnownAttempt) -> KnownAttempt:
+def _known(message: agents_pb2.KnownAttempt) -> RecalledAttempt:
     offer = message.offer
-    return KnownAttempt(
+    return RecalledAttempt(
         ref=ref_in(message.attempt),
         phase=message.phase,
         report=_report(message.report) if message.HasField("report") else None,
-        offer=KnownOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms)
+        offer=RecalledOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms)
         if message.HasField("offer")
         else None,
     )
 
 
-def _report(message: agents_pb2.Report) -> Report | UnknownReport:
+def _report(message: agents_pb2.Report) -> AttemptReport | UnknownReport:
     raw = RawReport(
         ref=ref_in(message.attempt),
         state=message.state,
@@ -177,7 +177,7 @@ def hosts_out(hosts: Iterable[GroupHosts]) -> list[agents_pb2.GroupHosts]:
     return [agents_pb2.GroupHosts(group=entry.group, hosts=entry.hostlist) for entry in hosts]
 
 
-def _bid(message: agents_pb2.Bid) -> BidAnswer:
+def _bid(message: agents_pb2.Bid) -> BidReply:
     values = {
         "start_p50": message.start_p50 if message.HasField("start_p50") else None,
         "start_p90": message.start_p90 if message.HasField("start_p90") else None,
@@ -185,10 +185,10 @@ def _bid(message: agents_pb2.Bid) -> BidAnswer:
         "runtime_factor": message.runtime_factor,
         "valid_for": message.valid_for,
     }
-    return BidAnswer(id=message.id, yes=message.yes, reason=message.reason, values=values)
+    return BidReply(id=message.id, yes=message.yes, reason=message.reason, values=values)
 
 
-def sync_out(request: agents_pb2.SyncRequest, out: SyncOut, process: str) -> agents_pb2.SyncResponse:
+def sync_out(request: agents_pb2.SyncRequest, out: AgentReply, process: str) -> agents_pb2.SyncResponse:
     """What an agent is told by this process; bid requests and the heartbeat are added when it is sent."""
     answer = agents_pb2.SyncResponse(
         ack=request.seq,

@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
 from rainbow_sched.pb.v2 import clusters_pb2, clusters_pb2_grpc
 from rainbow_sched.server.admission.gate import caller
 from rainbow_sched.service.clusters import registration, removal, reported_state
-from rainbow_sched.service.clusters.rules import rules_shown, sees, set_rules
+from rainbow_sched.service.clusters.rules import sees, set_rules, visible_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import restore
 
@@ -110,10 +110,10 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
 
     async def _shown(self, name: str) -> clusters_pb2.Cluster:
         view = await reported_state.view(self._core, name)
-        return cluster_out(view, rules_shown(caller(), view.cluster))
+        return cluster_out(view, visible_rules(caller(), view.cluster))
 
 
-def cluster_out(view: reported_state.ClusterView, rules: Mapping[str, object]) -> clusters_pb2.Cluster:
+def cluster_out(view: reported_state.ClusterStatus, rules: Mapping[str, object]) -> clusters_pb2.Cluster:
     """A cluster as a message."""
     cluster = view.cluster
     totals = view.summary.totals if view.summary else {}
@@ -140,7 +140,7 @@ def cluster_out(view: reported_state.ClusterView, rules: Mapping[str, object]) -
     )
 
 
-def restore_out(status: restore.Status) -> clusters_pb2.Restore:
+def restore_out(status: restore.RestoreStatus) -> clusters_pb2.Restore:
     """What a restore found, as a message."""
     return clusters_pb2.Restore(
         generation=status.restore.number,

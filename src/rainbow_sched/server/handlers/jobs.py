@@ -12,7 +12,7 @@ from rainbow_sched.pb.v2 import jobs_pb2, jobs_pb2_grpc
 from rainbow_sched.server import codec
 from rainbow_sched.server.admission.gate import caller
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.scheduling.question import Ask
+from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.views import explanation, jobs, watch
 
 
@@ -41,8 +41,8 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         by = self._met()
         terms = codec.terms_in(request.terms, by)
         seed = self._core.ids.seed()
-        ask = Ask(request=ask_request, spec=spec, terms=terms, owner=by.name, seed=seed, show_slots=True)
-        plan = await explanation.plan(self._service.decider, ask, reasons=request.reasons)
+        ask = PlacementQuery(request=ask_request, spec=spec, terms=terms, owner=by.name, seed=seed, show_slots=True)
+        plan = await explanation.plan(self._service.scheduling_loop, ask, reasons=request.reasons)
         return jobs_pb2.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 
     async def Get(self, request: jobs_pb2.GetJobRequest, context: Any) -> jobs_pb2.Job:
@@ -89,15 +89,15 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         return codec.job_out(await jobs.release(self._core, request.id, caller()))
 
     async def Explain(self, request: jobs_pb2.ExplainRequest, context: Any) -> jobs_pb2.ExplainResponse:
-        story = await explanation.explain(self._service.decider, request.id, caller())
+        story = await explanation.explain(self._service.scheduling_loop, request.id, caller())
         return codec.story_out(story, self._nodes(story.view))
 
     def _met(self) -> Principal:
         """Who asks for a decision; where clusters have rules, it is remembered what an issuer said of them."""
         by = caller()
         if self._core.fleet.rules:
-            self._core.people.met(by)
+            self._core.group_cache.remember_claims(by)
         return by
 
-    def _nodes(self, view: jobs.JobView) -> int:
+    def _nodes(self, view: jobs.JobWithAttempt) -> int:
         return Demand.of(self._core.request_of(view.job.spec)).nodes

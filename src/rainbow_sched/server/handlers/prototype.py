@@ -20,8 +20,8 @@ from rainbow_sched.server.codec import opened
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal, reported_state
-from rainbow_sched.service.clusters.rules import shown_to
-from rainbow_sched.service.scheduling.question import Ask
+from rainbow_sched.service.clusters.rules import visible_to
+from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.submission.submission import Submission
 
 MOST_INT32 = 2**31 - 1
@@ -68,14 +68,14 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
 
     async def SubmitJob(self, request: rainbow_pb2.SubmitJobRequest, context: Any) -> rainbow_pb2.SubmitJobResponse:
         submission = self._submission(request)
-        ask = Ask(
+        ask = PlacementQuery(
             request=submission.request,
             spec=submission.spec,
             terms=submission.terms,
             owner=submission.owner,
             seed=self._core.ids.seed(),
         )
-        decision = decide(await self._service.decider.asked(ask), self._core.policies)
+        decision = decide(await self._service.scheduling_loop.question_with_bids(ask), self._core.policies)
         if not isinstance(decision.outcome, Chosen):
             raise Impossible("no clusters passed selection: " + "; ".join(decision.outcome.reasons))
         if request.satisfy_only:
@@ -96,7 +96,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
 
     async def _cluster_of(self, id: int) -> str:
         """Where a job goes that is decided after it was stored, as when bids are asked for: these clients wait."""
-        await self._service.decider.decide(id)
+        await self._service.scheduling_loop.decide(id)
         job = await self._core.store.read(lambda tx: tx.job(id))
         return "" if job is None else job.cluster
 
@@ -150,7 +150,7 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
             raise Invalid(f"did not find algorithm named {request.matcher}; there is one, match")
         wanted = parse(request.payload)
         by, closed = caller(), self._core.fleet.closed()
-        seen = [name for name in self._core.fleet.names() if shown_to(self._core, by, name)]
+        seen = [name for name in self._core.fleet.names() if visible_to(self._core, by, name)]
         open_names = [name for name in seen if name not in closed]
         found = sorted(self._core.fleet.graphs.match(wanted, open_names).ever) if open_names else []
         total = len(seen)

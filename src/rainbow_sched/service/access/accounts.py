@@ -36,7 +36,7 @@ _PEOPLE = (CredentialKind.USER, CredentialKind.ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
-class UserView:
+class UserRights:
     """A user with the rights that are their own."""
 
     account: Account
@@ -44,7 +44,7 @@ class UserView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
+class GroupRights:
     """A group: clusters that one name stands for, and rights that its users have."""
 
     name: str
@@ -61,7 +61,7 @@ async def put_user(
     rights: Sequence[str] | None = None,
     disabled: bool | None = None,
     create: bool = False,
-) -> UserView:
+) -> UserRights:
     """Add a user, or change what is given of one. Who is disabled is refused from now on, open streams included."""
     user_name(name)
     by, now = acting(), core.clock.now()
@@ -70,7 +70,7 @@ async def put_user(
     asked_groups = None if groups is None else tuple(sorted({user_name(group) for group in _bounded(groups)}))
     asked_rights = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
 
-    def work(tx: Tx) -> UserView:
+    def work(tx: Tx) -> UserRights:
         before = tx.user(name)
         if create and before is not None:
             raise AlreadyExists(f"there is a user {name!r}; change it with: rainbow user set {name}")
@@ -83,17 +83,17 @@ async def put_user(
         off = kept.disabled if disabled is None else disabled
         account = tx.put_user(name, kept.groups if asked_groups is None else asked_groups, off, now)
         store_rights(tx, "user", name, stored_rights(tx, "user", name) if asked_rights is None else asked_rights)
-        view = UserView(account, stored_rights(tx, "user", name))
+        view = UserRights(account, stored_rights(tx, "user", name))
         by.note(tx, "user.add" if create else "user.change", name, now, _told(view))
         return view
 
     view = await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
     await refresh(core)
     return view
 
 
-def _told(view: UserView) -> str:
+def _told(view: UserRights) -> str:
     state = "disabled; " if view.account.disabled else ""
     return f"{state}groups {','.join(view.account.groups) or '-'}; rights {','.join(view.rights) or '-'}"
 
@@ -104,10 +104,10 @@ def _bounded(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-async def users(core: Core) -> list[UserView]:
+async def users(core: Core) -> list[UserRights]:
     """All users by name."""
     return await core.store.read(
-        lambda tx: [UserView(account, stored_rights(tx, "user", account.name)) for account in tx.users()]
+        lambda tx: [UserRights(account, stored_rights(tx, "user", account.name)) for account in tx.users()]
     )
 
 
@@ -118,14 +118,14 @@ async def put_group(
     clusters: Sequence[str] | None = None,
     rights: Sequence[str] | None = None,
     create: bool = False,
-) -> GroupView:
+) -> GroupRights:
     """Add a group, or change what is given of one."""
     user_name(name)
     by, now = acting(), core.clock.now()
     members = None if clusters is None else tuple(sorted({cluster_name(one) for one in _bounded(clusters)}))
     asked = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
 
-    def work(tx: Tx) -> GroupView:
+    def work(tx: Tx) -> GroupRights:
         known = {group.name: group.clusters for group in tx.groups()}
         if create and name in known:
             raise AlreadyExists(f"there is a group {name!r}; change it with: rainbow group set {name}")
@@ -139,18 +139,18 @@ async def put_group(
         return view
 
     view = await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
     await refresh(core)
     return view
 
 
-def _group(tx: Tx, name: str) -> GroupView:
+def _group(tx: Tx, name: str) -> GroupRights:
     clusters = next(group.clusters for group in tx.groups() if group.name == name)
     users = tuple(user.name for user in tx.users() if name in user.groups)
-    return GroupView(name=name, clusters=clusters, rights=stored_rights(tx, "group", name), users=users)
+    return GroupRights(name=name, clusters=clusters, rights=stored_rights(tx, "group", name), users=users)
 
 
-async def groups(core: Core) -> list[GroupView]:
+async def groups(core: Core) -> list[GroupRights]:
     """All groups by name."""
     return await core.store.read(lambda tx: [_group(tx, group.name) for group in tx.groups()])
 
@@ -251,7 +251,7 @@ async def revoke(core: Core, by: Principal, id: str) -> None:
         actor.note(tx, "token.revoke", stored.id, now, f"of {stored.owner}")
 
     await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
 
 
 async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str, Credential]:
@@ -275,7 +275,7 @@ async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str,
         actor.note(tx, "token.rotate", again.id, now, f"of {again.owner}: {new.id} takes its place")
 
     await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
     return text, new
 
 
@@ -296,7 +296,7 @@ def _may_change(by: Principal, stored: Credential) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPage:
+class AuditSlice:
     """Some lines of the audit log, and whether the whole of it holds."""
 
     lines: list[AuditRow]
@@ -308,16 +308,16 @@ class AuditPage:
 
 async def read_audit(
     core: Core, *, after: int, limit: int, verify: bool, newest: bool, equal: dict[str, str]
-) -> AuditPage:
+) -> AuditSlice:
     """Lines of the log; `verify` walks the chain from the beginning."""
     most = min(limit if limit > 0 else 100, 1_000)
 
-    def work(tx: Tx) -> AuditPage:
+    def work(tx: Tx) -> AuditSlice:
         count = tx.sizes()["audit"]
         start = max(0, count - most) if newest else max(0, after)
         lines = tx.audit(start, most + 1, **equal)
         broken = tx.verify_audit() if verify else None
-        return AuditPage(
+        return AuditSlice(
             lines=lines[:most],
             count=count,
             more=len(lines) > most,

@@ -84,7 +84,7 @@ def ranges(ids: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedCall:
     """One kind of refused call."""
 
     address: str
@@ -95,31 +95,31 @@ class Refusal:
     code: str
 
 
-class Refusals:
+class RefusedCallCounter:
     """Gathers refused calls until they are written; a flood from one address becomes a few lines with counts."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Refusal] = Counter()
+        self._counts: Counter[RefusedCall] = Counter()
         self._kinds: Counter[str] = Counter()
 
-    def add(self, refusal: Refusal) -> None:
+    def add(self, refusal: RefusedCall) -> None:
         """Count one."""
         if refusal not in self._counts:
             if self._kinds[refusal.address] >= LINES_PER_ADDRESS or len(self._kinds) > MOST_ADDRESSES:
                 crowded = len(self._kinds) > MOST_ADDRESSES
-                refusal = Refusal("" if crowded else refusal.address, "", "", "various", "", refusal.code)
+                refusal = RefusedCall("" if crowded else refusal.address, "", "", "various", "", refusal.code)
             if refusal not in self._counts:
                 self._kinds[refusal.address] += 1
         self._counts[refusal] += 1
 
-    def take(self) -> list[tuple[Refusal, int]]:
+    def take(self) -> list[tuple[RefusedCall, int]]:
         """What was gathered; it is empty afterwards."""
         taken = list(self._counts.items())
         self._counts, self._kinds = Counter(), Counter()
         return taken
 
 
-def write_refusals(tx: Tx, taken: list[tuple[Refusal, int]], at: float) -> None:
+def write_refusals(tx: Tx, taken: list[tuple[RefusedCall, int]], at: float) -> None:
     """One line for each kind of refusal, with how often it happened."""
     for refusal, times in taken:
         tx.append_audit(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.credential import Principal
-from rainbow_sched.service.access.principals import VOUCHED, rights_of
+from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL, rights_of
 from rainbow_sched.store.base import Store, Tx
 
 MOST_VOUCHED = 100_000
 
 
 @dataclass(slots=True)
-class People:
+class GroupCache:
     """Read when a cluster first gets rules, and again when an account changes. Without rules nobody asks."""
 
     _groups: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -27,9 +27,11 @@ class People:
         """True if everything is open to this user."""
         return name in self._admins
 
-    def met(self, principal: Principal) -> None:
+    def remember_claims(self, principal: Principal) -> None:
         """Somebody calls; if an issuer vouches for them, their groups are what it says now."""
-        if principal.credential == VOUCHED and (principal.name in self._vouched or len(self._vouched) < MOST_VOUCHED):
+        if principal.credential == EXTERNAL_CREDENTIAL and (
+            principal.name in self._vouched or len(self._vouched) < MOST_VOUCHED
+        ):
             self._vouched[principal.name] = principal.groups
 
     async def refresh(self, store: Store) -> None:

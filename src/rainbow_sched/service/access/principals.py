@@ -27,7 +27,7 @@ from rainbow_sched.model.errors import Denied, Unauthenticated
 from rainbow_sched.service.access.audit import ANONYMOUS
 from rainbow_sched.store.base import Account, Store, Tx
 
-__all__ = ["ANONYMOUS", "Reach", "Recogniser", "may", "need", "reach"]
+__all__ = ["ANONYMOUS", "CredentialResolver", "Reach", "may", "need", "reach"]
 
 REGISTRATION_META = "registration.digest"
 REVISION_META = "access.revision"
@@ -36,7 +36,7 @@ KNOWN_FOR = 1.0  # seconds for which a credential is not looked up again
 MOST_KNOWN = 10_000
 USED_EVERY = 60.0  # seconds between two notes of a credential's use
 ADMIN = "admin"  # the first administrator
-VOUCHED = "oidc"  # in place of a credential's id: somebody else vouches for the caller
+EXTERNAL_CREDENTIAL = "oidc"  # in place of a credential's id: somebody else vouches for the caller
 NOBODYS_ID = "000000000000"
 _NOBODY = digest("nobody has this credential")
 _OWN_JOBS = ("job:read:own", "job:cancel:own")
@@ -46,7 +46,7 @@ _REFUSED = "the credential is unknown, expired or revoked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ExternalIdentity:
     """A person whom somebody else vouches for."""
 
     name: str
@@ -54,10 +54,10 @@ class Identity:
     until: float
 
 
-class Voucher(Protocol):
+class IdentityProvider(Protocol):
     """Somebody who vouches for people: an OpenID provider."""
 
-    async def identify(self, text: str, now: float) -> Identity | None:
+    async def identify(self, text: str, now: float) -> ExternalIdentity | None:
         """Who the bearer of `text` is; None if it is not for this voucher to say, Unauthenticated if it is wrong."""
         ...
 
@@ -69,14 +69,16 @@ class _Known:
     principal: Principal
 
 
-class Recogniser:
+class CredentialResolver:
     """Turns the text of a credential into a principal."""
 
-    def __init__(self, store: Store, registration: bytes | None = None, voucher: Voucher | None = None) -> None:
+    def __init__(
+        self, store: Store, registration: bytes | None = None, identity_provider: IdentityProvider | None = None
+    ) -> None:
         self._store, self._registration = store, registration
-        self.voucher = voucher
+        self.identity_provider = identity_provider
         self._known: dict[bytes, _Known] = {}
-        self._met: dict[bytes, None] = {}  # credentials that were good once: looked up again without a wait
+        self._valid_once: dict[bytes, None] = {}  # credentials that were good once: looked up again without a wait
         self._used: dict[str, float] = {}  # credential -> last use that is not stored yet
         self._stored_use: dict[str, float] = {}
         self._members = Members()
@@ -94,11 +96,11 @@ class Recogniser:
             return known.principal
         return None
 
-    def met(self, text: str) -> bool:
+    def was_valid(self, text: str) -> bool:
         """True if the credential was good once since the start."""
-        return digest(text) in self._met
+        return digest(text) in self._valid_once
 
-    async def recognise(self, text: str, now: float) -> Principal:
+    async def resolve(self, text: str, now: float) -> Principal:
         """Name the caller; raise Unauthenticated without saying why."""
         return self.known(text, now) or await self._looked_up(text, now)
 
@@ -106,7 +108,7 @@ class Recogniser:
         key = digest(text)
         if self._registration is not None and hmac.compare_digest(key, self._registration):
             return Principal(name="registrant", kind=CredentialKind.REGISTRATION, scopes=frozenset({"register:*"}))
-        identity = await self.voucher.identify(text, now) if self.voucher is not None else None
+        identity = await self.identity_provider.identify(text, now) if self.identity_provider is not None else None
         if identity is not None:
             principal = await self._store.read(lambda tx: _vouched(tx, identity, self._members))
         else:
@@ -118,9 +120,9 @@ class Recogniser:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[key] = _Known(now, principal.until, principal)
-            self._met[key] = None
-            if len(self._met) > 10 * MOST_KNOWN:
-                del self._met[next(iter(self._met))]
+            self._valid_once[key] = None
+            if len(self._valid_once) > 10 * MOST_KNOWN:
+                del self._valid_once[next(iter(self._valid_once))]
         if identity is None and now - self._stored_use.get(principal.credential, 0.0) >= USED_EVERY:
             self._used[principal.credential] = now
         return principal
@@ -186,7 +188,7 @@ def principal_of(
         credential=credential.id,
         scopes=scopes,
         groups=frozenset(account.groups if account else ()),
-        group_members=_fellows(tx, scopes, account.groups if account else (), members),
+        group_members=_group_members(tx, scopes, account.groups if account else (), members),
         until=until,
         renew=credential.kind is CredentialKind.AGENT and asked_at(tx, credential.owner) > credential.created_at,
     )
@@ -197,7 +199,7 @@ def _names_groups(tx: Tx, credential: Credential, account: Account | None) -> bo
     return any(":@" in scope for scope in (*credential.scopes, *rights))
 
 
-def _vouched(tx: Tx, identity: Identity, members: Members) -> Principal | None:
+def _vouched(tx: Tx, identity: ExternalIdentity, members: Members) -> Principal | None:
     """A person with a token of somebody else: the rights of the account, if there is one, and of the groups told."""
     account = tx.user(identity.name)
     if account is not None and account.disabled:
@@ -208,15 +210,15 @@ def _vouched(tx: Tx, identity: Identity, members: Members) -> Principal | None:
     return Principal(
         name=identity.name,
         kind=CredentialKind.USER,
-        credential=VOUCHED,
+        credential=EXTERNAL_CREDENTIAL,
         scopes=scopes,
         groups=groups,
-        group_members=_fellows(tx, scopes, tuple(groups), members),
+        group_members=_group_members(tx, scopes, tuple(groups), members),
         until=identity.until,
     )
 
 
-def _fellows(tx: Tx, scopes: frozenset[str], groups: tuple[str, ...], members: Members) -> frozenset[str]:
+def _group_members(tx: Tx, scopes: frozenset[str], groups: tuple[str, ...], members: Members) -> frozenset[str]:
     if not groups or not any(scope.endswith(":group") for scope in scopes):
         return frozenset()
     return members.of(tx, groups)

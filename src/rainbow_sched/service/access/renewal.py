@@ -32,7 +32,7 @@ async def renew(core: Core, by: Principal, id: str, digest: bytes) -> None:
             _begin(tx, actor, by.credential, id, digest, now)
 
     await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
 
 
 def _begin(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: float) -> None:
@@ -86,4 +86,4 @@ async def ask(core: Core, cluster: str) -> None:
         actor.note(tx, "secret.ask", cluster, now)
 
     await core.store.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()

@@ -35,7 +35,7 @@ class BoundOffer:
 UNBOUND_OFFER = BoundOffer()
 
 
-def unkept(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
+def clusters_without_binding(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
     """The clusters on which the request is bound to hosts and whose agents do not keep jobs on them."""
     if not fleet.unbinding or not fleet.may_bind(request):
         return {}
@@ -47,7 +47,7 @@ def unkept(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
     return found
 
 
-def one_group_only(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
+def clusters_limited_to_one_group(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
     """The clusters whose managers cannot be given a request of so many groups, by their agents' word."""
     if len(request.groups) == 1:
         return {}
@@ -75,9 +75,9 @@ def _hosts_by_group(fleet: Fleet, cluster: str, request: Request) -> dict[int, t
     return {entry.group: entry.hosts for entry in hosts}
 
 
-def apart(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:
+def clusters_without_placement(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:
     """Of these clusters those where the parts of a group need different hosts, which no offer can say."""
-    if not fleet.may_bind(request) or not parted(request):
+    if not fleet.may_bind(request) or not has_several_parts(request):
         return {}
     return {
         name: (Fit.NEVER, NOT_TOLD_APART)
@@ -86,7 +86,7 @@ def apart(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tup
     }
 
 
-def parted(request: Request) -> bool:
+def has_several_parts(request: Request) -> bool:
     """True if a group of the request has several parts, which may need different hosts."""
     return any(_has_parts(group.levels) for group in request.groups)
 

@@ -9,25 +9,25 @@ from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar
 
 from rainbow_sched.model.errors import RainbowError, Unavailable
-from rainbow_sched.service.agents.sync_messages import SyncOut
+from rainbow_sched.service.agents.sync_messages import AgentReply
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-T = TypeVar("T", Effects, SyncOut)
+T = TypeVar("T", Effects, AgentReply)
 
 
 class Items(Protocol):
     """Carries out one item after the other."""
 
-    def each(self, tx: Tx, fx: Effects, out: SyncOut, what: str, do: Callable[[], object]) -> bool:
+    def each(self, tx: Tx, fx: Effects, out: AgentReply, what: str, do: Callable[[], object]) -> bool:
         """Carry out one item; False if it failed and left nothing behind."""
 
 
 class Together:
     """All or nothing: what an item raises undoes the transaction. This costs nothing while nothing fails."""
 
-    def each(self, tx: Tx, fx: Effects, out: SyncOut, what: str, do: Callable[[], object]) -> bool:
+    def each(self, tx: Tx, fx: Effects, out: AgentReply, what: str, do: Callable[[], object]) -> bool:
         """Carry out one item."""
         do()
         return True
@@ -39,7 +39,7 @@ class Separately:
 
     cluster: str
 
-    def each(self, tx: Tx, fx: Effects, out: SyncOut, what: str, do: Callable[[], object]) -> bool:
+    def each(self, tx: Tx, fx: Effects, out: AgentReply, what: str, do: Callable[[], object]) -> bool:
         """Carry out one item; False if it failed."""
         effects, answer = _copied(fx), _copied(out)
         try:

@@ -20,7 +20,7 @@ from rainbow_sched.service.access.audit import acting, ranges
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER, BoundOffer, bound_offer
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.maintenance.restore import check_heard, may_run_elsewhere
+from rainbow_sched.service.maintenance.restore import check_reported, may_run_elsewhere
 from rainbow_sched.store.base import Tx
 
 DEFAULT_RECEIVED = 100
@@ -35,7 +35,7 @@ _read = lru_cache(256)(compile_expression)  # every Sync of a cluster brings the
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OfferFilter:
     """Which jobs a cluster takes, and which of them first: expressions over what they ask for, or nothing."""
 
     accept: str = ""  # empty: all
@@ -62,7 +62,7 @@ class Choice:
         return -number, -job.terms.priority, job.id
 
 
-ALL = Choice()
+ALL_OFFERS = OfferFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Bindings:
 
 
 async def receive(
-    core: Core, cluster: str, limit: int, *, lease: float = 0.0, choice: Choice = ALL
+    core: Core, cluster: str, limit: int, *, lease: float = 0.0, choice: OfferFilter = ALL_OFFERS
 ) -> list[tuple[Attempt, Job]]:
     """Lease jobs of a cluster: no two receivers get one job, and what is not accepted in time comes back."""
     if limit <= 0:
@@ -92,7 +92,7 @@ async def receive(
         raise Invalid(f"a lease lasts for at most {LONGEST_LEASE:g} seconds")
     seconds = lease or core.settings.lease
     core.fleet.member(cluster)
-    check_heard(core, cluster)
+    check_reported(core, cluster)
 
     def work(tx: Tx, fx: Effects) -> tuple[list[tuple[Attempt, Job]], bool]:
         now = core.clock.now()
@@ -137,7 +137,7 @@ def lease_offers(
     limit: int,
     holder: str,
     until: float,
-    choice: Choice,
+    choice: OfferFilter,
     bindings: Bindings | None = None,
 ) -> tuple[list[tuple[Attempt, Job]], bool]:
     """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster.
@@ -166,7 +166,7 @@ def lease_offers(
             elif bound.refusal or not choice.takes(job, request):
                 unwanted += 1
                 why = bound.refusal or f"it takes only jobs with {choice.accept}"
-                how = lifecycle.Ending(state=AttemptState.RETURNED, reason=why)
+                how = lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason=why)
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)
             else:
                 taken.append((attempt, job))
@@ -179,7 +179,7 @@ def _put_back(tx: Tx, attempt: Attempt, now: float) -> None:
 
 
 def _leased(
-    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: Choice
+    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: OfferFilter
 ) -> list[tuple[Attempt, Job]]:
     """The next offers, by the cluster's own order if it has one."""
     if choice.order:
@@ -189,7 +189,7 @@ def _leased(
 
 
 def _first(
-    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: Choice
+    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: OfferFilter
 ) -> list[tuple[Attempt, Job]]:
     """Of those that would be next, the first by the cluster's own order."""
     now = core.clock.now()

@@ -19,17 +19,17 @@ from rainbow_sched.service.agents import reports as reported
 from rainbow_sched.service.agents.items import Items
 from rainbow_sched.service.agents.report_reader import storable
 from rainbow_sched.service.agents.sync_messages import (
-    KnownAttempt,
-    Ref,
-    Report,
-    SyncIn,
-    SyncOut,
+    AgentMessage,
+    AgentReply,
+    AttemptRef,
+    AttemptReport,
+    RecalledAttempt,
     UnknownReport,
     journal_of,
 )
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.maintenance.restore import withdraw_unheard
+from rainbow_sched.service.maintenance.restore import withdraw_unconfirmed
 from rainbow_sched.store.base import Finding, NewJob, ReportState, Tx
 
 NEVER_RAN = frozenset({AttemptState.WITHDRAWN, AttemptState.RETURNED, AttemptState.LAPSED})
@@ -47,11 +47,11 @@ class Taking:
     core: Core
     tx: Tx
     fx: Effects
-    out: SyncOut
-    told: SyncIn
+    out: AgentReply
+    message: AgentMessage
     now: float
 
-    def note(self, kind: str, ref: Ref, detail: str) -> None:
+    def note(self, kind: str, ref: AttemptRef, detail: str) -> None:
         """Keep what was found, for the operator."""
         restore = self.core.history.restore
         assert restore is not None
@@ -62,25 +62,27 @@ class Taking:
                 kind=kind,
                 job=ref.job,
                 n=ref.n,
-                cluster=self.told.cluster,
+                cluster=self.message.cluster,
                 detail=storable(detail)[:1024],
             )
         )
 
 
-def take_recall(core: Core, items: Items, tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, before: str | None) -> None:
+def take_recall(
+    core: Core, items: Items, tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, before: str | None
+) -> None:
     """Take in what an agent knows, and note that its cluster has reported; `before`: the epoch that was stored."""
-    row = core.history.clusters.get(told.cluster)
-    if told.recall is None or row is None:
+    row = core.history.clusters.get(message.cluster)
+    if message.recall is None or row is None:
         return
     now = core.clock.now()
-    taking = Taking(core=core, tx=tx, fx=fx, out=out, told=told, now=now)
-    for known in sorted(told.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
+    taking = Taking(core=core, tx=tx, fx=fx, out=out, message=message, now=now)
+    for known in sorted(message.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
         items.each(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take, taking, known))
-    why = RECEIVED if tx.was_received(told.cluster) else _unclear(core, told, before)
+    why = RECEIVED if tx.was_received(message.cluster) else _unclear(core, message, before)
     if why:  # what this agent would be offered again may have begun: it knows nothing of it
-        withdraw_unheard(tx, fx, core.history, told.cluster, now)
-    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(told.cluster, state)]:
+        withdraw_unconfirmed(tx, fx, core.history, message.cluster, now)
+    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(message.cluster, state)]:
         items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_cluster_report(row.cluster_id, state, why)
@@ -92,33 +94,33 @@ def _end_cancelled(tx: Tx, fx: Effects, attempt: Attempt, now: float) -> None:
     """What was to be cancelled, and was never begun, is."""
     job = tx.job(attempt.job)
     if job is not None and job.state is JobState.CANCELLING:
-        how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=job.reason)
+        how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=job.reason)
         lifecycle.end_attempt(tx, fx, job, attempt, how, now)
 
 
-def _unclear(core: Core, told: SyncIn, before: str | None) -> str:
+def _unclear(core: Core, message: AgentMessage, before: str | None) -> str:
     """Return why an agent's word does not settle what ran; empty if it does."""
-    assert told.recall is not None
-    if before is not None and journal_of(before) != journal_of(told.epoch):
+    assert message.recall is not None
+    if before is not None and journal_of(before) != journal_of(message.epoch):
         return OTHER_JOURNAL
-    if before is None and not told.mark:
+    if before is None and not message.mark:
         return NO_JOURNAL
     restore = core.history.restore
-    if not told.recall.complete and restore is not None:
-        reports = [known.report for known in told.recall.attempts]
-        ends = [r.ended_at for r in reports if isinstance(r, Report) and r.ended_at is not None]
+    if not message.recall.complete and restore is not None:
+        reports = [known.report for known in message.recall.attempts]
+        ends = [r.ended_at for r in reports if isinstance(r, AttemptReport) and r.ended_at is not None]
         if not ends or min(ends) > core.history.copied_at:
             return FORGOTTEN
     return ""
 
 
-def _take(taking: Taking, known: KnownAttempt) -> None:
+def _take(taking: Taking, known: RecalledAttempt) -> None:
     tx, ref = taking.tx, known.ref
     job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
     if job is None:
         _take_unknown_job(taking, known)
     elif attempt is not None and attempt.token == ref.token:
-        if attempt.cluster == taking.told.cluster:
+        if attempt.cluster == taking.message.cluster:
             _bring_up(taking, known, job, attempt)
     elif _is_another(taking, job):
         _note_another(taking, known)
@@ -138,7 +140,7 @@ def _is_another(taking: Taking, job: Job) -> bool:
     return bool(first) and first[0].seq > after
 
 
-def _note_another(taking: Taking, known: KnownAttempt) -> None:
+def _note_another(taking: Taking, known: RecalledAttempt) -> None:
     """Nothing is taken in of a lost job whose id another job has; what still runs of it is killed as unknown."""
     again = "its id was given to another job before the restore was noticed"
     if known.phase == "ended":
@@ -147,14 +149,14 @@ def _note_another(taking: Taking, known: KnownAttempt) -> None:
         taking.note("killed", known.ref, again)
 
 
-def _bring_up(taking: Taking, known: KnownAttempt, job: Job, attempt: Attempt) -> None:
+def _bring_up(taking: Taking, known: RecalledAttempt, job: Job, attempt: Attempt) -> None:
     """An attempt that the database has: it may have gone further since the copy was made."""
-    tx, fx, told, now = taking.tx, taking.fx, taking.told, taking.now
+    tx, fx, message, now = taking.tx, taking.fx, taking.message, taking.now
     if attempt.state.live and known.phase == "never":
-        how = lifecycle.Ending(state=AttemptState.RETURNED, reason="its agent never took it")
+        how = lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason="its agent never took it")
         lifecycle.end_attempt(tx, fx, job, attempt, how, now)
     elif known.phase in ("confirmed", "ended") and attempt.state in BEFORE_CONFIRM:
-        changes = {"holder": told.epoch, "guarded": told.guards}
+        changes = {"holder": message.epoch, "guarded": message.guards}
         lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, **changes)
         taking.note("started", known.ref, f"{known.phase} by its agent")
     if known.phase == "ended":
@@ -165,20 +167,20 @@ def _bring_up(taking: Taking, known: KnownAttempt, job: Job, attempt: Attempt) -
         taking.note("too-late", known.ref, f"attempt {attempt.n} is {attempt.state.value}; {known.phase} there")
 
 
-def _state(report: Report | UnknownReport | None) -> str:
-    return report.state.value if isinstance(report, Report) else "unknown"
+def _state(report: AttemptReport | UnknownReport | None) -> str:
+    return report.state.value if isinstance(report, AttemptReport) else "unknown"
 
 
-def _report(taking: Taking, known: KnownAttempt) -> None:
+def _report(taking: Taking, known: RecalledAttempt) -> None:
     """The end that an agent tells of takes its usual way."""
     tx, fx, out, now = taking.tx, taking.fx, taking.out, taking.now
-    if isinstance(known.report, Report):
-        reported.report(tx, fx, out, taking.told.cluster, known.report, now)
+    if isinstance(known.report, AttemptReport):
+        reported.report(tx, fx, out, taking.message.cluster, known.report, now)
     elif known.report is not None:
-        reported.keep_unknown(tx, fx, out, taking.told.cluster, known.report, now)
+        reported.store_unknown_report(tx, fx, out, taking.message.cluster, known.report, now)
 
 
-def _take_unknown_attempt(taking: Taking, known: KnownAttempt, job: Job) -> None:
+def _take_unknown_attempt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
     """An attempt that was made after the copy; what was not confirmed then is not confirmed any more."""
     tx, ref = taking.tx, known.ref
     if known.phase not in ("confirmed", "ended") or not taking.core.history.is_old(job.id):
@@ -194,9 +196,9 @@ def _take_unknown_attempt(taking: Taking, known: KnownAttempt, job: Job) -> None
         _report(taking, known)
 
 
-def _adopt(taking: Taking, known: KnownAttempt, job: Job) -> None:
+def _adopt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
     """Make it the job's live attempt."""
-    tx, fx, now, cluster, ref = taking.tx, taking.fx, taking.now, taking.told.cluster, known.ref
+    tx, fx, now, cluster, ref = taking.tx, taking.fx, taking.now, taking.message.cluster, known.ref
     attempts = tx.attempts(job.id)
     unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts of which nothing is known here
     for attempt in attempts:
@@ -208,7 +210,7 @@ def _adopt(taking: Taking, known: KnownAttempt, job: Job) -> None:
     elif job.state is JobState.HELD:
         job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
     attempt = tx.add_attempt(job, cluster, ref.token, now, n=ref.n)
-    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=taking.told.epoch, guarded=taking.told.guards)
+    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=taking.message.epoch, guarded=taking.message.guards)
     event = JobEvent.UPDATED if job.state is JobState.CANCELLING else JobEvent.BOUND
     reason = job.reason if job.state is JobState.CANCELLING else f"found on {cluster} after the restore"
     bound = tx.update_job(
@@ -234,7 +236,7 @@ def _follow(taking: Taking, attempt: Attempt) -> bool:
     tx, now, history = taking.tx, taking.now, taking.core.history
     taking.fx.released.append((attempt.cluster, attempt.token))
     row = history.clusters.get(attempt.cluster)
-    awaited = row is not None and row.state.holds_jobs and attempt.cluster != taking.told.cluster
+    awaited = row is not None and row.state.holds_jobs and attempt.cluster != taking.message.cluster
     if attempt.state in BEFORE_CONFIRM and not awaited:
         tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=FOLLOWED)
         return False
@@ -244,7 +246,7 @@ def _follow(taking: Taking, attempt: Attempt) -> bool:
     return True
 
 
-def _take_unknown_job(taking: Taking, known: KnownAttempt) -> None:
+def _take_unknown_job(taking: Taking, known: RecalledAttempt) -> None:
     """A job that was submitted after the copy: while it is on a cluster, its agent knows what it is."""
     ref = known.ref
     if known.phase == "ended":
@@ -263,7 +265,7 @@ def _take_unknown_job(taking: Taking, known: KnownAttempt) -> None:
     _adopt(taking, known, job)
 
 
-def _draft(core: Core, known: KnownAttempt, now: float) -> NewJob | None:
+def _draft(core: Core, known: RecalledAttempt, now: float) -> NewJob | None:
     """The job as its agent has it. An agent could say anything, so it runs nowhere else: see `Terms.from_agent`."""
     offer = known.offer
     if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME or known.ref.job < 1:

@@ -1,4 +1,4 @@
-"""Read an agent's report: what the server understands becomes a `Report`, everything else is kept as it came. Pure.
+"""Read an agent's report: return an `AttemptReport`, or an `UnknownReport` that keeps the text. Pure.
 
 A report is never refused, because the Sync that brings it also brings everything else that its cluster has to say.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.attempt import LIVE, AttemptState, Failure
 from rainbow_sched.model.job import END_OF_TIME
-from rainbow_sched.service.agents.sync_messages import Ref, Report, UnknownReport
+from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport, UnknownReport
 
 REPORTED = frozenset(  # every other state is set by the server alone
     {
@@ -34,7 +34,7 @@ _NEVER_RAN = frozenset({"", Failure.LAUNCH, Failure.REFUSED})
 class RawReport:
     """A report as it was sent: words and numbers, not checked."""
 
-    ref: Ref
+    ref: AttemptRef
     state: str
     exit_code: int | None = None
     failure: str = ""
@@ -61,12 +61,12 @@ class RawReport:
         return json.dumps({key: value for key, value in values.items() if value not in (None, "")})
 
 
-def read_report(raw: RawReport, states: frozenset[AttemptState] = REPORTED) -> Report | UnknownReport:
+def read_report(raw: RawReport, states: frozenset[AttemptState] = REPORTED) -> AttemptReport | UnknownReport:
     """The report if it can be understood; `states` are those that this server knows."""
     why = _not_understood(raw, states)
     if why is not None:
         return UnknownReport(ref=raw.ref, text=raw.text(), why=why)
-    return Report(
+    return AttemptReport(
         ref=raw.ref,
         state=AttemptState(raw.state),
         exit_code=raw.exit_code,

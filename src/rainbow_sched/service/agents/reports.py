@@ -13,11 +13,11 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.host_binding import MAX_NODES_TEXT, nodes_of
 from rainbow_sched.service.agents.report_reader import storable
 from rainbow_sched.service.agents.sync_messages import (
+    AgentMessage,
+    AgentReply,
+    AttemptRef,
+    AttemptReport,
     OutputPiece,
-    Ref,
-    Report,
-    SyncIn,
-    SyncOut,
     UnknownReport,
     journal_of,
 )
@@ -32,7 +32,7 @@ MOST_OUTPUT = 2**53  # bytes: an offset beyond it is a mistake
 BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
 
 
-def find(tx: Tx, cluster: str, ref: Ref) -> tuple[Job, Attempt] | None:
+def find(tx: Tx, cluster: str, ref: AttemptRef) -> tuple[Job, Attempt] | None:
     """The attempt that a message names, if the token is the right one and it was given to this cluster."""
     job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
     if job is None or attempt is None or attempt.cluster != cluster or attempt.token != ref.token:
@@ -40,7 +40,7 @@ def find(tx: Tx, cluster: str, ref: Ref) -> tuple[Job, Attempt] | None:
     return job, attempt
 
 
-def accept(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, now: float) -> None:
+def accept(tx: Tx, fx: Effects, out: AgentReply, told: AgentMessage, ref: AttemptRef, now: float) -> None:
     """An agent has journaled an offer: confirm it, again if need be, unless it was withdrawn meanwhile."""
     found = find(tx, told.cluster, ref)
     if found is None or not found[1].state.live or found[0].state is not JobState.BOUND:
@@ -52,7 +52,7 @@ def accept(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, now: float
     out.confirms.append(ref)
 
 
-def reject(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, reason: str, now: float) -> None:
+def reject(tx: Tx, fx: Effects, out: AgentReply, told: AgentMessage, ref: AttemptRef, reason: str, now: float) -> None:
     """An agent hands an attempt back: the job goes to the next best cluster, if it is certain that it never ran."""
     found = find(tx, told.cluster, ref)
     if found is not None and found[1].state.live:
@@ -61,15 +61,15 @@ def reject(tx: Tx, fx: Effects, out: SyncOut, told: SyncIn, ref: Ref, reason: st
     out.acked.append(ref)
 
 
-def _handed_back(attempt: Attempt, epoch: str, reason: str) -> lifecycle.Ending:
+def _handed_back(attempt: Attempt, epoch: str, reason: str) -> lifecycle.AttemptEnd:
     """An agent can say "it was never here" of what it was offered itself; with another journal it cannot know."""
     if attempt.state in BEFORE_CONFIRM or journal_of(attempt.holder) == journal_of(epoch):
-        return lifecycle.Ending(state=AttemptState.RETURNED, reason=storable(reason)[:1024])
+        return lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason=storable(reason)[:1024])
     lost = "the agent that took it is gone with its journal, so how it ended is unknown; it was not started again"
-    return lifecycle.Ending(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
+    return lifecycle.AttemptEnd(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
 
 
-def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: float) -> None:
+def report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, told: AttemptReport, now: float) -> None:
     """News of an attempt. A stale token changes nothing and is answered by a kill; a repeated report by an ack."""
     found = find(tx, cluster, told.ref)
     ends = told.state not in LIVE
@@ -100,7 +100,7 @@ def report(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: Report, now: f
             fx.fortunes.append((cluster, True))
 
 
-def keep_unknown(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: UnknownReport, now: float) -> None:
+def store_unknown_report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, told: UnknownReport, now: float) -> None:
     """Store a report that is not understood, once, and move nothing. The agent is told, and keeps it as well.
 
     Of an attempt on which nothing depends any more, the agent may forget it.
@@ -109,12 +109,12 @@ def keep_unknown(tx: Tx, fx: Effects, out: SyncOut, cluster: str, told: UnknownR
     if found is None or not found[1].state.live:
         out.acked.append(told.ref)
         return
-    lifecycle.note_unknown(tx, fx, *found, told.text, told.why, now)
+    lifecycle.add_unknown_report_event(tx, fx, *found, told.text, told.why, now)
     out.unknown.append(told.ref)
 
 
-def _ending(told: Report, now: float) -> lifecycle.Ending:
-    return lifecycle.Ending(
+def _ending(told: AttemptReport, now: float) -> lifecycle.AttemptEnd:
+    return lifecycle.AttemptEnd(
         state=told.state,
         exit_code=told.exit_code,
         failure=told.failure,
@@ -126,12 +126,12 @@ def _ending(told: Report, now: float) -> lifecycle.Ending:
     )
 
 
-def _nodes(told: Report) -> str:
+def _nodes(told: AttemptReport) -> str:
     """The hostlist of a report, if it is one."""
     return told.nodes if len(told.nodes) <= MAX_NODES_TEXT and nodes_of(told.nodes) else ""
 
 
-def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: Report, now: float) -> None:
+def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: AttemptReport, now: float) -> None:
     how = _ending(told, now)
     if attempt.started_at is None and how.started_at is not None:
         score_start(tx, fx, attempt, how.started_at)
@@ -150,7 +150,7 @@ def _count_wrong_nodes(tx: Tx, fx: Effects, name: str) -> None:
         fx.changed(tx.update_cluster(cluster.id, wrong_nodes=cluster.wrong_nodes + 1))
 
 
-def _plain(told: Report) -> str:
+def _plain(told: AttemptReport) -> str:
     if told.state is AttemptState.SUCCEEDED:
         return "ended well"
     if told.exit_code is not None:
@@ -158,7 +158,7 @@ def _plain(told: Report) -> str:
     return told.failure.value if told.failure else told.state.value
 
 
-def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref]) -> list[Attempt]:
+def take_inventory(tx: Tx, out: AgentReply, cluster: str, held: Iterable[AttemptRef]) -> list[Attempt]:
     """Kill what the agent should not hold; of what it does hold, the attempts that were suspect."""
     suspects = []
     for ref in held:
@@ -173,7 +173,7 @@ def take_inventory(tx: Tx, out: SyncOut, cluster: str, held: Iterable[Ref]) -> l
     return suspects
 
 
-def store_output(tx: Tx, fx: Effects, out: SyncOut, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
+def store_output(tx: Tx, fx: Effects, out: AgentReply, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
     """Keep a piece of output: the head and the tail of what is over the cap, the cut between them.
 
     A piece that cannot be kept is acknowledged all the same, so that it does not come again.

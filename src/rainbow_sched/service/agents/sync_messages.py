@@ -12,7 +12,7 @@ from rainbow_sched.store.base import Command
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class AttemptRef:
     """An attempt by job, number and fencing token."""
 
     job: int
@@ -21,10 +21,10 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class AttemptReport:
     """News of one attempt."""
 
-    ref: Ref
+    ref: AttemptRef
     state: AttemptState
     exit_code: int | None = None
     failure: Failure | None = None
@@ -40,13 +40,13 @@ class Report:
 class UnknownReport:
     """A report that this server does not understand. It is stored as it came and moves nothing."""
 
-    ref: Ref
+    ref: AttemptRef
     text: str  # the report as JSON
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownOffer:
+class RecalledOffer:
     """A job as it was offered to an agent, not checked."""
 
     name: str
@@ -56,25 +56,25 @@ class KnownOffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownAttempt:
+class RecalledAttempt:
     """What an agent knows of one attempt."""
 
-    ref: Ref
+    ref: AttemptRef
     phase: str  # accepted: not confirmed; confirmed: may be with the manager; ended; never: it was never taken
-    report: Report | UnknownReport | None = None
-    offer: KnownOffer | None = None
+    report: AttemptReport | UnknownReport | None = None
+    offer: RecalledOffer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
+class RecallReport:
     """Everything that an agent knows of its attempts."""
 
-    attempts: tuple[KnownAttempt, ...]
+    attempts: tuple[RecalledAttempt, ...]
     complete: bool  # False: attempts that ended before the oldest of these are forgotten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BidAnswer:
+class BidReply:
     """An agent's bid, before it is checked."""
 
     id: str
@@ -87,26 +87,26 @@ class BidAnswer:
 class OutputPiece:
     """A piece of a job's output."""
 
-    ref: Ref
+    ref: AttemptRef
     stream: str
     offset: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncIn:
+class AgentMessage:
     """Heartbeat, inventory and mailbox of an agent."""
 
     cluster: str
     epoch: str
     seq: int
-    held: tuple[tuple[Ref, str], ...] = ()
-    reports: tuple[Report, ...] = ()
+    held: tuple[tuple[AttemptRef, str], ...] = ()
+    reports: tuple[AttemptReport, ...] = ()
     unknown: tuple[UnknownReport, ...] = ()
-    accepts: tuple[Ref, ...] = ()
-    rejects: tuple[tuple[Ref, str], ...] = ()
+    accepts: tuple[AttemptRef, ...] = ()
+    rejects: tuple[tuple[AttemptRef, str], ...] = ()
     command_acks: tuple[int, ...] = ()
-    bids: tuple[BidAnswer, ...] = ()
+    bids: tuple[BidReply, ...] = ()
     want: int = 0
     accept_only: str = ""
     order_by: str = ""
@@ -120,9 +120,9 @@ class SyncIn:
     used: Mapping[str, int] | None = None
     mark: str = ""  # how far the database had come when the agent last heard of it
     recalls: bool = False  # it can answer a recall
-    recall: Recall | None = None
+    recall: RecallReport | None = None
 
-    def brings_news(self) -> bool:
+    def has_changes(self) -> bool:
         """True if it says anything that must be stored; bids and the inventory alone need not be."""
         return bool(
             self.reports
@@ -139,23 +139,23 @@ class SyncIn:
 
 
 @dataclass(slots=True)
-class SyncOut:
+class AgentReply:
     """What an agent is told."""
 
-    confirms: list[Ref] = field(default_factory=list)
+    confirms: list[AttemptRef] = field(default_factory=list)
     offers: list[tuple[Attempt, Job]] = field(default_factory=list)
     hosts: dict[str, tuple[GroupHosts, ...]] = field(default_factory=dict)  # of offers that are bound, by fence
     commands: list[Command] = field(default_factory=list)
-    kills: list[Ref] = field(default_factory=list)
-    acked: list[Ref] = field(default_factory=list)
-    unknown: list[Ref] = field(default_factory=list)  # whose report was stored as it came, and not understood
-    output_acks: list[tuple[Ref, str, int]] = field(default_factory=list)
-    expected: list[Ref] = field(default_factory=list)
+    kills: list[AttemptRef] = field(default_factory=list)
+    acked: list[AttemptRef] = field(default_factory=list)
+    unknown: list[AttemptRef] = field(default_factory=list)  # whose report was stored as it came, and not understood
+    output_acks: list[tuple[AttemptRef, str, int]] = field(default_factory=list)
+    expected: list[AttemptRef] = field(default_factory=list)
     resync: bool = False
     recall: bool = False  # nothing of the message was taken: the agent is to tell all that it knows
     mark: str = ""
 
-    def says_something(self) -> bool:
+    def has_content(self) -> bool:
         """True if there is a reason to answer at once."""
         return bool(
             self.confirms

@@ -33,15 +33,15 @@ async def load_cluster(core: Core, cluster: Cluster) -> bool:
 
 async def load_jobs(core: Core) -> None:
     """Put the jobs that wait for a decision on the shelf; those that are there stay as they are."""
-    after, known = 0, set(core.shelf.queued)
+    after, known = 0, set(core.pending.queued)
     while page := await core.store.read(partial(_queued, after)):
-        core.shelf.add_queued(id for id in page if id not in known)
+        core.pending.add_queued(id for id in page if id not in known)
         after = page[-1]
     after = 0
     while waiting := await core.store.read(partial(_waiting, after)):
-        core.shelf.put_all(core.fleet, [one for one in waiting if core.shelf.pile_of(one.job) is None])
+        core.pending.put_all(core.fleet, [one for one in waiting if core.pending.pile_of(one.job) is None])
         after = waiting[-1].job
-    core.shelf.changed()
+    core.pending.changed()
 
 
 def _queued(after: int, tx: Tx) -> list[int]:

@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class ClusterCredentials:
     """A new cluster's credentials; they are shown once and stored nowhere."""
 
     token: str
     secret: str
 
 
-async def register(core: Core, name: str, text: bytes, manager: str = "") -> Registered | None:
+async def register(core: Core, name: str, text: bytes, manager: str = "") -> ClusterCredentials | None:
     """Take a new cluster in with its graph, all or nothing; None if the name is taken."""
     cluster_name(name)
     if core.fleet.get(name) is not None:
@@ -58,13 +58,13 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Reg
     async def take_in() -> None:
         cluster = await core.commit(work)
         core.fleet.add(cluster, graph, ())
-        core.shelf.changed()
+        core.pending.changed()
 
     try:
         await asyncio.shield(take_in())
     except AlreadyExists:
         return None
-    return Registered(token, secret)
+    return ClusterCredentials(token, secret)
 
 
 async def replace_graph(core: Core, name: str, text: bytes) -> int:
@@ -88,7 +88,7 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
 
         cluster = await core.commit(work)
         core.fleet.add(cluster, graph, subsystems)
-        core.shelf.changed()
+        core.pending.changed()
 
     await asyncio.shield(_until_unchanged(attempt))
     return len(graph)
@@ -120,7 +120,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
 
         await core.commit(work)
         core.fleet.put_subsystem(name, made)
-        core.shelf.changed()
+        core.pending.changed()
         return len(made.vertices)
 
     return await asyncio.shield(_until_unchanged(attempt))
@@ -168,7 +168,7 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
     async def take_out() -> None:
         await core.commit(work)
         core.fleet.drop_subsystem(name, subsystem)
-        core.shelf.changed()
+        core.pending.changed()
 
     await asyncio.shield(take_out())
 

@@ -21,14 +21,14 @@ CHOICES = ("", "wait", "cancel", "lose")
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemovalResult:
     """What became of the jobs of a cluster; while some of them run, it is still there."""
 
     moved: int  # jobs that go to another cluster
     running: int = 0
 
 
-async def delete(core: Core, name: str, jobs: str = "") -> Left:
+async def delete(core: Core, name: str, jobs: str = "") -> RemovalResult:
     """Remove a cluster. What it has not begun goes elsewhere; `jobs` says what is to become of what runs there.
 
     Nothing is said: it is removed only if nothing runs. `wait`: it takes no new work and is removed when the last has
@@ -39,7 +39,7 @@ async def delete(core: Core, name: str, jobs: str = "") -> Left:
         raise Invalid(f"what runs on a cluster that is deleted is to wait, cancel or lose, not {jobs!r}")
     by = acting()
 
-    def work(tx: Tx, fx: Effects) -> Left:
+    def work(tx: Tx, fx: Effects) -> RemovalResult:
         attempts, now = tx.live_attempts(name), core.clock.now()
         running = [attempt for attempt in attempts if attempt.state not in BEFORE_CONFIRM]
         if running and (not jobs or (jobs != "wait" and not by.principal.admin)):
@@ -50,21 +50,23 @@ async def delete(core: Core, name: str, jobs: str = "") -> Left:
             fx.changed(tx.update_cluster(cluster, standing=Standing.LEAVING, drain_reason=LEAVES))
             _withdraw(tx, fx, offered, now)
             for attempt in running if jobs == "cancel" else ():
-                lifecycle.cancel(tx, fx, lifecycle.need_job(tx, attempt.job), f"cluster {name} is being removed", now)
+                lifecycle.cancel(
+                    tx, fx, lifecycle.require_job(tx, attempt.job), f"cluster {name} is being removed", now
+                )
             by.note(tx, "cluster.leave", name, now, f"{jobs} for {len(running)} jobs")
-            return Left(len(offered), len(running))
+            return RemovalResult(len(offered), len(running))
         _withdraw(tx, fx, offered, now)
         for attempt in running:
             lost = f"cluster {name} was removed while it ran"
-            how = lifecycle.Ending(state=AttemptState.LOST, failure=Failure.LOST, reason=lost)
-            lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+            how = lifecycle.AttemptEnd(state=AttemptState.LOST, failure=Failure.LOST, reason=lost)
+            lifecycle.end_attempt(tx, fx, lifecycle.require_job(tx, attempt.job), attempt, how, now)
         _take_out(tx, fx, name, now)
         by.note(tx, "cluster.delete", name, now, f"{len(offered)} jobs moved")
-        return Left(len(offered))
+        return RemovalResult(len(offered))
 
     core.fleet.member(name)
     left = await core.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
     await restore.forget_cluster(core, name)
     return left
 
@@ -84,7 +86,7 @@ async def finish(core: Core, name: str) -> bool:
         return True
 
     gone = await core.write(work)
-    core.recogniser.forget()
+    core.credential_resolver.forget()
     await restore.forget_cluster(core, name)
     return gone
 
@@ -100,9 +102,9 @@ def _say(name: str, running: int, *, admin: bool) -> str:
 
 
 def _withdraw(tx: Tx, fx: Effects, offered: list[Attempt], now: float) -> None:
-    how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=REMOVED)
+    how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=REMOVED)
     for attempt in offered:
-        lifecycle.end_attempt(tx, fx, lifecycle.need_job(tx, attempt.job), attempt, how, now)
+        lifecycle.end_attempt(tx, fx, lifecycle.require_job(tx, attempt.job), attempt, how, now)
 
 
 def _take_out(tx: Tx, fx: Effects, name: str, now: float) -> None:

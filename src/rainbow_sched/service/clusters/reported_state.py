@@ -25,7 +25,7 @@ _RUNNING = frozenset({AttemptState.RUNNING, AttemptState.FINISHING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
+class ClusterStatus:
     """One cluster as people see it."""
 
     cluster: Cluster
@@ -52,7 +52,7 @@ def parse_state(text: str) -> dict[str, object]:
     return checked_state(value)
 
 
-def what_can_be_kept(text: str) -> dict[str, object] | None:
+def valid_state_values(text: str) -> dict[str, object] | None:
     """Of an agent's report of state the values that can be stored; None if it is no such report. Never raises."""
     try:
         value = json.loads(text) if len(text) <= MAX_STATE_BYTES else None
@@ -175,14 +175,14 @@ async def dominant(core: Core, name: str) -> Graph:
     return unpack(packed)
 
 
-async def view(core: Core, name: str) -> ClusterView:
+async def view(core: Core, name: str) -> ClusterStatus:
     """One cluster for people."""
     member = core.fleet.member(name)
     counts = await core.store.read(lambda tx: tx.count_live(name))
     running = sum(count for state, count in counts.items() if state in _RUNNING)
     spoke = core.presence.spoke_at(name)
     seen = max(filter(None, (member.cluster.seen_at, spoke)), default=None)
-    return ClusterView(
+    return ClusterStatus(
         cluster=replace(member.cluster, seen_at=seen),
         summary=None if member.broken else core.fleet.graphs.summary(name),
         subsystems=tuple(sorted(member.subsystems)),

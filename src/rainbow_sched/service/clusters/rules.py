@@ -24,7 +24,7 @@ Refused = dict[str, tuple[Fit, str]]
 PAGE = 10_000
 
 
-def barred(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], Refused]:
+def apply_rules(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], Refused]:
     """The clusters that do not exist for a job's owner, and those that will not have this job, with the reason."""
     hidden: set[str] = set()
     refused: Refused = {}
@@ -46,7 +46,7 @@ def barred(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[f
 def admitted(core: Core, cluster: str, owner: str) -> bool:
     """True if jobs of this owner may go to the cluster at all."""
     rules = core.fleet.rules.get(cluster)
-    return rules is None or rules.admits(owner, core.people.groups_of(owner)) or core.people.is_admin(owner)
+    return rules is None or rules.admits(owner, core.group_cache.groups_of(owner)) or core.group_cache.is_admin(owner)
 
 
 def sees(core: Core, by: Principal, cluster: str) -> bool:
@@ -59,7 +59,7 @@ def sees(core: Core, by: Principal, cluster: str) -> bool:
     return rules is None or rules.admits(by.name, by.groups)
 
 
-def shown_to(core: Core, by: Principal, cluster: str) -> bool:
+def visible_to(core: Core, by: Principal, cluster: str) -> bool:
     """The same for the prototype's question, which on this machine anybody may ask: of clusters that are for all."""
     if by.kind is not None:
         return sees(core, by, cluster)
@@ -67,7 +67,7 @@ def shown_to(core: Core, by: Principal, cluster: str) -> bool:
     return rules is None or rules.admits("", ())
 
 
-def rules_shown(by: Principal, cluster: Cluster) -> Mapping[str, object]:
+def visible_rules(by: Principal, cluster: Cluster) -> Mapping[str, object]:
     """The rules as a caller may see them: who else may use a cluster is told to those who speak for it."""
     if by.admin or may(by, "agent", cluster.name):
         return cluster.rules
@@ -105,17 +105,17 @@ async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, cle
 async def refresh(core: Core) -> None:
     """An account or the first rules changed: know people again, and try what waits."""
     if core.fleet.rules:
-        await core.people.refresh(core.store)
-        core.shelf.retry_all()
+        await core.group_cache.refresh(core.store)
+        core.pending.retry_all()
 
 
 async def _pile_anew(core: Core) -> None:
     """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
     after = 0
     while page := await core.store.read(partial(_waiting, after)):
-        core.shelf.put_all(core.fleet, page)
+        core.pending.put_all(core.fleet, page)
         after = page[-1].job
-    core.shelf.changed()
+    core.pending.changed()
 
 
 def _waiting(after: int, tx: Tx) -> list[WaitingJob]:

@@ -14,7 +14,7 @@ MARK_KEY = "mark.key"  # meta: with it the marks that agents keep are sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class GenerationHistory:
     """Which part of its history the database is in, and what is still to be heard after a restore."""
 
     now: Generation
@@ -41,7 +41,7 @@ class History:
         """Return the clusters that will never report and may have got a job with these terms."""
         return self._among(lambda row: row.state is ReportState.GIVEN_UP, terms, "")
 
-    def after(self, reports: Iterable[ClusterReport]) -> History:
+    def after(self, reports: Iterable[ClusterReport]) -> GenerationHistory:
         """Return the history when these clusters have reported."""
         return replace(self, clusters={**self.clusters, **{row.cluster: row for row in reports}}, reported=False)
 
@@ -84,13 +84,13 @@ def newest_mark(tx: Tx) -> HistoryMark | None:
     return HistoryMark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
 
 
-def read(tx: Tx) -> History:
+def read(tx: Tx) -> GenerationHistory:
     """Read the history as it is stored."""
     generations = tx.generations()
     restores = [one for one in generations if one.cause.restores]
     restore = restores[-1] if restores else None
     copied = tx.events(restore.after_event - 1, 1) if restore is not None else []
-    return History(
+    return GenerationHistory(
         now=generations[-1],
         key=bytes.fromhex(tx.meta(MARK_KEY) or ""),
         restore=restore,

@@ -21,7 +21,7 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.maintenance.generations import History, read
+from rainbow_sched.service.maintenance.generations import GenerationHistory, read
 from rainbow_sched.store.base import ClusterReport, Finding, ReportState, Tx, WaitingJob
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ async def reload(core: Core) -> None:
     core.history = await core.store.read(read)
 
 
-async def must_recall(core: Core, cluster: str, mark: str) -> bool:
+async def recall_needed(core: Core, cluster: str, mark: str) -> bool:
     """Return whether the agent of a cluster is to say all that it knows before anything else of it is taken."""
     lost = await _has_lost(core, cluster, mark)
     row = core.history.clusters.get(cluster)
@@ -81,7 +81,7 @@ async def _begin_restore(core: Core, cluster: str, mark: HistoryMark) -> None:
     await hold_waiting(core)
 
 
-async def refuse_silent(core: Core, cluster: str) -> None:
+async def reject_without_recall(core: Core, cluster: str) -> None:
     """An agent cannot say what it knows: nothing is taken from it until it can, or its cluster is given up."""
     row = core.history.clusters[cluster]
     if row.state is ReportState.AWAITED:
@@ -118,7 +118,7 @@ async def hold_old(core: Core, ids: Sequence[int]) -> list[int]:
     return [id for id in ids if id not in held]
 
 
-def _verdict(tx: Tx, history: History, job: Job) -> tuple[Hold | None, str]:
+def _verdict(tx: Tx, history: GenerationHistory, job: Job) -> tuple[Hold | None, str]:
     """Return what an old job that could run has to wait for, if anything."""
     waiting, gone = history.waiting_for(job.terms), history.given_up(job.terms)
     if not (waiting or gone) or _cleared(tx, history, job):
@@ -130,7 +130,7 @@ def _verdict(tx: Tx, history: History, job: Job) -> tuple[Hold | None, str]:
     )
 
 
-def _cleared(tx: Tx, history: History, job: Job) -> bool:
+def _cleared(tx: Tx, history: GenerationHistory, job: Job) -> bool:
     """Return whether somebody allowed the job to run since the restore."""
     restore = history.restore
     if restore is None:
@@ -169,10 +169,10 @@ async def hold_waiting(core: Core) -> None:
 
         if old:
             await core.write(work)
-            core.shelf.remove([one.job for one in old])
+            core.pending.remove([one.job for one in old])
 
 
-def check_heard(core: Core, cluster: str) -> None:
+def check_reported(core: Core, cluster: str) -> None:
     """Raise Unavailable while nobody knows what a cluster was given before a restore."""
     row = core.history.clusters.get(cluster)
     if row is not None and row.state.holds_jobs:
@@ -217,7 +217,7 @@ def allow(tx: Tx, fx: Effects, core: Core, job: Job, by: Principal, now: float) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class RestoreStatus:
     """What a restore found, and what it waits for."""
 
     restore: Generation
@@ -229,14 +229,14 @@ class Status:
     findings: list[tuple[int, Finding]]
 
 
-async def status(core: Core, after: int = 0, limit: int = 0) -> Status:
+async def status(core: Core, after: int = 0, limit: int = 0) -> RestoreStatus:
     """Return what is known since the last restore; NotFound if the database never was restored."""
     restore, copied_at = core.history.restore, core.history.copied_at
     if restore is None:
         raise NotFound("this database was never restored")
 
-    def work(tx: Tx) -> Status:
-        return Status(
+    def work(tx: Tx) -> RestoreStatus:
+        return RestoreStatus(
             restore=restore,
             copied_at=copied_at,
             clusters=tx.cluster_reports(),
@@ -260,7 +260,7 @@ async def give_up(core: Core, cluster: str) -> None:
     def work(tx: Tx, fx: Effects) -> None:
         now = core.clock.now()
         tx.update_cluster_report(row.cluster_id, ReportState.GIVEN_UP)
-        withdraw_unheard(tx, fx, core.history, cluster, now)
+        withdraw_unconfirmed(tx, fx, core.history, cluster, now)
         actor.note(tx, "restore.give_up", cluster, now)
 
     await core.write(work)
@@ -276,11 +276,11 @@ async def forget_cluster(core: Core, name: str) -> None:
         await release_reported(core)
 
 
-def withdraw_unheard(tx: Tx, fx: Effects, history: History, cluster: str, now: float) -> None:
+def withdraw_unconfirmed(tx: Tx, fx: Effects, history: GenerationHistory, cluster: str, now: float) -> None:
     """Take back what a cluster was offered before the restore; when its turn comes it is held as "may have run"."""
     for state in BEFORE_CONFIRM:
         for attempt in tx.attempts_in(cluster, state):
             job = lifecycle.readable_job(tx, attempt.job) if history.is_old(attempt.job) else None
             if job is not None:
-                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=WITHOUT_REPORT)
+                how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=WITHOUT_REPORT)
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)

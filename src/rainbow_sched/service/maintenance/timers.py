@@ -83,16 +83,16 @@ class Timers:
 
     async def _stir(self, now: float) -> None:
         """Jobs that could not be decided, or that nothing fitted, are tried again after a while."""
-        self.core.shelf.wake(now)
+        self.core.pending.wake(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
-            self.core.shelf.retry_all()
+            self.core.pending.retry_all()
 
     async def _doubts(self, now: float) -> None:
-        await reconcile.dispel(self.core)
+        await reconcile.reconcile_after_unknown_commit(self.core)
 
     async def _waiters(self, now: float) -> None:
-        await self.core.settle_waiters()
+        await self.core.settle_remaining()
 
     async def _leaving(self, now: float) -> None:
         for name in self.core.fleet.names():
@@ -111,7 +111,7 @@ class Timers:
             for attempt in tx.lapsed(now, AT_ONCE):
                 job = lifecycle.readable_job(tx, attempt.job)
                 if job is not None:  # a damaged one ends when it is leased again
-                    how = lifecycle.Ending(state=AttemptState.LAPSED, reason="it was not accepted in time")
+                    how = lifecycle.AttemptEnd(state=AttemptState.LAPSED, reason="it was not accepted in time")
                     lifecycle.end_attempt(tx, fx, job, attempt, how, now)
 
         await self.core.write(work)
@@ -185,7 +185,7 @@ class Timers:
             for attempt in lost[:AT_ONCE]:
                 current = tx.attempt(attempt.job, attempt.n)
                 if current is not None and current.state.live:
-                    lifecycle.lose(tx, fx, lifecycle.need_job(tx, attempt.job), current, silence, now)
+                    lifecycle.lose(tx, fx, lifecycle.require_job(tx, attempt.job), current, silence, now)
 
         await self.core.write(work)
         log.warning("cluster %s: silent for %.0f s; %d runs are given up", cluster.name, silence, len(lost))
@@ -207,7 +207,7 @@ class Timers:
                     tx.update_attempt(attempt, attempt.state, now, suspect=True)
             offered = self._offered(tx, cluster.name)
             for attempt in offered:
-                how = lifecycle.Ending(state=AttemptState.WITHDRAWN, reason=SILENT)
+                how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=SILENT)
                 job = lifecycle.readable_job(tx, attempt.job)
                 if job is not None:
                     lifecycle.end_attempt(tx, fx, job, attempt, how, now)

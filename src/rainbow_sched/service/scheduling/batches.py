@@ -17,7 +17,7 @@ from rainbow_sched.selection.decide import decide, wants_bids
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.pending import shape_of
-from rainbow_sched.service.scheduling.question import Ask, question
+from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.store.base import DecidedJob, Tx
 
 TOGETHER = 256
@@ -42,7 +42,7 @@ async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
             else:
                 settled.append(one)
             if number % BETWEEN == 0:
-                await asyncio.sleep(PAUSE if core.arriving else 0)
+                await asyncio.sleep(PAUSE if core.jobs_arriving else 0)
     except BaseException:  # whatever it is, nothing of this was stored
         _give_back(core, settled)
         raise
@@ -58,12 +58,12 @@ def _settle(core: Core, job: Job, waiting: dict[str, DecidedJob]) -> DecidedJob 
         like = waiting[shape]
         return DecidedJob(job=job, decision=like.decision, reason=like.reason, hold=like.hold)
     request = core.request_of(job.spec)
-    ask = Ask(request=request, spec=job.spec, terms=job.terms, owner=job.owner, seed=core.ids.seed())
+    query = PlacementQuery(request=request, spec=job.spec, terms=job.terms, owner=job.owner, seed=core.ids.seed())
     try:
-        asked = question(core, ask)
-        if wants_bids(asked, core.policies):
+        question = build_question(core, query)
+        if wants_bids(question, core.policies):
             return None
-        decision = decide(asked, core.policies)
+        decision = decide(question, core.policies)
         record, outcome = StoredDecision.of(decision), decision.outcome
     except RainbowError:
         return None
@@ -100,7 +100,7 @@ async def _store(core: Core, settled: Sequence[DecidedJob]) -> list[int]:
     for one in settled:
         if one.hold is not None:
             job = one.job
-            core.shelf.put(job.id, job.terms.priority, shape_of(core.fleet, job.owner, job.spec, job.terms))
+            core.pending.put(job.id, job.terms.priority, shape_of(core.fleet, job.owner, job.spec, job.terms))
     return []
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.service.clock import Clock
-from rainbow_sched.service.wakeups import Hub, cluster_bell
+from rainbow_sched.service.wakeups import Notifier, cluster_topic
 
 MAX_KEPT = 10_000
 Hosts: TypeAlias = tuple[GroupHosts, ...]
@@ -44,8 +44,8 @@ class Answers:
 class Bidding:
     """Questions that are open, and answers that still hold."""
 
-    def __init__(self, hub: Hub, clock: Clock, deadline: float, most: int) -> None:
-        self._hub, self._clock = hub, clock
+    def __init__(self, notifier: Notifier, clock: Clock, deadline: float, most: int) -> None:
+        self._notifier, self._clock = notifier, clock
         self._deadline, self._most = deadline, most
         self._ids = itertools.count(1)
         self._open: dict[str, dict[str, Question]] = defaultdict(dict)  # cluster -> id -> question
@@ -88,7 +88,7 @@ class Bidding:
         self._open[cluster][question.id] = question
         future: asyncio.Future[Bid] = asyncio.get_running_loop().create_future()
         self._waiters[question.id] = future
-        self._hub.ring(cluster_bell(cluster))
+        self._notifier.ring(cluster_topic(cluster))
         return future
 
     def questions(self, cluster: str) -> list[Question]:

@@ -29,7 +29,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.scheduling.batches import TOGETHER, decide_together
 from rainbow_sched.service.scheduling.pending import shape_of
-from rainbow_sched.service.scheduling.question import Ask, question
+from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ AGAIN_AFTER = 1.0  # seconds
 
 
 @dataclass(slots=True)
-class Decider:
+class SchedulingLoop:
     """Works through the jobs on the shelf."""
 
     core: Core
@@ -48,9 +48,9 @@ class Decider:
     async def run(self) -> None:
         """Decide for ever; an error of one job is logged and does not stop the others."""
         while True:
-            await self.core.shelf.stirred()
+            await self.core.pending.stirred()
             try:
-                await self.settle()
+                await self.decide_pending()
             except Unavailable as error:
                 log.warning("waiting jobs could not be decided: %s", error)
                 await self._try_again()
@@ -58,10 +58,10 @@ class Decider:
                 log.exception("waiting jobs could not be decided")
                 await self._try_again()
 
-    async def settle(self) -> None:
+    async def decide_pending(self) -> None:
         """Decide everything that can be decided now."""
         await self._queued()
-        for shape in self.core.shelf.order():
+        for shape in self.core.pending.order():
             await self._pile(shape)
 
     async def _queued(self) -> None:
@@ -76,7 +76,7 @@ class Decider:
                     failed.append(id)
 
         failed: list[int] = []
-        while taken := self.core.shelf.take_queued(TOGETHER):
+        while taken := self.core.pending.take_queued(TOGETHER):
             ids = await restore.hold_old(self.core, taken)
             try:
                 alone = await decide_together(self.core, ids)
@@ -90,7 +90,7 @@ class Decider:
             await asyncio.gather(*(one(id) for id in alone))
         if failed:
             await self._try_again()
-            self.core.shelf.add_queued(failed)
+            self.core.pending.add_queued(failed)
 
     async def _try(self, id: int, needs_now: Request | None = None) -> None:
         """Decide one job; one over which that fails is tried again later, each time after a longer pause."""
@@ -100,22 +100,22 @@ class Decider:
         except Unavailable:
             raise
         except RainbowError as error:
-            pause = self.core.shelf.put_off(id, self.core.clock.now())
+            pause = self.core.pending.put_off(id, self.core.clock.now())
             log.warning("job %d could not be decided, and is tried again in %.0f s: %s", id, pause, error)
         except Exception:  # a fault of ours, which stops no other job
-            pause = self.core.shelf.put_off(id, self.core.clock.now())
+            pause = self.core.pending.put_off(id, self.core.clock.now())
             log.exception("job %d could not be decided, and is tried again in %.0f s", id, pause)
 
     async def _try_again(self) -> None:
         """The store did not take a decision: not at once again, and no job is forgotten."""
         await asyncio.sleep(AGAIN_AFTER)
-        self.core.shelf.retry_all()
+        self.core.pending.retry_all()
 
     async def _pile(self, shape: str) -> None:
         """Try the first job of a pile; go on while jobs leave it."""
-        pile = self.core.shelf.piles.get(shape)
+        pile = self.core.pending.piles.get(shape)
         while pile is not None and pile.tried_at != self.core.fleet.version:
-            id = self.core.shelf.first(shape)
+            id = self.core.pending.first(shape)
             if id is None:
                 return
             pile.tried_at = self.core.fleet.version
@@ -127,10 +127,10 @@ class Decider:
         """Decide one job and store the outcome; True if it left the shelf."""
         job = await self.core.store.read(lambda tx: tx.job(id))
         if job is None or not _undecided(job):
-            self.core.shelf.remove([id])
+            self.core.pending.remove([id])
             return True
         excluded = await self.excluded(job)
-        ask = Ask(
+        query = PlacementQuery(
             request=self.core.request_of(job.spec),
             spec=job.spec,
             terms=job.terms,
@@ -139,30 +139,30 @@ class Decider:
             seed=self.core.ids.seed(),
         )
         try:
-            asked = await self.asked(ask)
-            decision = decide(asked, self.core.policies)
+            question = await self.question_with_bids(query)
+            decision = decide(question, self.core.policies)
         except Unavailable:  # graphs that cannot be asked now say nothing against the job
             raise
         except RainbowError as error:
             reason = str(error)
             await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, reason))
             return True
-        pile = self.core.shelf.pile_of(id)
+        pile = self.core.pending.pile_of(id)
         if pile is not None:
-            pile.needs_now = None if wants_bids(asked, self.core.policies) else ask.request
-        return await self._store(job, ask, decision)
+            pile.needs_now = None if wants_bids(question, self.core.policies) else query.request
+        return await self._store(job, query, decision)
 
-    async def asked(self, ask: Ask) -> Question:
+    async def question_with_bids(self, query: PlacementQuery) -> Question:
         """The question, with the bids of the clusters that match when they are wanted."""
         core = self.core
-        asked = question(core, ask)
-        if not wants_bids(asked, core.policies):
-            return asked
-        names = clusters_to_ask(asked, core.policies, core.settings.bidders)
-        hosts = self._hosts(ask.request, names)
-        answers = await core.bidding.ask(ask.spec, names, core.presence.listening(core.clock.now()), hosts)
-        with_answers = ask._replace(bids=answers.bids, silent=answers.silent)
-        return question(core, with_answers)
+        question = build_question(core, query)
+        if not wants_bids(question, core.policies):
+            return question
+        names = clusters_to_ask(question, core.policies, core.settings.bidders)
+        hosts = self._hosts(query.request, names)
+        answers = await core.bidding.ask(query.spec, names, core.presence.listening(core.clock.now()), hosts)
+        with_answers = query._replace(bids=answers.bids, silent=answers.silent)
+        return build_question(core, with_answers)
 
     def _hosts(self, request: Request, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:
         """By cluster, the hosts to which the request is bound there."""
@@ -189,15 +189,15 @@ class Decider:
                 excluded[a.cluster] = f"handed it back: {a.reason}" if a.reason else "handed it back"
         return excluded
 
-    async def _store(self, job: Job, ask: Ask, decision: Decision) -> bool:
+    async def _store(self, job: Job, query: PlacementQuery, decision: Decision) -> bool:
         """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
         outcome, record, fence = decision.outcome, StoredDecision.of(decision), self.core.ids.fence()
         if isinstance(outcome, Chosen):
-            self.core.fleet.place(outcome.cluster, fence, ask.request, job.owner)
+            self.core.fleet.place(outcome.cluster, fence, query.request, job.owner)
 
         def work(tx: Tx, fx: Effects) -> bool:
             now = self.core.clock.now()
-            current = lifecycle.need_job(tx, job.id)
+            current = lifecycle.require_job(tx, job.id)
             if current.version != job.version:
                 raise Conflict(f"job {job.id} has moved on")
             if isinstance(outcome, Chosen):
@@ -221,14 +221,14 @@ class Decider:
             if isinstance(error, Conflict):
                 return False
             raise
-        if not gone and self.core.shelf.pile_of(job.id) is None:
-            without = ",".join(sorted(ask.excluded))
+        if not gone and self.core.pending.pile_of(job.id) is None:
+            without = ",".join(sorted(query.excluded))
             shape = shape_of(self.core.fleet, job.owner, job.spec, job.terms)
-            self.core.shelf.put(job.id, job.terms.priority, shape + without)
+            self.core.pending.put(job.id, job.terms.priority, shape + without)
         return gone
 
     def _refuse(self, tx: Tx, fx: Effects, id: int, reason: str) -> None:
-        job = lifecycle.need_job(tx, id)
+        job = lifecycle.require_job(tx, id)
         if _undecided(job):
             lifecycle.give_up(tx, fx, job, JobEvent.INFEASIBLE, reason, self.core.clock.now())
 

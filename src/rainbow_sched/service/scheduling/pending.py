@@ -33,7 +33,7 @@ class Pile:
     needs_now: Request | None = None  # its jobs go only where this fits now; None: not known, or bids may say more
 
 
-class Shelf:
+class PendingJobs:
     """Which jobs wait, and whether anything has changed that they should be tried again for."""
 
     def __init__(self) -> None:

@@ -24,9 +24,14 @@ from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import MAX_REASONS
 from rainbow_sched.selection.question import NO_MISFITS, Criteria, Question
-from rainbow_sched.service.agents.host_binding import apart, mixed_reason, one_group_only, unkept
+from rainbow_sched.service.agents.host_binding import (
+    clusters_limited_to_one_group,
+    clusters_without_binding,
+    clusters_without_placement,
+    mixed_reason,
+)
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.clusters.rules import Refused, barred
+from rainbow_sched.service.clusters.rules import Refused, apply_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.settings import Settings
 
@@ -34,7 +39,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 NO_BIDS: Mapping[str, Bid] = MappingProxyType({})
 
 
-class Ask(NamedTuple):
+class PlacementQuery(NamedTuple):
     """One question to the fleet."""
 
     request: Request
@@ -48,34 +53,34 @@ class Ask(NamedTuple):
     show_slots: bool = False  # count how many slots would fit, for people; some policies look at it, too
 
 
-def question(core: Core, ask: Ask) -> Question:
+def build_question(core: Core, query: PlacementQuery) -> Question:
     """All that one decision depends on, as it is at this moment."""
     fleet, settings, now = core.fleet, core.settings, core.clock.now()
-    hidden = _hidden(fleet, ask.terms)
+    hidden = _hidden(fleet, query.terms)
     refused: Refused = {}
     if fleet.rules:
-        unseen, refused = barred(core, ask.owner, ask.request, signed=bool(ask.terms.signature))
+        unseen, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
         hidden |= unseen
     if fleet.unbinding:
-        refused = {**unkept(fleet, ask.request), **refused}
-    if len(ask.request.groups) > 1:
-        refused = {**one_group_only(fleet, ask.request), **refused}
+        refused = {**clusters_without_binding(fleet, query.request), **refused}
+    if len(query.request.groups) > 1:
+        refused = {**clusters_limited_to_one_group(fleet, query.request), **refused}
     closed = fleet.closed()
-    if ask.excluded:
-        closed = {**closed, **{name: why for name, why in ask.excluded.items() if fleet.get(name) is not None}}
+    if query.excluded:
+        closed = {**closed, **{name: why for name, why in query.excluded.items() if fleet.get(name) is not None}}
     if hidden:
         closed = {name: why for name, why in closed.items() if name not in hidden}
         refused = {name: why for name, why in refused.items() if name not in hidden}
     out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
-    matches = _matches(fleet.graphs, fleet, ask.request, out)
-    if unsaid := apart(fleet, ask.request, matches.ever):
+    matches = _matches(fleet.graphs, fleet, query.request, out)
+    if unsaid := clusters_without_placement(fleet, query.request, matches.ever):
         refused = {**unsaid, **refused}
-        matches = _matches(fleet.graphs, fleet, ask.request, out | unsaid.keys())
-    asked = _asked(ask.request, ask.terms, settings)
-    count = ask.show_slots or core.policies.wants_slots(asked.policy, asked.options)
+        matches = _matches(fleet.graphs, fleet, query.request, out | unsaid.keys())
+    asked = _asked(query.request, query.terms, settings)
+    count = query.show_slots or core.policies.wants_slots(asked.policy, asked.options)
     ever, names = matches.ever, matches.names
-    if count or ask.bids or ask.silent:
-        candidates = CandidateSet([_candidate(name, matches, fleet, ask) for name in ever])
+    if count or query.bids or query.silent:
+        candidates = CandidateSet([_candidate(name, matches, fleet, query) for name in ever])
     else:
         candidates = fleet.lineup(matches)
     misfits = NO_MISFITS
@@ -83,9 +88,9 @@ def question(core: Core, ask: Ask) -> Question:
         misfits = {**refused, **{name: (Fit.UNKNOWN, why) for name, why in closed.items()}}
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in names if name not in fitting)
-        if fleet.may_bind(ask.request):
-            misfits.update(_mixed(fleet, ask.request, [name for name in names if matches.fit(name) is Fit.NEVER]))
-    return Question(asked, candidates, misfits, ask.seed, fleet.version, now)
+        if fleet.may_bind(query.request):
+            misfits.update(_mixed(fleet, query.request, [name for name in names if matches.fit(name) is Fit.NEVER]))
+    return Question(asked, candidates, misfits, query.seed, fleet.version, now)
 
 
 def _mixed(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
@@ -155,7 +160,7 @@ def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Colle
     return graphs.match(request, [name for name in fleet.names() if name not in closed])
 
 
-def _candidate(name: str, matches: Matches, fleet: Fleet, ask: Ask) -> Candidate:
+def _candidate(name: str, matches: Matches, fleet: Fleet, query: PlacementQuery) -> Candidate:
     """One cluster with its slots counted and its answer when it was asked for a bid."""
     verdict = matches.verdict(name)
     return fleet.candidate(
@@ -163,8 +168,8 @@ def _candidate(name: str, matches: Matches, fleet: Fleet, ask: Ask) -> Candidate
         verdict.fit,
         slots_now=verdict.slots_now,
         slots_ever=verdict.slots_ever,
-        bid=ask.bids.get(name),
-        no_bid=ask.silent.get(name, ""),
+        bid=query.bids.get(name),
+        no_bid=query.silent.get(name, ""),
     )
 
 

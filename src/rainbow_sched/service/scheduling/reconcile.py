@@ -20,11 +20,11 @@ from rainbow_sched.store.records import PlacedAttempt
 log = logging.getLogger(__name__)
 
 
-async def dispel(core: Core) -> None:
+async def reconcile_after_unknown_commit(core: Core) -> None:
     """Do what was left undone because nobody heard of a commit; if the store is away still, it is left for later."""
-    if not core.in_doubt:
+    if not core.commit_outcome_unknown:
         return
-    unheard, core.unheard, core.in_doubt = core.unheard, [], False
+    unheard, core.unheard, core.commit_outcome_unknown = core.unheard, [], False
     try:
         await core.commit(lambda tx: None)  # writes come one after another: the one in doubt is over after this
         await _clusters(core)
@@ -34,11 +34,11 @@ async def dispel(core: Core) -> None:
         await load_jobs(core)
         await reload(core)
     except BaseException:
-        core.unheard, core.in_doubt = unheard + core.unheard, True
+        core.unheard, core.commit_outcome_unknown = unheard + core.unheard, True
         raise
     log.warning("the answer to a commit was lost; what is in memory was compared with what is stored")
     everybody = set(core.fleet.names())
-    core.carry_out(Effects(wake=everybody, events=True, output=True, unsettled=True))
+    core.apply_effects(Effects(wake=everybody, events=True, output=True, unsettled=True))
 
 
 async def _clusters(core: Core) -> None:
@@ -47,7 +47,7 @@ async def _clusters(core: Core) -> None:
     stored = {cluster.name: cluster for cluster in await core.store.read(lambda tx: tx.clusters())}
     gone = [old.name for old in before if old.name not in stored or stored[old.name].id != old.id]
     gone = [name for name in gone if (member := core.fleet.get(name)) is not None and member.cluster in before]
-    core.carry_out(Effects(removed=gone, clusters=stored))
+    core.apply_effects(Effects(removed=gone, clusters=stored))
     for name, cluster in stored.items():
         if core.fleet.get(name) is None:
             await load_cluster(core, cluster)
@@ -59,7 +59,7 @@ async def _attempts(core: Core, name: str, ended: set[str]) -> None:
     if member is None:
         return
     left = ended - {attempt.token for attempt in stored}
-    core.carry_out(Effects(released=[(name, fence) for fence in sorted(left)]))
+    core.apply_effects(Effects(released=[(name, fence) for fence in sorted(left)]))
     for attempt in stored:
         if attempt.nodes and attempt.token in member.placements:
             core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))

@@ -19,11 +19,11 @@ from rainbow_sched.model.job import Hold, JobState
 from rainbow_sched.service.access.audit import Actor, acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.lifecycle import keep_unsettled
+from rainbow_sched.service.lifecycle import store_unsettled
 from rainbow_sched.service.scheduling.pending import shape_of
 from rainbow_sched.service.submission.new_jobs import Call, Outcome, Receipt, insert
-from rainbow_sched.service.submission.submission import AT_ONCE, Spell, Submission, drafts_of, undo
-from rainbow_sched.service.wakeups import EVENTS, cluster_bell
+from rainbow_sched.service.submission.submission import AT_ONCE, Submission, TimeSlice, drafts_of, undo
+from rainbow_sched.service.wakeups import EVENTS, cluster_topic
 from rainbow_sched.store.base import NewJob, Tx
 
 MAX_BATCH = 10_000
@@ -61,14 +61,14 @@ class Intake:
         if any(s.terms.lost_after is not None and s.terms.lost_after < shortest for s in submissions):
             raise Invalid(f"a run is given up after {shortest:g} s of silence or more; say a longer lost_after")
         long = len(submissions) if len(submissions) > AT_ONCE else 0
-        self._core.arriving += long
+        self._core.jobs_arriving += long
         try:
             one = _Waiting(acting(), submissions, asyncio.get_running_loop().create_future())
             self._waiting.append(one)
             self._begin_or_wait()
             return await one.answer  # whoever stops waiting does not stop a write that has begun
         finally:
-            self._core.arriving -= long
+            self._core.jobs_arriving -= long
 
     def _begin_or_wait(self, pauses: int = PAUSES) -> None:
         """Begin the next write, unless one is under way or more callers are likely to come."""
@@ -114,7 +114,7 @@ class Intake:
 async def _store(core: Core, waiting: list[_Waiting], *, again: bool = True) -> None:
     """Decide them all, write them at once, and answer each; `again`: what can be mended is tried once more."""
     calls: list[tuple[_Waiting, Call]] = []
-    spell = Spell(core.clock)
+    spell = TimeSlice(core.clock)
     for one in waiting:
         try:
             calls.append((one, Call(one.by, await drafts_of(core, one.submissions, spell))))
@@ -127,7 +127,7 @@ async def _store(core: Core, waiting: list[_Waiting], *, again: bool = True) -> 
     def work(tx: Tx) -> tuple[list[Outcome], Effects]:
         effects = Effects()
         outcomes = insert(tx, effects, core.quota, drafted, core.clock.now())
-        keep_unsettled(tx, effects)
+        store_unsettled(tx, effects)
         return outcomes, effects
 
     try:
@@ -144,8 +144,8 @@ async def _store(core: Core, waiting: list[_Waiting], *, again: bool = True) -> 
         return
     for (one, call), outcome in zip(calls, outcomes, strict=True):
         _answer(core, one, call.drafts, outcome)
-    core.carry_out(effects)
-    core.hub.ring(EVENTS)
+    core.apply_effects(effects)
+    core.notifier.ring(EVENTS)
 
 
 def _of_one(error: Exception) -> bool:
@@ -184,10 +184,12 @@ def _answer(core: Core, one: _Waiting, drafts: list[NewJob], outcome: Outcome) -
         if state is JobState.QUEUED:
             queued.append(receipt.id)
         elif state is JobState.BOUND:
-            core.hub.ring(cluster_bell(receipt.cluster))
+            core.notifier.ring(cluster_topic(receipt.cluster))
         elif _waits_for_room(core, draft, receipt):
-            core.shelf.put(receipt.id, draft.terms.priority, shape_of(core.fleet, draft.owner, draft.spec, draft.terms))
-    core.shelf.add_queued(queued)
+            core.pending.put(
+                receipt.id, draft.terms.priority, shape_of(core.fleet, draft.owner, draft.spec, draft.terms)
+            )
+    core.pending.add_queued(queued)
     if not one.answer.done():
         one.answer.set_result(outcome)
 
@@ -195,7 +197,7 @@ def _answer(core: Core, one: _Waiting, drafts: list[NewJob], outcome: Outcome) -
 def _waits_for_room(core: Core, draft: NewJob, receipt: Receipt) -> bool:
     """True if the job belongs on the shelf and is not there."""
     if receipt.again:  # it is not there if nobody heard of the commit that stored it
-        return receipt.hold is Hold.NOTHING_FITS and core.shelf.pile_of(receipt.id) is None
+        return receipt.hold is Hold.NOTHING_FITS and core.pending.pile_of(receipt.id) is None
     return draft.hold is Hold.NOTHING_FITS
 
 

@@ -116,7 +116,7 @@ def _check_dependencies(tx: Tx, by: Actor, waits: set[tuple[int, str]]) -> None:
 
 def _depending(tx: Tx, fx: Effects, id: int, now: float) -> Receipt:
     """What a new job waits for may have ended before: nobody would tell it later."""
-    job = lifecycle.need_job(tx, id)
+    job = lifecycle.require_job(tx, id)
     if job.state is JobState.HELD and job.hold is Hold.DEPENDENCY:
         job = lifecycle.settle_dependent(tx, fx, job, now)
     return Receipt(job.id, job.state, job.cluster, job.reason)

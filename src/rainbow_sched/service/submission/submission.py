@@ -18,7 +18,7 @@ from rainbow_sched.selection.decide import decide, wants_bids
 from rainbow_sched.service.access.audit import ranges
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.core import Core
-from rainbow_sched.service.scheduling.question import Ask, pinned, question
+from rainbow_sched.service.scheduling.question import PlacementQuery, build_question, pinned
 from rainbow_sched.store.base import Dependency, NewJob
 
 AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
@@ -47,24 +47,24 @@ class Submission:
             raise Invalid(f"a client token has at most {MAX_NAME} characters")
 
 
-class Spell:
+class TimeSlice:
     """How long decisions have been made in a row: some policies take long for each."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._begun = clock.now()
 
-    def is_long(self) -> bool:
+    def expired(self) -> bool:
         """True if somebody else should have a turn."""
         return self._clock.now() - self._begun >= LONG
 
-    async def rest(self) -> None:
+    async def yield_to_others(self) -> None:
         """Let others have theirs."""
         await asyncio.sleep(0)
         self._begun = self._clock.now()
 
 
-async def drafts_of(core: Core, submissions: Sequence[Submission], spell: Spell) -> list[NewJob]:
+async def drafts_of(core: Core, submissions: Sequence[Submission], spell: TimeSlice) -> list[NewJob]:
     """Decide one after the other, and let other calls go on in between; a long batch is not decided here."""
     if len(submissions) > AT_ONCE:
         return [_undecided(core, submission, core.clock.now()) for submission in submissions]
@@ -72,8 +72,8 @@ async def drafts_of(core: Core, submissions: Sequence[Submission], spell: Spell)
     try:
         for submission in submissions:
             made.append(_draft(core, submission))
-            if len(made) % BETWEEN == 0 or spell.is_long():
-                await spell.rest()
+            if len(made) % BETWEEN == 0 or spell.expired():
+                await spell.yield_to_others()
     except BaseException:  # also when the caller goes away in between
         undo(core, made)
         raise
@@ -88,10 +88,10 @@ def _draft(core: Core, submission: Submission) -> NewJob:
     terms = pinned(core.fleet, submission.terms)
     if terms is not submission.terms:
         submission = replace(submission, terms=terms)
-    asked = question(core, ask_of(submission, core.ids.seed()))
-    if wants_bids(asked, core.policies):
+    question = build_question(core, query_of(submission, core.ids.seed()))
+    if wants_bids(question, core.policies):
         return _undecided(core, submission, now)
-    return _decided(core, submission, decide(asked, core.policies), now)
+    return _decided(core, submission, decide(question, core.policies), now)
 
 
 def _undecided(core: Core, submission: Submission, now: float) -> NewJob:
@@ -112,9 +112,9 @@ def _undecided(core: Core, submission: Submission, now: float) -> NewJob:
     )
 
 
-def ask_of(submission: Submission, seed: int) -> Ask:
+def query_of(submission: Submission, seed: int) -> PlacementQuery:
     """The question that a submission puts to the fleet."""
-    return Ask(submission.request, submission.spec, submission.terms, submission.owner, seed)
+    return PlacementQuery(submission.request, submission.spec, submission.terms, submission.owner, seed)
 
 
 def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:

@@ -12,47 +12,56 @@ from rainbow_sched.model.job import Event, Job, JobState
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import decide
 from rainbow_sched.service.access.principals import reach
-from rainbow_sched.service.agents.host_binding import NOT_ENFORCED, apart, one_group_only, parted, unkept
+from rainbow_sched.service.agents.host_binding import (
+    NOT_ENFORCED,
+    clusters_limited_to_one_group,
+    clusters_without_binding,
+    clusters_without_placement,
+    has_several_parts,
+)
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.clusters.rules import barred
+from rainbow_sched.service.clusters.rules import apply_rules
 from rainbow_sched.service.lifecycle import MOST_EVENTS
-from rainbow_sched.service.scheduling.loop import Decider
-from rainbow_sched.service.scheduling.question import Ask, opens
-from rainbow_sched.service.views.jobs import JobView, visible
+from rainbow_sched.service.scheduling.loop import SchedulingLoop
+from rainbow_sched.service.scheduling.question import PlacementQuery, opens
+from rainbow_sched.service.views.jobs import JobWithAttempt, visible
 from rainbow_sched.store.base import Tx
 
 SCHEMA = "rainbow.explanations/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanResult:
     """What would happen to a job."""
 
     decision: Decision
     explanations: str  # JSON
 
 
-async def plan(decider: Decider, ask: Ask, *, reasons: bool) -> Plan:
+async def plan(scheduling_loop: SchedulingLoop, query: PlacementQuery, *, reasons: bool) -> PlanResult:
     """Decide as submit would, with bids when the policy wants them; store nothing."""
-    asked = await decider.asked(ask)
-    decision = decide(asked, decider.core.policies)
-    return Plan(decision, explanations(decider, ask) if reasons else "")
+    question = await scheduling_loop.question_with_bids(query)
+    decision = decide(question, scheduling_loop.core.policies)
+    return PlanResult(decision, explanations(scheduling_loop, query) if reasons else "")
 
 
-def explanations(decider: Decider, ask: Ask) -> str:
+def explanations(scheduling_loop: SchedulingLoop, query: PlacementQuery) -> str:
     """Every cluster's reasons at this moment, as JSON; clusters that take no work say why instead."""
-    fleet = decider.core.fleet
-    hidden, refused = barred(decider.core, ask.owner, ask.request, signed=bool(ask.terms.signature))
-    open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, ask.terms, name)]
-    fitting = fleet.graphs.match(ask.request).ever if parted(ask.request) else ()
-    unsaid = {**apart(fleet, ask.request, fitting), **one_group_only(fleet, ask.request)}
-    refused = {**unsaid, **unkept(fleet, ask.request), **refused}
-    out = {**ask.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
+    fleet = scheduling_loop.core.fleet
+    hidden, refused = apply_rules(scheduling_loop.core, query.owner, query.request, signed=bool(query.terms.signature))
+    open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, query.terms, name)]
+    fitting = fleet.graphs.match(query.request).ever if has_several_parts(query.request) else ()
+    unsaid = {
+        **clusters_without_placement(fleet, query.request, fitting),
+        **clusters_limited_to_one_group(fleet, query.request),
+    }
+    refused = {**unsaid, **clusters_without_binding(fleet, query.request), **refused}
+    out = {**query.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}
     names = [name for name in open_ones if name not in closed]
     found = [
-        {**explanation.to_json(), **_nodes(fleet, explanation.verdict.cluster, ask.request)}
-        for explanation in fleet.graphs.explain(ask.request, names)
+        {**explanation.to_json(), **_nodes(fleet, explanation.verdict.cluster, query.request)}
+        for explanation in fleet.graphs.explain(query.request, names)
     ]
     return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
 
@@ -76,10 +85,10 @@ def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class JobExplanation:
     """A job with everything that explains it."""
 
-    view: JobView
+    view: JobWithAttempt
     decision: str  # JSON of the last one; empty: never decided
     explanations: str
     events: list[Event]
@@ -87,24 +96,26 @@ class Story:
     evaluated_at: float | None
 
 
-async def explain(decider: Decider, id: int, by: Principal) -> Story:
+async def explain(scheduling_loop: SchedulingLoop, id: int, by: Principal) -> JobExplanation:
     """The stored decision of a job, what happened to it, and how the fleet looks to it now."""
-    core, who = decider.core, reach(by, "read")
+    core, who = scheduling_loop.core, reach(by, "read")
 
-    def work(tx: Tx) -> tuple[Job, JobView, str, list[Event]]:
+    def work(tx: Tx) -> tuple[Job, JobWithAttempt, str, list[Event]]:
         job = visible(tx, id, who)
-        view = JobView(job, tx.attempt(id, job.attempt) if job.attempt else None)
+        view = JobWithAttempt(job, tx.attempt(id, job.attempt) if job.attempt else None)
         stored = tx.decision(id)
         return job, view, stored.decision().to_json() if stored is not None else "", tx.events(0, MOST_EVENTS, job=id)
 
     job, view, record, events = await core.store.read(work)
-    excluded = {} if job.state.terminal or job.state is JobState.BOUND else await decider.excluded(job)
-    ask = Ask(request=core.request_of(job.spec), spec=job.spec, terms=job.terms, owner=job.owner, excluded=excluded)
-    tries, tried_at = core.shelf.tries(id)
-    return Story(
+    excluded = {} if job.state.terminal or job.state is JobState.BOUND else await scheduling_loop.excluded(job)
+    query = PlacementQuery(
+        request=core.request_of(job.spec), spec=job.spec, terms=job.terms, owner=job.owner, excluded=excluded
+    )
+    tries, tried_at = core.pending.tries(id)
+    return JobExplanation(
         view=view,
         decision=record,
-        explanations=explanations(decider, ask),
+        explanations=explanations(scheduling_loop, query),
         events=events,
         evaluations=job.evaluations + tries,
         evaluated_at=tried_at or job.evaluated_at,

@@ -22,7 +22,7 @@ MOST_CANCELLED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class JobWithAttempt:
     """A job with its live or last attempt."""
 
     job: Job
@@ -30,8 +30,8 @@ class JobView:
     unchanged: bool = False  # a cancel found it ended, or being cancelled
 
 
-def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobView:
-    return JobView(job, tx.attempt(job.id, job.attempt) if job.attempt else None, unchanged)
+def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobWithAttempt:
+    return JobWithAttempt(job, tx.attempt(job.id, job.attempt) if job.attempt else None, unchanged)
 
 
 def visible(tx: Tx, id: int, who: Reach) -> Job:
@@ -53,24 +53,24 @@ def reaches(tx: Tx, who: Reach, job: Job) -> bool:
     return cluster is not None and attempt is not None and attempt.created_at >= cluster.registered_at
 
 
-async def get(core: Core, id: int, by: Principal) -> JobView:
+async def get(core: Core, id: int, by: Principal) -> JobWithAttempt:
     """One job."""
     who = reach(by, "read")
 
-    def work(tx: Tx) -> JobView:
+    def work(tx: Tx) -> JobWithAttempt:
         return _view(tx, visible(tx, id, who))
 
     return await core.store.read(work)
 
 
-async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, limit: int) -> list[JobView]:
+async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, limit: int) -> list[JobWithAttempt]:
     """Jobs within reach, newest first."""
     who = reach(by, "read")
     narrowed = within(which, who)
     if narrowed is None:
         return []
 
-    def work(tx: Tx) -> list[JobView]:
+    def work(tx: Tx) -> list[JobWithAttempt]:
         jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
         if who.clusters:
             jobs = [job for job in jobs if reaches(tx, who, job)]
@@ -105,7 +105,7 @@ def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: st
 
 async def cancel(
     core: Core, ids: Sequence[int], which: JobFilter | None, by: Principal, reason: str, *, dry_run: bool = False
-) -> list[JobView]:
+) -> list[JobWithAttempt]:
     """Cancel jobs by id, or all that a filter finds and that have not ended."""
     who = reach(by, "cancel")
     if not ids and which is None:
@@ -115,7 +115,7 @@ async def cancel(
     note = reason[:512] or f"cancelled by {by.name}"
     actor = acting()
 
-    def work(tx: Tx, fx: Effects) -> list[JobView]:
+    def work(tx: Tx, fx: Effects) -> list[JobWithAttempt]:
         now = core.clock.now()
         jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
         if jobs and not dry_run:
@@ -145,12 +145,12 @@ def _found(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
     return tx.list_jobs(chosen, limit=MOST_CANCELLED)
 
 
-async def release(core: Core, id: int, by: Principal) -> JobView:
+async def release(core: Core, id: int, by: Principal) -> JobWithAttempt:
     """Let a job go on that its owner held."""
     who = reach(by, "cancel")
     actor = acting()
 
-    def work(tx: Tx, fx: Effects) -> JobView:
+    def work(tx: Tx, fx: Effects) -> JobWithAttempt:
         job = visible(tx, id, who)
         if job.state is JobState.HELD and job.hold is Hold.RESTORED:
             raise Conflict(f"job {id} cannot be released yet: {job.reason}")
@@ -158,7 +158,7 @@ async def release(core: Core, id: int, by: Principal) -> JobView:
             raise Conflict(f"job {id} is not held by its owner; it is {job.state.value}")
         actor.note(tx, "job.release", str(id), core.clock.now())
         if job.hold is Hold.MAY_HAVE_RUN:
-            return JobView(restore.allow(tx, fx, core, job, by, core.clock.now()))
-        return JobView(lifecycle.release(tx, fx, job, f"released by {by.name}", core.clock.now()))
+            return JobWithAttempt(restore.allow(tx, fx, core, job, by, core.clock.now()))
+        return JobWithAttempt(lifecycle.release(tx, fx, job, f"released by {by.name}", core.clock.now()))
 
     return await core.write(work)

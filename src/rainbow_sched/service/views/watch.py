@@ -30,7 +30,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> Asyn
     who = reach(by, "read")
     owners = None if who.everything or who.clusters else sorted(who.owners)
     while True:
-        rung = core.hub.count(EVENTS)
+        rung = core.notifier.count(EVENTS)
 
         def page(tx: Tx, after: int = after) -> tuple[list[tuple[Event, bool]], int]:
             if after and after < tx.horizon(owners) and not _all_there(tx, which):
@@ -53,7 +53,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> Asyn
                 yield event
         after = max(after, reached)  # also past what others' jobs did
         if not events:
-            await core.hub.wait(EVENTS, rung, LOOK_AGAIN)
+            await core.notifier.wait(EVENTS, rung, LOOK_AGAIN)
 
 
 def _all_there(tx: Tx, which: JobFilter) -> bool:
@@ -86,7 +86,7 @@ def _event_passes(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bo
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class OutputChunk:
     """A piece of output."""
 
     stream: str
@@ -96,13 +96,13 @@ class Chunk:
 
 async def logs(
     core: Core, id: int, by: Principal, *, follow: bool, streams: tuple[str, ...], offsets: dict[str, int], tail: int
-) -> AsyncIterator[Chunk]:
+) -> AsyncIterator[OutputChunk]:
     """A job's output: what is there, and with `follow` what comes until the job has ended and all is told."""
     who = reach(by, "read")
     at = {stream: offsets.get(stream, 0) for stream in streams or STREAMS}
     attempt = 0
     while True:
-        rung = core.hub.count(OUTPUT)
+        rung = core.notifier.count(OUTPUT)
         job = await core.store.read(lambda tx: visible(tx, id, who))
         if job.attempt != attempt:
             if attempt:
@@ -121,10 +121,10 @@ async def logs(
             continue
         if not follow or job.state.terminal:
             return
-        await core.hub.wait(OUTPUT, rung, 1.0 if job.state is not JobState.BOUND else LOOK_AGAIN / 10)
+        await core.notifier.wait(OUTPUT, rung, 1.0 if job.state is not JobState.BOUND else LOOK_AGAIN / 10)
 
 
-async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterator[Chunk]:
+async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterator[OutputChunk]:
     """What is stored from `offset` on; a cut in the middle is said in the output itself."""
     while True:
 
@@ -140,10 +140,10 @@ async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterat
         start, data, gap = await core.store.read(piece)
         if gap:  # the mark takes the place of the last bytes that are gone: offsets stay true, readers can resume
             mark = f"\n[rainbow: {gap} bytes were cut here]\n".encode()[:gap]
-            yield Chunk(stream, start - len(mark), mark)
+            yield OutputChunk(stream, start - len(mark), mark)
         if not data:
             return
-        yield Chunk(stream, start, data)
+        yield OutputChunk(stream, start, data)
         offset = start + len(data)
 
 

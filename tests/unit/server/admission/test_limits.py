@@ -160,7 +160,7 @@ async def test_guessing_from_one_address_is_slowed_and_those_who_are_known_there
         guesses = [await code_of(ask(world.channel, "Jobs/List", f"guess {n}")) for n in range(12)]
         assert guesses.count("UNAUTHENTICATED") == 5
         assert guesses.count("RESOURCE_EXHAUSTED") == 7
-        world.running.service.core.recogniser.forget()
+        world.running.service.core.credential_resolver.forget()
         assert await code_of(ask(world.channel, "Jobs/List", ana)) == "OK"
         assert await healthy(world.channel)
 

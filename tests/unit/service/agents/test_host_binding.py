@@ -21,11 +21,11 @@ from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents import offers as receiving
 from rainbow_sched.service.agents import sync
 from rainbow_sched.service.agents.host_binding import NOT_ENFORCED, NOT_KEPT, NOT_TOLD_APART
-from rainbow_sched.service.agents.sync_messages import Ref, Report, SyncIn
+from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import registration, reported_state
-from rainbow_sched.service.scheduling.question import Ask
+from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import explanation, jobs
@@ -70,18 +70,18 @@ async def an_agent(service: Service, cluster: str, rules: NodeRules | None = HOS
     return agent
 
 
-async def offers(agent: Agent, rules: NodeRules | None = HOSTS) -> list[tuple[Ref, tuple[GroupHosts, ...]]]:
+async def offers(agent: Agent, rules: NodeRules | None = HOSTS) -> list[tuple[AttemptRef, tuple[GroupHosts, ...]]]:
     out = await agent.says(want=10, node_rules=rules)
-    return [(Ref(a.job, a.n, a.token), out.hosts.get(a.token, ())) for a, _ in out.offers]
+    return [(AttemptRef(a.job, a.n, a.token), out.hosts.get(a.token, ())) for a, _ in out.offers]
 
 
-async def start(agent: Agent, ref: Ref, nodes: str = "") -> None:
+async def start(agent: Agent, ref: AttemptRef, nodes: str = "") -> None:
     assert (await agent.says(accepts=(ref,), node_rules=HOSTS)).confirms == [ref]
-    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING, nodes=nodes),), node_rules=HOSTS)
+    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING, nodes=nodes),), node_rules=HOSTS)
 
 
 async def explained(service: Service, id: int) -> dict[str, Any]:
-    story = await explanation.explain(service.decider, id, ADMIN)
+    story = await explanation.explain(service.scheduling_loop, id, ADMIN)
     found: dict[str, Any] = json.loads(story.explanations)
     return found
 
@@ -143,8 +143,8 @@ async def test_parts_of_a_group_run_only_on_hosts_that_are_right_for_all_of_them
             (GroupHosts(0, ("n2", "n3")),),
             (GroupHosts(0, ("n3",)),),
         ]
-        ask = Ask(request=both.request, spec=both.spec, terms=Terms())
-        [shown] = json.loads(explanation.explanations(service.decider, ask))["clusters"]
+        ask = PlacementQuery(request=both.request, spec=both.spec, terms=Terms())
+        [shown] = json.loads(explanation.explanations(service.scheduling_loop, ask))["clusters"]
         assert shown["hosts"] == [{"group": 0, "hosts": "n3"}]
 
 
@@ -157,8 +157,8 @@ async def test_parts_of_a_group_that_need_different_hosts_are_refused_before_the
         [job] = await submit(service, apart)
         assert (job.state, job.reason) == (JobState.HELD, f"east: {NOT_TOLD_APART}")
         assert await offers(agent) == []
-        ask = Ask(request=apart.request, spec=apart.spec, terms=Terms())
-        planned = await explanation.plan(service.decider, ask, reasons=True)
+        ask = PlacementQuery(request=apart.request, spec=apart.spec, terms=Terms())
+        planned = await explanation.plan(service.scheduling_loop, ask, reasons=True)
         assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, NOT_TOLD_APART]}
         assert json.loads(planned.explanations)["closed"] == {"east": NOT_TOLD_APART}
         alone = a_job(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
@@ -182,15 +182,15 @@ async def test_a_cluster_whose_agent_keeps_no_job_on_nodes_gets_no_bound_job(tmp
         [bound, free] = await submit(service, a_job(), a_job(a_level()))
         assert (free.cluster, bound.cluster) == ("east", "")
         assert NOT_KEPT in bound.reason
-        ask = Ask(a_job().request, a_job().spec, Terms())
-        assert json.loads(explanation.explanations(service.decider, ask))["closed"] == {"east": NOT_KEPT}
+        ask = PlacementQuery(a_job().request, a_job().spec, Terms())
+        assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {"east": NOT_KEPT}
         record = await service.core.store.read(lambda tx: tx.decision(bound.id))
         assert record is not None
         decision = record.decision()
         assert decision.fleet.document["misfits"] == {"east": [Fit.UNKNOWN.value, NOT_KEPT]}
         assert replay(decision.to_json()).record == Decision.from_json(decision.to_json()).record
         await agent.says(node_rules=HOSTS)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, bound.id, ADMIN)).job.cluster == "east", "the agent was upgraded"
 
 
@@ -213,7 +213,7 @@ async def test_a_bound_job_that_was_given_before_the_agent_came_is_returned_by_o
         assert await offers(agent, None) == []
         [attempt] = await service.core.store.read(lambda tx: tx.attempts(job.id))
         assert (attempt.state, attempt.reason) == (AttemptState.RETURNED, NOT_KEPT)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.state is JobState.HELD
 
 
@@ -269,7 +269,7 @@ async def test_a_binding_that_became_impossible_returns_the_attempt_and_the_job_
         [attempt] = await service.core.store.read(lambda tx: tx.attempts(job.id))
         assert attempt.state is AttemptState.RETURNED
         assert "no host has all" in attempt.reason
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.cluster == "west"
 
 
@@ -313,7 +313,7 @@ async def test_a_job_that_came_while_the_hosts_of_others_were_worked_out_is_offe
         until = clock.now() + core.settings.lease
         told, more = await core.write(
             lambda tx, fx: receiving.lease_offers(
-                core, tx, fx, "east", 1, agent.epoch, until, receiving.ALL, receiving.Bindings()
+                core, tx, fx, "east", 1, agent.epoch, until, receiving.ALL_OFFERS, receiving.Bindings()
             )
         )
         assert (told, more) == ([], True)
@@ -377,10 +377,10 @@ async def test_bid_requests_carry_the_hosts(tmp_path: Path) -> None:
         await with_io(service, "east")
         agent = await an_agent(service, "east")
         agent.seq += 1
-        message = SyncIn(cluster="east", epoch=agent.epoch, seq=agent.seq, wait=20.0, node_rules=HOSTS)
+        message = AgentMessage(cluster="east", epoch=agent.epoch, seq=agent.seq, wait=20.0, node_rules=HOSTS)
         listening = asyncio.create_task(service.agents.sync(message, lambda out: b""))
         await submit(service, a_job())
-        settling = asyncio.create_task(service.decider.settle())
+        settling = asyncio.create_task(service.scheduling_loop.decide_pending())
         [question] = (await asyncio.wait_for(listening, 10)).questions
         assert question.hosts == (GroupHosts(0, ("n2", "n3")),)
         await settling
@@ -407,7 +407,7 @@ async def test_the_server_counts_a_job_where_its_manager_runs_it(tmp_path: Path)
         await registration.replace_graph(service.core, "east", a_graph(nodes=5, cores=4))
         assert service.core.fleet.graphs.match(taken).fit("east") is Fit.LATER, "with another graph, too"
         agent.service = service
-        await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS)
+        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS)
         assert service.core.fleet.graphs.match(taken).fit("east") is Fit.NOW
 
 
@@ -423,7 +423,9 @@ async def test_jobs_that_change_places_are_both_counted_where_they_run(tmp_path:
             assert service.core.fleet.graphs.match(a_job(a_level(), hosts=(host,)).request).fit("east") is expected
         member = service.core.fleet.member("east")
         assert not member.displaced
-        await agent.says(reports=(Report(ref=first, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS)
+        await agent.says(
+            reports=(AttemptReport(ref=first, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS
+        )
         assert service.core.fleet.graphs.match(a_job(a_level(), hosts=("n1",)).request).fit("east") is Fit.NOW
 
 
@@ -447,7 +449,7 @@ async def test_a_job_on_wrong_nodes_is_returned_counted_and_not_sent_there_at_on
         [(ref, _)] = await offers(agent)
         assert (await agent.says(accepts=(ref,), node_rules=HOSTS)).confirms == [ref]
         said = "the manager gave n0; allowed are n[2-3]"
-        wrong = Report(ref=ref, state=AttemptState.RETURNED, reason=said, nodes="n0", code="wrong-nodes")
+        wrong = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason=said, nodes="n0", code="wrong-nodes")
         for _ in range(2):
             assert (await agent.says(reports=(wrong,), node_rules=HOSTS)).acked == [ref]
         view = await jobs.get(service.core, job.id, ADMIN)
@@ -459,16 +461,16 @@ async def test_a_job_on_wrong_nodes_is_returned_counted_and_not_sent_there_at_on
             "n0",
         )
         assert (await reported_state.view(service.core, "east")).cluster.wrong_nodes == 1, "said twice, counted once"
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         held = await jobs.get(service.core, job.id, ADMIN)
         assert held.job.state is JobState.HELD
         assert said in held.job.reason
         assert said in (await explained(service, job.id))["closed"]["east"]
-        story = await explanation.explain(service.decider, job.id, ADMIN)
+        story = await explanation.explain(service.scheduling_loop, job.id, ADMIN)
         assert any(event.detail.get("code") == "wrong-nodes" for event in story.events)
         clock.advance(61.0)
         await service.timers.tick()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         [(again, hosts)] = await offers(agent)
         assert (again.job, hosts) == (job.id, (GroupHosts(0, ("n2", "n3")),))
         [entry] = (await explained(service, job.id))["clusters"]
@@ -482,6 +484,6 @@ async def test_what_is_returned_because_of_its_nodes_trips_the_breaker(tmp_path:
         await submit(service, a_job(), a_job())
         for ref, _ in await offers(agent):
             await agent.says(accepts=(ref,), node_rules=HOSTS)
-            wrong = Report(ref=ref, state=AttemptState.RETURNED, reason="wrong", code="wrong-nodes")
+            wrong = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason="wrong", code="wrong-nodes")
             await agent.says(reports=(wrong,), node_rules=HOSTS)
         assert service.core.fleet.member("east").cluster.standing.value == "degraded"

@@ -15,7 +15,7 @@ from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.sync_messages import OutputPiece, Ref, Report, UnknownReport
+from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport, OutputPiece, UnknownReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.views import jobs
@@ -25,17 +25,17 @@ from tests.support.database import NAME
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 
-async def taken(service: Service, agent: Agent, count: int) -> list[Ref]:
+async def taken(service: Service, agent: Agent, count: int) -> list[AttemptRef]:
     """Jobs that the agent has taken and was confirmed."""
     await submit(service, *(a_submission() for _ in range(count)))
-    refs: list[Ref] = []
+    refs: list[AttemptRef] = []
     while len(refs) < count:
-        refs += [Ref(a.job, a.n, a.token) for a, _ in (await agent.says(want=count - len(refs))).offers]
+        refs += [AttemptRef(a.job, a.n, a.token) for a, _ in (await agent.says(want=count - len(refs))).offers]
     assert len((await agent.says(accepts=tuple(refs))).confirms) == count
     return refs
 
 
-async def states(service: Service, refs: list[Ref]) -> list[AttemptState]:
+async def states(service: Service, refs: list[AttemptRef]) -> list[AttemptState]:
     found = await service.core.store.read(lambda tx: [tx.attempt(ref.job, ref.n) for ref in refs])
     return [attempt.state for attempt in found if attempt is not None]
 
@@ -52,7 +52,10 @@ async def test_a_report_of_a_damaged_job_does_not_stop_the_others(tmp_path: Path
         agent = Agent(service, "east")
         damaged, good = await taken(service, agent, 2)
         damage(tmp_path, damaged.job)
-        said = (Report(ref=damaged, state=AttemptState.RUNNING), Report(ref=good, state=AttemptState.RUNNING))
+        said = (
+            AttemptReport(ref=damaged, state=AttemptState.RUNNING),
+            AttemptReport(ref=good, state=AttemptState.RUNNING),
+        )
         told = await agent.says(held=((damaged, "accepted"), (good, "accepted")), reports=said)
         assert await states(service, [damaged, good]) == [AttemptState.ACCEPTED, AttemptState.RUNNING]
         assert (told.unknown, told.kills) == ([damaged], [])
@@ -71,7 +74,7 @@ async def test_the_end_of_a_job_is_taken_though_one_that_waits_for_it_is_damaged
         both = (*after, Dependency("afterany", damaged.id))
         [torn] = await submit(service, replace(one, waits_for=both))
         damage(tmp_path, damaged.id)
-        told = await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        told = await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
         assert (told.acked, told.unknown) == ([ref], [])
         assert await states(service, [ref]) == [AttemptState.SUCCEEDED]
         found = await service.core.store.read(lambda tx: [tx.job(id) for id in (waiting.id, also.id, torn.id)])
@@ -84,9 +87,9 @@ async def test_a_damaged_job_keeps_no_lease_from_lapsing(tmp_path: Path) -> None
         await with_cluster(service, "east")
         agent = Agent(service, "east")
         await submit(service, a_submission(), a_submission())
-        refs: list[Ref] = []
+        refs: list[AttemptRef] = []
         while len(refs) < 2:
-            refs += [Ref(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
+            refs += [AttemptRef(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
         damage(tmp_path, refs[0].job)
         clock.advance(2 * service.core.settings.lease)
         await service.timers.tick()
@@ -100,9 +103,9 @@ async def test_damaged_jobs_keep_no_silent_cluster_from_being_given_up(tmp_path:
         agent = Agent(service, "east")
         short = a_submission(terms=Terms(lost_after=300.0))
         await submit(service, short, short)
-        refs: list[Ref] = []
+        refs: list[AttemptRef] = []
         while len(refs) < 2:
-            refs += [Ref(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
+            refs += [AttemptRef(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
         await agent.says(accepts=tuple(refs))
         offered = await submit(service, a_submission(), a_submission())
         for job in (refs[0].job, offered[0].id):
@@ -146,7 +149,7 @@ async def test_what_one_item_did_before_it_failed_is_undone_and_the_others_take_
             return ended
 
         monkeypatch.setattr(lifecycle, "end_attempt", end_attempt)
-        done = tuple(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0) for ref in refs[:3])
+        done = tuple(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0) for ref in refs[:3])
         output = (OutputPiece(ref=refs[3], stream="stdout", offset=0, data=b"said"),)
         told = await agent.says(reports=done, output=output, state={"a": 1})
         monkeypatch.undo()
@@ -181,7 +184,7 @@ async def test_a_report_that_is_not_understood_is_kept_once_and_moves_nothing(tm
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert view.attempt is not None
         assert (view.job.state, view.attempt.state) == (JobState.BOUND, AttemptState.ACCEPTED)
-        told = await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        told = await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
         assert told.acked == [ref]
         assert (await agent.says(unknown=(raw,))).acked == [ref], "nothing depends on it any more"
 
@@ -196,7 +199,7 @@ async def test_a_report_that_is_not_understood_of_an_attempt_that_is_not_the_age
         await with_cluster(service, "west")
         west = Agent(service, "west")
         await west.says()
-        theirs = Ref(ref.job, ref.n, token or ref.token)
+        theirs = AttemptRef(ref.job, ref.n, token or ref.token)
         told = await west.says(unknown=(UnknownReport(ref=theirs, text="{}", why=""),))
         assert (told.acked, told.unknown) == ([theirs], [])
         events = await service.core.store.read(lambda tx: tx.events(0, 1000, job=ref.job))
@@ -221,5 +224,5 @@ async def test_a_cluster_that_returns_jobs_again_and_again_trips_its_breaker(tmp
         await with_cluster(service, "east")
         agent = Agent(service, "east")
         refs = await taken(service, agent, 3)
-        await agent.says(reports=tuple(Report(ref=ref, state=AttemptState.RETURNED) for ref in refs))
+        await agent.says(reports=tuple(AttemptReport(ref=ref, state=AttemptState.RETURNED) for ref in refs))
         assert service.core.fleet.member("east").cluster.standing.value == "degraded"

@@ -12,8 +12,8 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.job import JobEvent, JobState, Terms
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.offers import Choice
-from rainbow_sched.service.agents.sync_messages import Ref, Report
+from rainbow_sched.service.agents.offers import OfferFilter
+from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import explanation, jobs, watch
@@ -31,11 +31,11 @@ async def test_a_cluster_that_hands_a_job_back_is_asked_again_less_and_less_ofte
         for _ in range(6 * 60):
             clock.advance(60.0)
             await service.timers.tick()
-            await service.decider.settle()
+            await service.scheduling_loop.decide_pending()
             for attempt, _ in (await agent.says(want=1)).offers:
                 asked.append(clock.now())
-                await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "not now"),))
-                await service.decider.settle()
+                await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "not now"),))
+                await service.scheduling_loop.decide_pending()
         pauses = [later - sooner for sooner, later in itertools.pairwise(asked)]
         assert pauses[:3] == [60.0, 120.0, 240.0]
         assert 3_600.0 <= pauses[-1] == max(pauses) <= 4_200.0
@@ -53,11 +53,11 @@ async def test_a_job_that_was_handed_back_is_on_no_cluster_and_its_explanation_s
         agent = Agent(service, "east")
         await agent.says(want=1)
         [(attempt, _)] = (await agent.says(want=1)).offers
-        await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "not now"),))
-        await service.decider.settle()
+        await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "not now"),))
+        await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, job.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.HELD, "")
-        story = await explanation.explain(service.decider, job.id, ADMIN)
+        story = await explanation.explain(service.scheduling_loop, job.id, ADMIN)
         assert json.loads(story.explanations)["closed"] == {"east": "handed it back: not now"}
 
 
@@ -66,7 +66,7 @@ async def test_a_filter_finds_what_it_wants_behind_what_it_does_not(tmp_path: Pa
     async with a_service(tmp_path, settings=Settings(policy="first", long_poll=60.0)) as service:
         await with_cluster(service, "east", nodes=300, cores=4)
         await submit(service, *[a_submission(cores=4) for _ in range(before)])
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         agent = Agent(service, "east")
         await agent.says()
         [wanted] = await submit(service, a_submission(cores=1))
@@ -80,9 +80,9 @@ async def test_a_receiver_finds_what_it_wants_behind_what_it_does_not(tmp_path: 
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=300, cores=4)
         await submit(service, *[a_submission(cores=4) for _ in range(before)])
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         [wanted] = await submit(service, a_submission(cores=1))
-        [(attempt, _)] = await offers.receive(service.core, "east", 1, choice=Choice("cores <= 2"))
+        [(attempt, _)] = await offers.receive(service.core, "east", 1, choice=OfferFilter("cores <= 2"))
         assert attempt.job == wanted.id
 
 
@@ -94,7 +94,7 @@ async def test_a_cluster_takes_jobs_by_its_own_order(tmp_path: Path) -> None:
         await agent.says()
         taken = [attempt.job for attempt, _ in (await agent.says(want=3, order_by="cores")).offers]
         assert taken == [made[2].id, made[3].id, made[0].id], "the largest, and of two alike the older one"
-        left = await offers.receive(service.core, "east", 9, choice=Choice(order="-cores"))
+        left = await offers.receive(service.core, "east", 9, choice=OfferFilter(order="-cores"))
         assert [attempt.job for attempt, _ in left] == [made[1].id, made[4].id]
 
 
@@ -103,7 +103,7 @@ async def test_a_clusters_order_goes_with_its_filter_and_jobs_without_a_number_c
         await with_cluster(service, "east", nodes=8)
         labels: list[dict[str, str]] = [{}, {"size": "big"}, {"size": "big", "team": "bio"}]
         made = await submit(service, *[a_submission(terms=Terms(labels=one)) for one in labels])
-        choice = Choice(accept="cores <= 4", order='labels.team == "bio" ? 2 : 1')
+        choice = OfferFilter(accept="cores <= 4", order='labels.team == "bio" ? 2 : 1')
         found = await offers.receive(service.core, "east", 9, choice=choice)
         assert [attempt.job for attempt, _ in found] == [made[2].id, made[0].id, made[1].id]
         assert {attempt.state for attempt, _ in found} == {AttemptState.LEASED}
@@ -119,7 +119,7 @@ async def test_a_choice_that_makes_no_sense_gets_no_offers_and_stops_nothing_els
         await submit(service, a_submission(), a_submission())
         agent = Agent(service, "east")
         ref = await agent.runs()
-        done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+        done = AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
         told = await agent.says(want=1, reports=(done,), **choice)
         assert (told.acked, told.offers) == ([ref], [])
         assert "east gets no jobs" in caplog.text
@@ -134,7 +134,7 @@ async def test_who_watches_a_cluster_hears_that_a_job_left_it(tmp_path: Path) ->
         agent = Agent(service, "east")
         await agent.says(want=1)
         [(attempt, _)] = (await agent.says(want=1)).offers
-        await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "not now"),))
+        await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "not now"),))
         heard = []
         async with asyncio.timeout(20):
             async for event in watch.watch(service.core, JobFilter(cluster="east"), ADMIN, 0):

@@ -9,7 +9,7 @@ from pathlib import Path
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit
-from rainbow_sched.service.scheduling.question import Ask, question
+from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.service.views import explanation, jobs
 from tests.support.service import ADMIN, a_service, submit, with_cluster
 from tests.unit.service.agents.test_host_binding import HOSTS, a_job, a_level, an_agent, hang, needs, offers, with_io
@@ -24,15 +24,15 @@ async def test_a_manager_that_takes_one_group_is_offered_no_job_of_several_and_p
         agent = await an_agent(service, "east", one_group)
         several, single = a_job(a_level(), a_level(nodes=2)), a_job(a_level())
         why = f"the job has 2 groups of resources; {ONE_GROUP}"
-        ask = Ask(several.request, several.spec, Terms())
-        assert question(service.core, ask).misfits == {"east": (Fit.NEVER, why)}
-        assert json.loads(explanation.explanations(service.decider, ask))["closed"] == {"east": why}
+        ask = PlacementQuery(several.request, several.spec, Terms())
+        assert build_question(service.core, ask).misfits == {"east": (Fit.NEVER, why)}
+        assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {"east": why}
         [waits, placed] = await submit(service, several, single)
         assert (waits.cluster, placed.cluster) == ("", "east")
         assert why in waits.reason
         assert [ref.job for ref, _ in await offers(agent, one_group)] == [placed.id]
         await agent.says(node_rules=NodeRules(hosts=True, groups=True))
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, waits.id, ADMIN)).job.cluster == "east", "its manager was configured anew"
 
 

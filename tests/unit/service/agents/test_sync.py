@@ -15,7 +15,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.job import JobState
-from rainbow_sched.service.agents.sync_messages import OutputPiece, Ref, Report, SyncIn, SyncOut
+from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport, OutputPiece
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal, reported_state
@@ -31,24 +31,24 @@ class Agent:
     def __init__(self, service: Service, cluster: str = "east", epoch: str = "a.1") -> None:
         self.service, self.cluster, self.epoch, self.seq = service, cluster, epoch, 0
 
-    async def says(self, *, again: bool = False, **fields: object) -> SyncOut:
+    async def says(self, *, again: bool = False, **fields: object) -> AgentReply:
         """One Sync that does not wait; `again` repeats the last sequence number."""
         self.seq += 0 if again else 1
-        told: list[SyncOut] = []
+        told: list[AgentReply] = []
 
-        def encode(out: SyncOut) -> bytes:
+        def encode(out: AgentReply) -> bytes:
             told.append(out)
             return json.dumps([[o[0].job, o[0].n, o[0].token] for o in out.offers]).encode()
 
-        message = SyncIn(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **fields)  # type: ignore[arg-type]
+        message = AgentMessage(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **fields)  # type: ignore[arg-type]
         reply = await self.service.agents.sync(message, encode)
         self.answer = reply.answer
-        return told[-1] if told else SyncOut()
+        return told[-1] if told else AgentReply()
 
-    async def takes(self) -> Ref:
+    async def takes(self) -> AttemptRef:
         """Take one offer to the point where it is confirmed."""
         offers = (await self.says(want=1)).offers or (await self.says(want=1)).offers
-        ref = Ref(offers[0][0].job, offers[0][0].n, offers[0][0].token)
+        ref = AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
         assert (await self.says(accepts=(ref,))).confirms == [ref]
         return ref
 
@@ -69,11 +69,11 @@ async def test_a_job_goes_from_offer_to_its_end(service: Service) -> None:
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     ref = await agent.takes()
-    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING, native_id="77"),))
+    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING, native_id="77"),))
     view = await jobs.get(service.core, job.id, ADMIN)
     assert view.attempt is not None
     assert (view.attempt.state, view.attempt.native_id) == (AttemptState.RUNNING, "77")
-    done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+    done = AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
     assert (await agent.says(reports=(done,))).acked == [ref]
     assert await state(service, job.id) is JobState.SUCCEEDED
     assert (await agent.says(reports=(done,))).acked == [ref], "a repeated report is acknowledged again"
@@ -105,10 +105,10 @@ async def test_a_stale_token_changes_nothing_and_is_told_to_kill(service: Servic
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     ref = await agent.takes()
-    stale = Ref(ref.job, ref.n, "not-the-token")
-    told = await agent.says(reports=(Report(ref=stale, state=AttemptState.RUNNING),))
+    stale = AttemptRef(ref.job, ref.n, "not-the-token")
+    told = await agent.says(reports=(AttemptReport(ref=stale, state=AttemptState.RUNNING),))
     assert told.kills == [stale]
-    told = await agent.says(reports=(Report(ref=stale, state=AttemptState.SUCCEEDED, exit_code=0),))
+    told = await agent.says(reports=(AttemptReport(ref=stale, state=AttemptState.SUCCEEDED, exit_code=0),))
     assert await state(service, job.id) is JobState.BOUND
 
 
@@ -119,7 +119,7 @@ async def test_a_cancel_before_the_confirm_ends_at_once_and_kills_the_offer(serv
     [(attempt, _)] = (await agent.says(want=1)).offers
     await jobs.cancel(service.core, [job.id], None, ADMIN, "")
     assert await state(service, job.id) is JobState.CANCELLED
-    ref = Ref(attempt.job, attempt.n, attempt.token)
+    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
     assert (await agent.says(accepts=(ref,))).kills == [ref]
 
 
@@ -132,7 +132,7 @@ async def test_a_cancel_after_the_confirm_waits_for_the_agent(service: Service) 
     for _ in range(2):  # a command is told again until it is acknowledged
         [command] = (await agent.says()).commands
         assert (command.kind, command.job) == ("cancel", job.id)
-    await agent.says(reports=(Report(ref=ref, state=AttemptState.CANCELLED),), command_acks=(command.id,))
+    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.CANCELLED),), command_acks=(command.id,))
     assert await state(service, job.id) is JobState.CANCELLED
     assert (await agent.says()).commands == []
 
@@ -142,7 +142,7 @@ async def test_what_finished_before_the_cancel_has_finished(service: Service) ->
     agent = Agent(service)
     ref = await agent.takes()
     await jobs.cancel(service.core, [job.id], None, ADMIN, "")
-    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
     assert await state(service, job.id) is JobState.SUCCEEDED
 
 
@@ -152,9 +152,9 @@ async def test_a_job_handed_back_goes_to_the_next_best_cluster(service: Service)
     agent = Agent(service)
     await agent.says()
     [(attempt, _)] = (await agent.says(want=1)).offers
-    ref = Ref(attempt.job, attempt.n, attempt.token)
+    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
     await agent.says(rejects=((ref, "not today"),))
-    await service.decider.settle()
+    await service.scheduling_loop.decide_pending()
     view = await jobs.get(service.core, job.id, ADMIN)
     assert (view.job.cluster, view.job.attempt, view.job.failures) == ("west", 2, 0)
 
@@ -170,8 +170,8 @@ async def test_an_offer_nobody_accepts_lapses_and_is_decided_again(service: Serv
     clock.advance(service.core.settings.lease + 1)
     await service.timers.tick()
     clock.advance(service.core.settings.lease + 1)
-    service.core.shelf.changed()
-    await service.decider.settle()
+    service.core.pending.changed()
+    await service.scheduling_loop.decide_pending()
     view = await jobs.get(service.core, job.id, ADMIN)
     assert (view.job.state, view.job.attempt) == (JobState.BOUND, 2)
 
@@ -198,7 +198,7 @@ async def test_an_offer_whose_answer_was_lost_is_made_again(service: Service) ->
     clock.advance(6)
     [(again, _)] = (await agent.says(want=1)).offers
     assert (again.job, again.token) == (job.id, lost.token)
-    ref = Ref(again.job, again.n, again.token)
+    ref = AttemptRef(again.job, again.n, again.token)
     assert (await agent.says(accepts=(ref,))).confirms == [ref]
 
 
@@ -210,7 +210,7 @@ async def test_what_no_answer_had_room_for_is_offered_next_with_all_its_time(ser
     agent = Agent(service)
     await agent.says()
     [(first, _)] = (await agent.says(want=2)).offers
-    ref = Ref(first.job, first.n, first.token)
+    ref = AttemptRef(first.job, first.n, first.token)
     clock.advance(0.5)
     [(second, _)] = (await agent.says(want=1, accepts=(ref,))).offers
     assert second.lease_until == clock.now() + service.core.settings.lease
@@ -227,7 +227,7 @@ async def test_what_lapses_before_an_agent_was_told_of_it_is_no_refusal(service:
     [(first, _)] = (await agent.says(want=2)).offers
     clock.advance(0.5)
     await service.timers.tick()
-    await service.decider.settle()
+    await service.scheduling_loop.decide_pending()
     [other] = [one.id for one in receipts if one.id != first.job]
     assert await state(service, other) is JobState.BOUND
 
@@ -281,13 +281,13 @@ async def test_refusals_in_a_row_trip_the_breaker_and_a_start_closes_it(service:
     for _ in range(3):
         await submit(service, a_submission())
         [(attempt, _)] = (await agent.says(want=1)).offers
-        await agent.says(rejects=((Ref(attempt.job, attempt.n, attempt.token), "broken"),))
+        await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "broken"),))
     assert service.core.fleet.member("east").cluster.standing is Standing.DEGRADED
     await submit(service, a_submission())
     [(attempt, _)] = (await agent.says(want=1)).offers
-    ref = Ref(attempt.job, attempt.n, attempt.token)
+    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
     await agent.says(accepts=(ref,))
-    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
+    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
     assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
 
 
@@ -335,7 +335,7 @@ async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service
     await agent.says()
     offers = (await agent.says(want=5, accept_only="cores <= 2")).offers
     assert [job.id for _, job in offers] == [small.id]
-    await service.decider.settle()
+    await service.scheduling_loop.decide_pending()
     assert (await jobs.get(service.core, large.id, ADMIN)).job.cluster == "west"
 
 
@@ -351,7 +351,7 @@ async def test_a_restarted_server_knows_whose_messages_are_over(service: Service
     first = Agent(service)
     await first.says()
     [(attempt, _)] = (await first.says(want=1)).offers
-    ref = Ref(attempt.job, attempt.n, attempt.token)
+    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
     service.agents._epochs.clear()  # as a new process begins
     service.agents._over.clear()
     second = Agent(service, epoch="a.2")
@@ -393,10 +393,10 @@ async def test_a_job_that_a_manager_lost_before_it_began_is_run_elsewhere_at_no_
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     ref = await agent.takes()
-    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUBMITTED, native_id="77"),))
+    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUBMITTED, native_id="77"),))
     await with_cluster(service, "west")
-    lost = Report(ref=ref, state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
+    lost = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
     assert (await agent.says(reports=(lost,))).acked == [ref]
-    await service.decider.settle()
+    await service.scheduling_loop.decide_pending()
     view = (await jobs.get(service.core, job.id, ADMIN)).job
     assert (view.state, view.cluster, view.failures) == (JobState.BOUND, "west", 0)

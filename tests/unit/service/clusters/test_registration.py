@@ -67,12 +67,12 @@ async def test_a_deleted_name_inherits_nothing(tmp_path: Path) -> None:
         await reported_state.update_state(service.core, "east", {"nodes_free": 1})
         [job] = await submit(service, a_submission(cores=4))
         await removal.delete(service.core, "east")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.state is JobState.HELD
         new = await with_cluster(service, "east", nodes=1, cores=2)
         assert new.secret != old.secret
         with pytest.raises(Unauthenticated):
-            await service.core.recogniser.recognise(old.secret, service.core.clock.now())
+            await service.core.credential_resolver.resolve(old.secret, service.core.clock.now())
         view = await reported_state.view(service.core, "east")
         assert view.cluster.state == {}
         assert view.queued == 0
@@ -84,7 +84,7 @@ async def test_jobs_not_begun_move_on_when_their_cluster_is_deleted(tmp_path: Pa
         [job] = await submit(service, a_submission())
         await with_cluster(service, "west")
         assert (await removal.delete(service.core, "east")).moved == 1
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, job.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.BOUND, "west")
 
@@ -134,7 +134,7 @@ async def test_a_node_that_comes_back_lets_waiting_jobs_go(tmp_path: Path) -> No
         [job] = await submit(service, a_submission(nodes=2))
         assert job.state is JobState.HELD
         await reported_state.patch(service.core, "east", {"n1": "up"}, None)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.state is JobState.BOUND
 
 

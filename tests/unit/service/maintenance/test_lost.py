@@ -10,7 +10,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Invalid
 from rainbow_sched.model.job import Delivery, JobState, Terms
-from rainbow_sched.service.agents.sync_messages import Ref, Report
+from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.settings import Settings
@@ -23,7 +23,7 @@ RUN_LEASE = Settings().run_lease
 GIVEN_UP = 400.0
 
 
-async def one_running(service: Service, terms: Terms, *, guards: bool = True) -> tuple[Agent, Ref]:
+async def one_running(service: Service, terms: Terms, *, guards: bool = True) -> tuple[Agent, AttemptRef]:
     """A job that runs on the only cluster."""
     await with_cluster(service, "east")
     await submit(service, a_submission(terms=terms))
@@ -108,9 +108,9 @@ async def test_each_lost_run_uses_a_rerun_and_no_retry_even_if_it_is_heard_of_la
             assert ref.n == n
             await silent(service, clock, RUN_LEASE + 1)
             if heard_of and n < 3:
-                failed = Report(ref=ref, state=AttemptState.FAILED, exit_code=1, failure=Failure.EXIT)
+                failed = AttemptReport(ref=ref, state=AttemptState.FAILED, exit_code=1, failure=Failure.EXIT)
                 assert (await agent.says(reports=(failed,))).acked == [ref]
-            await service.decider.settle()
+            await service.scheduling_loop.decide_pending()
         last = (await jobs.get(service.core, job.id, ADMIN)).job
         assert (last.state, last.attempt) == (JobState.FAILED, 3)
         assert (last.failures, last.reruns_used) == (0, 2)
@@ -122,9 +122,9 @@ async def test_a_late_success_is_the_jobs_unless_it_was_begun_anew(tmp_path: Pat
         agent, ref = await one_running(service, AGAIN)
         await silent(service, clock, RUN_LEASE + 1)
         await with_cluster(service, "west")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, ref.job, ADMIN)).job.cluster == "west"
-        done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+        done = AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
         assert (await agent.says(reports=(done,))).acked == [ref]
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert (view.job.state, view.job.cluster, view.job.attempt) == (JobState.SUCCEEDED, "east", 1)
@@ -138,10 +138,10 @@ async def test_a_late_success_changes_nothing_once_a_newer_run_was_accepted(tmp_
         agent, ref = await one_running(service, AGAIN)
         await silent(service, clock, RUN_LEASE + 1)
         await with_cluster(service, "west")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         second = await Agent(service, "west").runs()
         assert (second.job, second.n) == (ref.job, 2)
-        await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.BOUND, "west")
         first = await service.core.store.read(lambda tx: tx.attempt(ref.job, 1))

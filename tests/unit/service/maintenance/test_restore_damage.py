@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from rainbow_sched.model.job import Hold, JobState, Terms
-from rainbow_sched.service.agents.sync_messages import KnownAttempt
+from rainbow_sched.service.agents.sync_messages import RecalledAttempt
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
@@ -31,7 +31,7 @@ async def test_a_damaged_job_keeps_no_cluster_from_reporting(tmp_path: Path) -> 
         await agent.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "east", agent.mark)
+        await restore.recall_needed(after.core, "east", agent.mark)
         await jobs.cancel(after.core, [cancelled.id], None, ADMIN, "")
         damage(tmp_path, damaged.id)
         await agent.recalls(after)
@@ -52,7 +52,7 @@ async def test_a_damaged_job_that_is_accepted_stops_no_other_accept(tmp_path: Pa
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
         damage(tmp_path, refs[0].job)
-        known = [KnownAttempt(ref=ref, phase="accepted") for ref in refs]
+        known = [RecalledAttempt(ref=ref, phase="accepted") for ref in refs]
         out = await agent.recalls(after, *known, accepts=tuple(refs))
         assert out.confirms == refs[1:]
         assert out.kills == [], "of a damaged job nothing is known, so it is not ended"
@@ -72,10 +72,10 @@ async def test_an_administrator_can_go_on_without_a_cluster_that_was_offered_a_d
     async with serving(tmp_path, clock, seed=2) as after:
         for job in (damaged.id, waiting[1].id):
             damage(tmp_path, job)
-        await restore.must_recall(after.core, "west", west.mark)
-        await after.decider.settle()
+        await restore.recall_needed(after.core, "west", west.mark)
+        await after.scheduling_loop.decide_pending()
         await restore.give_up(after.core, "east")
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         assert (await job_of(after, other.id)).hold is Hold.MAY_HAVE_RUN
         await west.recalls(after)
         held = await after.core.store.read(lambda tx: tx.count_held(Hold.RESTORED))

@@ -12,7 +12,7 @@ from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, HistoryMark, sign_mark
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.sync_messages import KnownAttempt, Recall
+from rainbow_sched.service.agents.sync_messages import RecalledAttempt, RecallReport
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.maintenance import restore
@@ -44,20 +44,20 @@ async def test_what_may_have_run_on_a_cluster_that_is_given_up_is_its_owners_wor
         assert (await job_of(after, named.id)).state is JobState.BOUND, "only east may have got it"
         assert (await job_of(after, 3)).hold is Hold.RESTORED
         await restore.give_up(after.core, "west")
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         for id in (3, refs["west"].job):  # one was queued, one was offered to west
             assert (await job_of(after, id)).hold is Hold.MAY_HAVE_RUN
         assert (await restore.status(after.core)).unclear == 2
         with pytest.raises(NotFound):
             await jobs.release(after.core, 3, a_user("ben"))
         await jobs.release(after.core, 3, a_user("ana"))
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         released = await job_of(after, 3)
         assert (released.state, released.attempt) == (JobState.BOUND, SKIPPED_ATTEMPTS + 1)
         with pytest.raises(Conflict):
             await restore.give_up(after.core, "west")
     async with serving(tmp_path, clock, seed=3) as again:  # a restart forgets none of it
-        await again.decider.settle()
+        await again.scheduling_loop.decide_pending()
         assert (await job_of(again, 3)).state is JobState.BOUND
         assert (await job_of(again, refs["west"].job)).hold is Hold.MAY_HAVE_RUN
         out = await west.recalls(again, running(refs["west"]), held=((refs["west"], "running"),))
@@ -78,7 +78,7 @@ async def test_a_cluster_that_is_deleted_will_not_report(tmp_path: Path, clock: 
     async with serving(tmp_path, clock, seed=2) as after:
         await east.recalls(after, ended(ref))
         await removal.delete(after.core, "west", "lose")
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         assert (await job_of(after, 3)).hold is Hold.MAY_HAVE_RUN
         assert (await job_of(after, 2)).hold is Hold.MAY_HAVE_RUN
 
@@ -110,10 +110,10 @@ async def test_what_was_only_offered_may_have_begun_and_is_not_taken_back(tmp_pa
         other = await agent.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "east", agent.mark)
+        await restore.recall_needed(after.core, "east", agent.mark)
         clock.advance(10_000.0)  # the cluster is silent for long: nothing lapses, nothing is withdrawn
         await after.timers.tick()
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         for id in (ref.job, other.job):
             assert (await job_of(after, id)).state is JobState.BOUND
         await jobs.cancel(after.core, [other.job], None, ADMIN, "")
@@ -135,7 +135,7 @@ async def test_a_cancelled_offer_that_was_never_taken_ends_with_the_report(tmp_p
         await agent.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "east", agent.mark)
+        await restore.recall_needed(after.core, "east", agent.mark)
         await jobs.cancel(after.core, [job.id], None, ADMIN, "")
         await agent.recalls(after)
         assert (await job_of(after, job.id)).state is JobState.CANCELLED
@@ -153,8 +153,8 @@ async def test_an_accept_is_not_confirmed_while_the_job_may_run_elsewhere(tmp_pa
         other = await west.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "west", west.mark)
-        out = await east.recalls(after, KnownAttempt(ref=ref, phase="accepted"), accepts=(ref,))
+        await restore.recall_needed(after.core, "west", west.mark)
+        out = await east.recalls(after, RecalledAttempt(ref=ref, phase="accepted"), accepts=(ref,))
         assert out.confirms == []
         assert out.kills == []
         await west.recalls(after, running(other, terms="{}"))
@@ -172,7 +172,7 @@ async def test_an_agent_that_cannot_recall_is_told_to_be_upgraded(tmp_path: Path
         ref = await east.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "east", east.mark)
+        await restore.recall_needed(after.core, "east", east.mark)
         held = ((ref, "running"),)
         with pytest.raises(Unavailable, match="upgrade it"):
             await west.says(after, recalls=False, mark="", held=held)
@@ -196,21 +196,21 @@ async def test_a_report_that_cannot_settle_what_ran_is_unclear(
         await agent.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "east", agent.mark)
+        await restore.recall_needed(after.core, "east", agent.mark)
         if complete:  # but by an agent with another journal
             clock.advance(1000.0)
             agent = Agent(epoch="b.1")
         assert (await agent.says(after)).recall
-        await agent.says(after, recall=Recall(attempts=(), complete=complete))
+        await agent.says(after, recall=RecallReport(attempts=(), complete=complete))
         await after.timers.tick()
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         [row] = (await restore.status(after.core)).clusters
         assert row.state is ReportState.UNCLEAR
         assert ("another journal" in row.why) == complete
         assert (await job_of(after, 2)).hold is Hold.RESTORED
         assert not (await agent.says(after)).recall, "it works on"
         await restore.give_up(after.core, "east")
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         assert (await job_of(after, 2)).hold is Hold.MAY_HAVE_RUN
 
 
@@ -236,10 +236,10 @@ async def test_a_lost_journal_is_offered_nothing_that_it_may_have_run(
         await agent.recalls(after)
         for _ in range(3):
             assert (await agent.says(after, want=5)).offers == []
-            await after.decider.settle()
+            await after.scheduling_loop.decide_pending()
         assert (await job_of(after, ref.job)).hold is Hold.RESTORED
         await restore.give_up(after.core, "east")
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         assert (await job_of(after, ref.job)).hold is Hold.MAY_HAVE_RUN
 
 
@@ -302,11 +302,11 @@ async def test_receivers_wait_for_somebodys_word(tmp_path: Path, clock: ManualCl
         await agent.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
-        await restore.must_recall(after.core, "east", agent.mark)
+        await restore.recall_needed(after.core, "east", agent.mark)
         with pytest.raises(Unavailable, match="rainbow restored --without west"):
             await offers.receive(after.core, "west", 1)
         await restore.give_up(after.core, "west")
-        await after.decider.settle()
+        await after.scheduling_loop.decide_pending()
         assert (await job_of(after, leased.job)).hold is Hold.MAY_HAVE_RUN
         await offers.receive(after.core, "west", 1)
 

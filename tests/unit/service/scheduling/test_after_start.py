@@ -30,7 +30,7 @@ async def test_jobs_that_wait_for_a_start_go_on_with_it(tmp_path: Path, count: i
         assert await states(service, waiting) == {JobState.HELD}
         await Agent(service, "east").runs()
         await service.timers.tick()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await states(service, waiting) == {JobState.BOUND}
 
 
@@ -45,5 +45,5 @@ async def test_a_start_releases_only_those_that_wait_for_a_start(tmp_path: Path)
             for waits in ((Dependency("afterok", first.id),), mixed)
         ]
         await Agent(service, "east").runs()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await states(service, waiting) == {JobState.HELD}

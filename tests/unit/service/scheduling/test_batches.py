@@ -27,7 +27,7 @@ async def test_a_long_batch_is_acknowledged_before_it_is_decided(tmp_path: Path)
         receipts = await submit(service, *[a_submission(cores=1)] * LONG)
         assert {(receipt.state, receipt.reason) for receipt in receipts} == {(JobState.QUEUED, UNDECIDED)}
         assert len({receipt.id for receipt in receipts}) == LONG
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await states(service) == [(JobState.BOUND, "west")] * LONG
 
 
@@ -42,7 +42,7 @@ async def test_a_long_batch_goes_where_single_jobs_go_and_the_rest_waits(tmp_pat
             wanted = [a_submission(cores=1 + i % 3) for i in range(LONG)]
             if at_once:
                 await submit(service, *wanted)
-                await service.decider.settle()
+                await service.scheduling_loop.decide_pending()
             else:
                 for one in wanted:
                     await submit(service, one)
@@ -55,7 +55,7 @@ async def test_what_waits_of_a_batch_says_why_and_goes_when_room_comes(tmp_path:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "west", nodes=1, cores=4)
         await submit(service, *[a_submission(cores=1)] * LONG)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         which = JobFilter(states=frozenset({JobState.HELD}))
         waiting = await service.core.store.read(lambda tx: tx.list_jobs(which, limit=1000))
         assert len(waiting) == LONG - 4
@@ -65,8 +65,8 @@ async def test_what_waits_of_a_batch_says_why_and_goes_when_room_comes(tmp_path:
             assert decision is not None
             assert decision.decision().outcome.reasons == ("west: fits later, not now",)
         await with_cluster(service, "east", nodes=8, cores=16)
-        service.core.shelf.changed()
-        await service.decider.settle()
+        service.core.pending.changed()
+        await service.scheduling_loop.decide_pending()
         assert [cluster for _, cluster in await states(service)] == ["west"] * 4 + ["east"] * (LONG - 4)
 
 
@@ -75,7 +75,7 @@ async def test_urgent_jobs_of_a_batch_are_decided_first(tmp_path: Path) -> None:
         await with_cluster(service, "west", nodes=1, cores=2)
         calm, urgent = a_submission(cores=1), a_submission(cores=1, terms=Terms(priority=9))
         await submit(service, *[calm] * LONG, urgent, urgent)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert [state for state, _ in await states(service)] == [JobState.HELD] * LONG + [JobState.BOUND] * 2
 
 
@@ -83,7 +83,7 @@ async def test_a_job_that_is_cancelled_before_its_turn_stays_so_and_spoils_nothi
     async with a_service(tmp_path) as service:
         await with_cluster(service, "west", nodes=2, cores=64)
         receipts = await submit(service, *[a_submission(cores=1)] * LONG)
-        deciding = asyncio.create_task(service.decider.settle())
+        deciding = asyncio.create_task(service.scheduling_loop.decide_pending())
         await jobs.cancel(service.core, [receipts[5].id], None, ADMIN, "")
         await deciding
         found = await states(service)
@@ -97,7 +97,7 @@ async def test_a_batch_survives_a_restart_before_it_was_decided(tmp_path: Path) 
         await with_cluster(service, "west", nodes=2, cores=64)
         await submit(service, *[a_submission(cores=1)] * LONG)
     async with a_service(tmp_path) as service:
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await states(service) == [(JobState.BOUND, "west")] * LONG
 
 

@@ -17,7 +17,7 @@ from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents.presence import Presence
-from rainbow_sched.service.agents.sync_messages import BidAnswer, Ref, Report, SyncIn
+from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport, BidReply
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
@@ -42,13 +42,13 @@ class Bidder:
     script: Callable[[], Values | str | None]
     asked: int = 0
     seq: int = 0
-    _answers: list[BidAnswer] = field(default_factory=list)
+    _answers: list[BidReply] = field(default_factory=list)
 
     async def run(self) -> None:
         while True:
             self.seq += 1
             said, self._answers = tuple(self._answers), []
-            message = SyncIn(cluster=self.cluster, epoch="e.1", seq=self.seq, bids=said, wait=20.0)
+            message = AgentMessage(cluster=self.cluster, epoch="e.1", seq=self.seq, bids=said, wait=20.0)
             reply = await self.service.agents.sync(message, lambda out: b"")
             for question in reply.questions:
                 self.asked += 1
@@ -57,9 +57,9 @@ class Bidder:
 
     def _answer(self, id: str, said: Values | str | None) -> None:
         if isinstance(said, str):
-            self._answers.append(BidAnswer(id=id, yes=False, reason=said, values={"valid_for": 60.0}))
+            self._answers.append(BidReply(id=id, yes=False, reason=said, values={"valid_for": 60.0}))
         elif said is not None:
-            self._answers.append(BidAnswer(id=id, yes=True, reason="", values=said))
+            self._answers.append(BidReply(id=id, yes=True, reason="", values=said))
 
 
 @contextlib.asynccontextmanager
@@ -89,7 +89,7 @@ async def a_fleet(
 async def decided(service: Service, **terms: object) -> tuple[jobs.JobView, Decision]:
     [receipt] = await submit(service, a_submission(terms=Terms(**terms)))  # type: ignore[arg-type]
     assert receipt.state is JobState.QUEUED
-    await service.decider.settle()
+    await service.scheduling_loop.decide_pending()
     view = await jobs.get(service.core, receipt.id, ADMIN)
     record = await service.core.store.read(lambda tx: tx.decision(receipt.id))
     assert record is not None
@@ -178,18 +178,18 @@ async def run_to_its_end(
     """Let a job start after `waits` seconds and end."""
     assert view.attempt is not None
     attempt = view.attempt
-    ref = Ref(attempt.job, attempt.n, attempt.token)
+    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
 
     async def says(**fields: object) -> None:
         bidder.seq += 1
-        message = SyncIn(cluster=attempt.cluster, epoch="e.1", seq=bidder.seq, **fields)  # type: ignore[arg-type]
+        message = AgentMessage(cluster=attempt.cluster, epoch="e.1", seq=bidder.seq, **fields)  # type: ignore[arg-type]
         await service.agents.sync(message, lambda out: b"")
 
     await says(want=1)
     await says(accepts=(ref,))
     clock.advance(waits)
-    await says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
-    await says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    await says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
+    await says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
 
 
 @pytest.mark.parametrize("policy", ["start", "cost", "weighted"])
@@ -199,7 +199,7 @@ async def test_policies_that_want_bids_decide_without_any_agent(tmp_path: Path, 
     async with a_service(tmp_path, settings=settings) as service:
         await with_cluster(service, "east")
         [receipt] = await submit(service, a_submission())
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, receipt.id, ADMIN)).job.state is JobState.BOUND
 
 
@@ -220,7 +220,7 @@ async def test_a_bid_that_came_late_serves_the_next_decision_and_is_said_to_be_l
 
 async def test_no_more_clusters_are_asked_than_configured(tmp_path: Path) -> None:
     async with a_fleet(tmp_path, ManualClock(), **{f"c{i}": lambda: starts_in(5) for i in range(4)}) as (service, all):
-        answers = await Bidding(service.core.hub, service.core.clock, 0.05, 2).ask("{}", sorted(all), set(all))
+        answers = await Bidding(service.core.notifier, service.core.clock, 0.05, 2).ask("{}", sorted(all), set(all))
         asked = [name for name, why in answers.silent.items() if why.startswith("silent for")]
         assert (asked, answers.silent["c2"]) == (["c0", "c1"], "not asked: 2 others were")
 

@@ -36,7 +36,7 @@ async def test_a_policy_that_raises_a_cancellation_leaves_nobody_waiting(tmp_pat
             assert not isinstance(answers[1], BaseException)
             [held] = await submit(service, a_submission(terms=Terms(policy="strange", hold=True)))
             await jobs.release(service.core, held.id, ADMIN)
-            await service.decider.settle()
+            await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, held.id, ADMIN)
         assert view.job.state is JobState.INFEASIBLE
         assert "CancelledError" in view.job.reason

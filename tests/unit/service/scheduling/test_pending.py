@@ -9,7 +9,7 @@ from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.job import Terms
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.scheduling.pending import Shelf, shape_of
+from rainbow_sched.service.scheduling.pending import PendingJobs, shape_of
 from rainbow_sched.store.records import WaitingJob
 
 TERMS = [Terms(), Terms(), Terms(only_clusters=("east",))]  # two of them are equal, and not the same
@@ -19,14 +19,14 @@ waiting = st.lists(
 )
 
 
-def emptied(shelf: Shelf) -> dict[str, list[int]]:
+def emptied(pending: PendingJobs) -> dict[str, list[int]]:
     """The jobs of each pile in the order in which they come up."""
     found: dict[str, list[int]] = {}
-    for shape in shelf.order():
+    for shape in pending.order():
         found[shape] = []
-        while (job := shelf.first(shape)) is not None:
+        while (job := pending.first(shape)) is not None:
             found[shape].append(job)
-            shelf.remove([job])
+            pending.remove([job])
     return found
 
 
@@ -37,7 +37,7 @@ def test_all_at_once_is_the_same_as_one_by_one(rows: list[tuple[int, str, Terms,
     if ruled:
         fleet.rules["east"] = ClusterRules()
     jobs = [WaitingJob(number, *row) for number, row in enumerate(rows, 1)]
-    by_one, at_once = Shelf(), Shelf()
+    by_one, at_once = PendingJobs(), PendingJobs()
     for job, priority, spec, terms, owner in jobs:
         by_one.put(job, priority, shape_of(fleet, owner, spec, terms))
     at_once.put_all(fleet, jobs[:cut])

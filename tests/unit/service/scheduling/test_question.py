@@ -12,7 +12,7 @@ from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.request import Request
 from rainbow_sched.service.scheduling import question as deciding
-from rainbow_sched.service.scheduling.question import Ask, question
+from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from tests.support.service import a_request, a_service
 
 
@@ -30,7 +30,7 @@ async def test_jobs_of_one_request_read_it_once_whatever_their_terms(
     spec = to_json(request)
     async with a_service(tmp_path) as service:
         labels = [Terms(labels={"member": str(n)}) for n in range(3)]
-        asked = [question(service.core, Ask(request, spec, terms)).criteria for terms in labels]
+        asked = [build_question(service.core, PlacementQuery(request, spec, terms)).criteria for terms in labels]
     assert len(read) == 1
     assert {one.request_hash for one in asked} == {hashlib.sha256(spec.encode()).hexdigest()}
 
@@ -41,7 +41,7 @@ async def test_other_settings_terms_and_requests_are_asked_anew(tmp_path: Path) 
         core = service.core
 
         def asked(request: Request, terms: Terms) -> deciding.Criteria:
-            return question(core, Ask(request, "", terms)).criteria
+            return build_question(core, PlacementQuery(request, "", terms)).criteria
 
         first = asked(request, terms)
         assert asked(request, terms) is first

@@ -11,7 +11,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Unconfirmed
 from rainbow_sched.model.job import JobState, Terms
-from rainbow_sched.service.agents.sync_messages import Ref, Report
+from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal
 from rainbow_sched.service.submission.intake import TOGETHER
@@ -76,7 +76,7 @@ async def test_jobs_that_the_decider_gave_to_a_cluster_unheard_count_there(
         for job in made:
             await jobs.release(service.core, job.id, ADMIN)
         commit_unheard(service)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         await service.timers.tick()
         assert len(counted(service)) == count
         assert counted(service) == await stored(service)
@@ -97,7 +97,7 @@ async def test_what_ended_unheard_is_free_again_and_the_job_is_decided_again(tmp
         assert await state(service, job.id) is JobState.QUEUED
         await service.timers.tick()
         assert ref.token not in counted(service)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.HELD, "it was looked at: nobody else takes it"
         assert await state(service, other.id) is JobState.BOUND
 
@@ -116,7 +116,7 @@ async def test_what_did_not_end_stays_counted(tmp_path: Path, monkeypatch: pytes
 
         monkeypatch.setattr(session, "commit", broken)
         with pytest.raises(Unconfirmed):
-            await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED),))
+            await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED),))
         await service.timers.tick()
         assert counted(service) == await stored(service) == {ref.token}
         await submit(service, a_submission())
@@ -132,7 +132,7 @@ async def test_jobs_that_were_stored_unheard_and_wait_are_decided_though_nobody_
             await submit(service, *[a_submission() for _ in range(3)])
         await service.timers.tick()
         await with_cluster(service, "east", nodes=8)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         found = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
         assert [job.state for job in found] == [JobState.BOUND] * 3
 
@@ -156,7 +156,7 @@ async def test_a_cluster_that_was_registered_changed_or_removed_unheard_is_so(tm
             await removal.delete(service.core, "east")
         await service.timers.tick()
         assert service.core.fleet.get("east") is None
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.HELD
 
 
@@ -166,11 +166,11 @@ async def test_jobs_that_waited_for_one_that_ended_unheard_go_on(tmp_path: Path,
         [first] = await submit(service, a_submission())
         [second] = await submit(service, replace(a_submission(), waits_for=(Dependency("afterok", first.id),)))
         agent = Agent(service, "east")
-        ref: Ref = await agent.runs()
+        ref: AttemptRef = await agent.runs()
         commit_unheard(service)
         with pytest.raises(Unconfirmed):
-            await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED),))
+            await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED),))
         await service.timers.tick()
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert await state(service, second.id) is JobState.BOUND
         assert counted(service) == await stored(service)

@@ -218,7 +218,7 @@ async def test_jobs_that_were_stored_unheard_are_decided_when_they_are_asked_for
         receipts = await submit(service, *jobs)
         assert all(receipt.again for receipt in receipts)
         await with_cluster(service, "alpha", nodes=100)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=100))
         assert [job.cluster for job in stored] == ["alpha"] * count
 
@@ -229,4 +229,4 @@ async def test_a_job_that_its_owner_holds_does_not_wait_for_room_when_it_is_aske
         await submit(service, held)
         [receipt] = await submit(service, held)
         assert receipt.again
-        assert service.core.shelf.pile_of(receipt.id) is None
+        assert service.core.pending.pile_of(receipt.id) is None

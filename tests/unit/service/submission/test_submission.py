@@ -46,7 +46,7 @@ async def test_a_waiting_job_is_decided_when_a_cluster_that_fits_appears(tmp_pat
         [receipt] = await submit(service, a_submission(nodes=4))
         assert receipt.state is JobState.HELD
         await with_cluster(service, "large", nodes=4)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, receipt.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.BOUND, "large")
 
@@ -150,11 +150,11 @@ async def test_a_held_job_waits_for_its_owner(tmp_path: Path) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
         [receipt] = await submit(service, a_submission(terms=Terms(hold=True)))
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         held = await jobs.get(service.core, receipt.id, ADMIN)
         assert (held.job.state, held.job.hold) == (JobState.HELD, Hold.USER)
         await jobs.release(service.core, receipt.id, ADMIN)
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, receipt.id, ADMIN)).job.state is JobState.BOUND
 
 
@@ -178,7 +178,7 @@ async def test_a_policy_that_wants_bids_decides_after_the_job_is_stored(tmp_path
         await with_cluster(service, "east")
         [receipt] = await submit(service, a_submission())
         assert receipt.state is JobState.QUEUED
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, receipt.id, ADMIN)).job.state is JobState.BOUND
 
 
@@ -188,11 +188,11 @@ async def test_waiting_jobs_and_placements_survive_a_restart(tmp_path: Path) -> 
         [bound] = await submit(service, a_submission(cores=3))
         [waiting] = await submit(service, a_submission(cores=3))
     async with a_service(tmp_path) as service:
-        assert len(service.core.shelf) == 1
+        assert len(service.core.pending) == 1
         [third] = await submit(service, a_submission(cores=3))
         assert third.state is JobState.HELD
         await jobs.cancel(service.core, [bound.id], None, ADMIN, "")
-        await service.decider.settle()
+        await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, waiting.id, ADMIN)).job.state is JobState.BOUND
         assert (await jobs.get(service.core, third.id, ADMIN)).job.state is JobState.HELD
 
@@ -214,10 +214,10 @@ async def test_waiting_jobs_of_one_shape_go_one_by_one_as_room_comes(tmp_path: P
             states = [(await jobs.get(service.core, one.id, ADMIN)).job.state for one in first]
             assert states.count(JobState.BOUND) == 1
             assert states[running] is JobState.BOUND, "the oldest goes first"
-            service.core.shelf.changed()
-            await service.decider.settle()
+            service.core.pending.changed()
+            await service.scheduling_loop.decide_pending()
             await jobs.cancel(service.core, [first[running].id], None, ADMIN, "")
-            await service.decider.settle()
+            await service.scheduling_loop.decide_pending()
 
 
 async def test_a_damaged_request_does_not_keep_the_server_from_starting(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_a_job_that_a_receiver_did_not_accept_comes_back_to_it_at_once(tmp
             assert [job.id for _, job in taken] == [receipt.id for receipt in made]
             clock.advance(61)
             await service.timers.tick()
-            await service.decider.settle()
+            await service.scheduling_loop.decide_pending()
 
 
 async def test_only_what_is_leased_can_be_accepted(tmp_path: Path) -> None:
