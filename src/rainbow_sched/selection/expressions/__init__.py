@@ -1,8 +1,8 @@
 """Expressions over a cluster's state and a job's parameters, compiled once and evaluated in about a microsecond.
 
 Numbers (all floats), text, true and false, arithmetic, comparisons, `&& || !`, `a ? b : c`,
-`a ?? b`, `x IN (a, b)`, `=~` with a glob, and a few functions. No loops, no attributes, no
-`eval`; size, nesting and every result are bounded. `docs/policies.md` describes the language.
+`a ?? b`, `x IN (a, b)`, `=~` with a glob, and a few functions. There are no loops and no attributes;
+size, nesting and every result are bounded. `docs/policies.md` describes the language.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.selection.expressions.compiler import Compiler
+from rainbow_sched.selection.expressions.compiler import Run, compile_tree
 from rainbow_sched.selection.expressions.errors import BadExpression, EvaluationError, ExpressionError, MissingVariable
-from rainbow_sched.selection.expressions.fast import Run
 from rainbow_sched.selection.expressions.parser import parse
 
 __all__ = ["BadExpression", "EvaluationError", "Expression", "ExpressionError", "MissingVariable", "compile_expression"]
@@ -33,6 +32,5 @@ class Expression:
 
 def compile_expression(text: str) -> Expression:
     """Compile `text`; raise BadExpression with the position of a syntax error."""
-    compiler = Compiler(text)
-    run = compiler.compile(parse(text))
-    return Expression(text, frozenset(compiler.names), run)
+    run, names = compile_tree(text, parse(text))
+    return Expression(text, names, run)

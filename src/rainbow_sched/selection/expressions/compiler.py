@@ -1,298 +1,127 @@
-"""Compile the tree of an expression into nested functions, so that evaluation costs about a microsecond.
+"""Compile the tree of an expression to a Python code object.
 
-Each function takes the variables and returns a float, text, a boolean or (for IN) a list.
-The frequent cases (a name, a constant, a sum of two numbers) have functions with inlined
-checks; the others call `operations`.
+The code is made of calls of the functions in `OPERATIONS`, constants, arithmetic on floats, and Python's own `and`,
+`or` and `if`. It is built as a syntax tree and not as text, so that nothing in an expression can become code.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from rainbow_sched.selection.expressions import fast
-from rainbow_sched.selection.expressions.errors import BadExpression, EvaluationError, MissingVariable
-from rainbow_sched.selection.expressions.fast import Run
-from rainbow_sched.selection.expressions.operations import (
-    ARITHMETIC,
-    CALLS,
-    MAX_FLOAT,
-    MAX_TEXT_CHARACTERS,
-    ORDER,
-    NoResult,
-    bit_not,
-    concatenate,
-    kind,
-)
+from rainbow_sched.selection.expressions.errors import BadExpression
+from rainbow_sched.selection.expressions.operations import MAX_FLOAT, OPERATIONS
 from rainbow_sched.selection.expressions.parser import Node
 
+Run: TypeAlias = Callable[[Mapping[str, Any]], Any]
+_AT: Any = {"lineno": 1, "col_offset": 0}  # Python wants a place for every node
+_INLINE: dict[str, ast.operator] = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult(), "/": ast.Div()}
+_ORDER: dict[str, ast.cmpop] = {"<": ast.Lt(), "<=": ast.LtE(), ">": ast.Gt(), ">=": ast.GtE()}
 
-class Compiler:
-    """Compiles one expression; `names` collects the variables that it reads."""
+
+def compile_tree(text: str, tree: Node) -> tuple[Run, frozenset[str]]:
+    """Return the function that evaluates `tree`, and the names of the variables that it may read."""
+    compiler = _Compiler(text)
+    code = compile(ast.Expression(_function(compiler.code(tree))), "<expression>", "eval")
+    names = {"__builtins__": {}, "float": float, **OPERATIONS, **compiler.patterns}
+    run: Run = eval(code, names)  # noqa: S307  # built above, from a fixed set of operations
+    return run, frozenset(compiler.names)
+
+
+class _Compiler:
+    """Translates nodes to Python's syntax; collects the variables and the patterns that the code uses."""
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._inlined = 0
         self.names: set[str] = set()
+        self.patterns: dict[str, Callable[[str], bool]] = {}
 
-    def compile(self, node: Node) -> Run:
-        """Return the function that evaluates `node`."""
+    def code(self, node: Node) -> ast.expr:
+        """Return the Python expression that evaluates `node`."""
         op, args, position = node
+        place = _constant((self._text, position))
         if op == "constant":
             return _constant(args[0])
         if op == "name":
             self.names.add(args[0])
-            return self._variable(args[0], position)
-        if op == "call":
-            return self._call(args[0], [self.compile(arg) for arg in args[1:]], position)
+            return _call("name", _name("env"), _constant(args[0]), place)
         if op in ("=~", "!~"):
-            return self._glob(op, self.compile(args[0]), args[1], position)
-        if op in ARITHMETIC:
-            return self._arithmetic(op, args[0], args[1], position)
-        return self._operator(op, [self.compile(arg) for arg in args], position)
+            return _call(op, self.code(args[0]), self._pattern(op, args[1]), place)
+        if op == "call":
+            return _call(f"call {args[0]}", place, *map(self.code, args[1:]))
+        if op in _INLINE or op in _ORDER:
+            return self._inline(op, args[0], args[1], place)
+        return _operator(op, [self.code(arg) for arg in args], place)
 
-    def _operator(self, op: str, parts: list[Run], position: int) -> Run:
-        if op in ORDER:
-            return self._ordered(op, parts[0], parts[1], position)
-        return {
-            "+": self._add,
-            "==": self._equal,
-            "!=": self._unequal,
-            "&&": self._and,
-            "||": self._or,
-            "??": self._coalesce,
-            "IN": self._in,
-            "?": self._choice,
-            "list": self._list,
-            "prefix -": self._negate,
-            "prefix !": self._invert,
-            "prefix ~": self._complement,
-        }[op](parts, position)
+    def _pattern(self, op: str, node: Node) -> ast.expr:
+        if node.op != "constant" or not isinstance(node.args[0], str):
+            raise BadExpression(f"{op} takes a pattern in quotes, such as 'gpu-*'", self._text, node.position)
+        name = f"pattern {len(self.patterns)}"
+        self.patterns[name] = compile_glob(node.args[0])
+        return _name(name)
 
-    def _error(self, message: str, position: int) -> EvaluationError:
-        return EvaluationError(message, self._text, position)
+    def _inline(self, op: str, left: Node, right: Node, place: ast.expr) -> ast.expr:
+        """Return code that calls nothing if both sides are floats and the result is finite.
 
-    def _variable(self, name: str, position: int) -> Run:
-        def run(env: Mapping[str, Any]) -> Any:
-            try:
-                value = env[name]
-            except KeyError:
-                raise MissingVariable(name, self._text, position) from None
-            if value.__class__ is float and -MAX_FLOAT <= value <= MAX_FLOAT:
-                return value
-            if value.__class__ is int and -MAX_FLOAT <= value <= MAX_FLOAT:
-                return float(value)
-            return self._as_value(name, value, position)
-
-        return run
-
-    def _as_value(self, name: str, value: object, position: int) -> Any:
-        if value is None:
-            raise MissingVariable(name, self._text, position)
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, int | float):
-            if -MAX_FLOAT <= value <= MAX_FLOAT:
-                return float(value)
-            raise self._error(f"{name!r} is not a finite number", position)
-        if isinstance(value, str):
-            if len(value) <= MAX_TEXT_CHARACTERS:
-                return value
-            raise self._error(f"{name!r} is longer than {MAX_TEXT_CHARACTERS} characters", position)
-        if isinstance(value, list | tuple):
-            return tuple(self._as_value(name, item, position) for item in value if item is not None)
-        raise self._error(f"{name!r} must be a number, text, true/false or a list", position)
-
-    def _arithmetic(self, op: str, first: Node, second: Node, position: int) -> Run:
-        left, operation = self.compile(first), ARITHMETIC[op]
-
-        def make_error(x: Any, y: Any) -> EvaluationError:
-            if x.__class__ is not float or y.__class__ is not float:
-                return self._error(f"{op!r} takes two numbers, not {kind(x)} and {kind(y)}", position)
-            try:
-                operation(x, y)
-            except NoResult as error:
-                return self._error(str(error), position)
-            return self._error("the result is too large for a number", position)
-
-        if op in fast.BY_CONSTANT and second.op == "constant" and isinstance(second.args[0], float) and second.args[0]:
-            return fast.BY_CONSTANT[op](left, second.args[0], make_error)
-        right = self.compile(second)
-        if op in fast.GENERAL:
-            return fast.GENERAL[op](left, right, make_error)
-
-        def run(env: Mapping[str, Any]) -> Any:
-            x, y = left(env), right(env)
-            if x.__class__ is not float or y.__class__ is not float:
-                raise make_error(x, y)
-            try:
-                result = operation(x, y)
-            except NoResult as error:
-                raise self._error(str(error), position) from None
-            if -MAX_FLOAT <= result <= MAX_FLOAT:
-                return result
-            raise make_error(x, y)
-
-        return run
-
-    def _add(self, parts: list[Run], position: int) -> Run:
-        left, right = parts
-
-        def run(env: Mapping[str, Any]) -> Any:
-            x, y = left(env), right(env)
-            if x.__class__ is float and y.__class__ is float:
-                result = x + y
-                if -MAX_FLOAT <= result <= MAX_FLOAT:
-                    return result
-                raise self._error("the result is too large for a number", position)
-            if x.__class__ is not str and y.__class__ is not str:
-                raise self._error(f"'+' takes numbers or texts, not {kind(x)} and {kind(y)}", position)
-            try:
-                return concatenate(x, y)
-            except NoResult as error:
-                raise self._error(str(error), position) from None
-
-        return run
-
-    def _ordered(self, op: str, left: Run, right: Run, position: int) -> Run:
-        compare = ORDER[op]
-
-        def run(env: Mapping[str, Any]) -> bool:
-            x, y = left(env), right(env)
-            if x.__class__ is y.__class__ and (x.__class__ is float or x.__class__ is str):
-                return compare(x, y)
-            raise self._error(f"{op!r} compares two numbers or two texts, not {kind(x)} and {kind(y)}", position)
-
-        return run
-
-    def _equal(self, parts: list[Run], position: int) -> Run:
-        left, right = parts
-        return lambda env: same(left(env), right(env))
-
-    def _unequal(self, parts: list[Run], position: int) -> Run:
-        left, right = parts
-        return lambda env: not same(left(env), right(env))
-
-    def _truth(self, part: Run, what: str, position: int) -> Callable[[Mapping[str, Any]], bool]:
-        def run(env: Mapping[str, Any]) -> bool:
-            value = part(env)
-            if value is True:
-                return True
-            if value is False:
-                return False
-            raise self._error(f"{what} takes true or false, not {kind(value)}", position)
-
-        return run
-
-    def _and(self, parts: list[Run], position: int) -> Run:
-        left, right = (self._truth(part, "'&&'", position) for part in parts)
-        return lambda env: left(env) and right(env)
-
-    def _or(self, parts: list[Run], position: int) -> Run:
-        left, right = (self._truth(part, "'||'", position) for part in parts)
-        return lambda env: left(env) or right(env)
-
-    def _invert(self, parts: list[Run], position: int) -> Run:
-        truth = self._truth(parts[0], "'!'", position)
-        return lambda env: not truth(env)
-
-    def _choice(self, parts: list[Run], position: int) -> Run:
-        condition, yes, no = self._truth(parts[0], "'?'", position), parts[1], parts[2]
-        return lambda env: yes(env) if condition(env) else no(env)
-
-    def _coalesce(self, parts: list[Run], position: int) -> Run:
-        left, right = parts
-
-        def run(env: Mapping[str, Any]) -> Any:
-            try:
-                return left(env)
-            except MissingVariable:
-                return right(env)
-
-        return run
-
-    def _list(self, parts: list[Run], position: int) -> Run:
-        return lambda env: tuple(part(env) for part in parts)
-
-    def _in(self, parts: list[Run], position: int) -> Run:
-        left, right = parts
-
-        def run(env: Mapping[str, Any]) -> bool:
-            value, members = left(env), right(env)
-            if members.__class__ is not tuple:
-                raise self._error(f"IN takes a list such as (1, 2), not {kind(members)}", position)
-            return any(same(value, member) for member in members)
-
-        return run
-
-    def _negate(self, parts: list[Run], position: int) -> Run:
-        (part,) = parts
-
-        def run(env: Mapping[str, Any]) -> float:
-            value = part(env)
-            if value.__class__ is float:
-                return -float(value)
-            raise self._error(f"'-' takes a number, not {kind(value)}", position)
-
-        return run
-
-    def _complement(self, parts: list[Run], position: int) -> Run:
-        (part,) = parts
-
-        def run(env: Mapping[str, Any]) -> float:
-            value = part(env)
-            if value.__class__ is not float:
-                raise self._error(f"'~' takes a number, not {kind(value)}", position)
-            try:
-                return bit_not(value)
-            except NoResult as error:
-                raise self._error(str(error), position) from None
-
-        return run
-
-    def _glob(self, op: str, part: Run, pattern: Node, position: int) -> Run:
-        if pattern.op != "constant" or not isinstance(pattern.args[0], str):
-            raise BadExpression(f"{op} takes a pattern in quotes, such as 'gpu-*'", self._text, pattern.position)
-        test, wanted = compile_glob(pattern.args[0]), op == "=~"
-
-        def run(env: Mapping[str, Any]) -> bool:
-            value = part(env)
-            if value.__class__ is not str:
-                raise self._error(f"{op!r} takes a text, not {kind(value)}", position)
-            return test(value) is wanted
-
-        return run
-
-    def _call(self, name: str, parts: list[Run], position: int) -> Run:
-        function = CALLS[name]
-
-        if len(parts) == 2 and name in fast.OF_TWO:
-
-            def make_error(x: Any, y: Any) -> EvaluationError:
-                return self._error(f"{name} takes numbers, not {kind(y if x.__class__ is float else x)}", position)
-
-            return fast.OF_TWO[name](parts[0], parts[1], make_error)
-
-        def run(env: Mapping[str, Any]) -> float:
-            values = [part(env) for part in parts]
-            for value in values:
-                if value.__class__ is not float:
-                    raise self._error(f"{name} takes numbers, not {kind(value)}", position)
-            try:
-                return function(*values)
-            except NoResult as error:
-                raise self._error(str(error), position) from None
-
-        return run
+        For `left * right` it is, with -L and L the largest floats:
+        `r if (x := left).__class__ is (y := right).__class__ is float and -L <= (r := x * y) <= L else times(x, y)`
+        """
+        self._inlined += 1
+        x, y, r = (f"{letter}{self._inlined}" for letter in "xyr")
+        classes = [
+            ast.Attribute(_assign(name, self.code(side)), "__class__", ast.Load(), **_AT)
+            for name, side in ((x, left), (y, right))
+        ]
+        tests: list[ast.expr] = [ast.Compare(classes[0], [ast.Is(), ast.Is()], [classes[1], _name("float")], **_AT)]
+        if op == "/":
+            tests.append(_name(y))
+        if op in _ORDER:
+            result: ast.expr = ast.Compare(_name(x), [_ORDER[op]], [_name(y)], **_AT)
+        else:
+            value = _assign(r, ast.BinOp(_name(x), _INLINE[op], _name(y), **_AT))
+            tests.append(
+                ast.Compare(_constant(-MAX_FLOAT), [ast.LtE(), ast.LtE()], [value, _constant(MAX_FLOAT)], **_AT)
+            )
+            result = _name(r)
+        test = ast.BoolOp(ast.And(), tests, **_AT) if len(tests) > 1 else tests[0]
+        return ast.IfExp(test, result, _call(op, _name(x), _name(y), place), **_AT)
 
 
-def _constant(value: Any) -> Run:
-    return lambda env: value
+def _operator(op: str, parts: list[ast.expr], place: ast.expr) -> ast.expr:
+    if op in ("&&", "||"):
+        truths = [_call("truth", part, _constant(op), place) for part in parts]
+        return ast.BoolOp(ast.And() if op == "&&" else ast.Or(), truths, **_AT)
+    if op == "?":
+        return ast.IfExp(_call("truth", parts[0], _constant(op), place), parts[1], parts[2], **_AT)
+    if op == "??":
+        return _call(op, _name("env"), *map(_function, parts))
+    if op == "list":
+        return ast.Tuple(parts, ast.Load(), **_AT)
+    return _call(op, *parts, place)
 
 
-def same(x: object, y: object) -> bool:
-    """Return True if both are equal and of the same type: true is not 1, '1' is not 1."""
-    return x.__class__ is y.__class__ and x == y
+def _constant(value: Any) -> ast.expr:
+    return ast.Constant(value, **_AT)
+
+
+def _name(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load(), **_AT)
+
+
+def _assign(name: str, value: ast.expr) -> ast.expr:
+    return ast.NamedExpr(ast.Name(name, ast.Store(), **_AT), value, **_AT)
+
+
+def _call(name: str, *args: ast.expr) -> ast.expr:
+    return ast.Call(_name(name), list(args), [], **_AT)
+
+
+def _function(body: ast.expr) -> ast.expr:
+    """Return `lambda env: body`."""
+    return ast.Lambda(ast.arguments([], [ast.arg("env", **_AT)], None, [], [], None, []), body, **_AT)
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:

@@ -6,6 +6,7 @@ import fnmatch
 import math
 import re
 from contextlib import suppress
+from types import CodeType, FunctionType
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.selection.expressions import BadExpression, EvaluationError, ExpressionError, compile_expression
 from rainbow_sched.selection.expressions.compiler import compile_glob
+from rainbow_sched.selection.expressions.operations import OPERATIONS
 from rainbow_sched.selection.expressions.parser import MAX_DEPTH, MAX_NODES, PRECEDENCE
 
 VARIABLES = {"a": 3.0, "b": -0.5, "c": 17.0}
@@ -147,3 +149,17 @@ def test_the_deepest_allowed_nesting_works() -> None:
     assert compile_expression("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH)({}) == 1.0
     assert compile_expression("+".join("1" * (MAX_NODES // 2)))({}) == MAX_NODES / 2
     assert compile_expression("+".join(["(1)"] * 2 * MAX_DEPTH))({}) == 2 * MAX_DEPTH
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+@given(st.one_of(sums, comparisons, logic))
+@settings(max_examples=100, deadline=None)
+def test_compiled_code_uses_nothing_but_the_operations(tree: Tree) -> None:
+    run = compile_expression(f"'__import__' != x.__class__ && [os.system] ?? ({tree.ours})").run
+    assert isinstance(run, FunctionType)
+    assert _names(run.__code__) <= {*OPERATIONS, "float", "__class__"}
+    assert run.__globals__["__builtins__"] == {}
