@@ -7,7 +7,7 @@ import sys
 import time
 
 from bench._server import Process, a_server
-from rainbow_sched.client.submission import Submission, command
+from rainbow_sched.client.submission import JobSubmission, command
 from rainbow_sched.model.job import Terms
 from tests.support.fleet import Fleet, Tally
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
         assert agent.process is not None
         hand = Process("", agent.process.pid)
         terms = Terms(only_clusters=("one",))
-        asked = [Submission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)]
+        asked = [JobSubmission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)]
         used = server.cpu(), hand.cpu()
         ended = fleet.ended(*(answer.id for answer in fleet.client.submit_batch(asked)))
         cost = server.cpu() - used[0], hand.cpu() - used[1]

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from rainbow_sched.client.codec import JobFilter
-from rainbow_sched.client.views import EventView
+from rainbow_sched.client.views import EventInfo
 from tests.support.fleet import Fleet, a_fleet
 from tests.support.proxy import DOWN, UP, Proxy, a_proxy
 
@@ -144,7 +144,7 @@ def test_a_watch_misses_no_event_and_doubles_none_across_cuts(fleet: Fleet, prox
     fleet.add("east")
     codes = fleet.submit_many(40, seconds=lambda i: 0.02 * (i % 5))
     left = set(codes)
-    seen: list[EventView] = []
+    seen: list[EventInfo] = []
     user = fleet.a_client(proxy.address)
     for event in user.watch(JobFilter(ids=sorted(codes)), after=0):
         seen.append(event)

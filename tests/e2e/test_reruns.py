@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.local.wrapper import start_time
-from rainbow_sched.client.views import JobView
+from rainbow_sched.client.views import JobInfo
 from tests.support.fleet import Fleet, a_fleet
 
 pytestmark = pytest.mark.timeout(180)
@@ -76,7 +76,7 @@ def until(what: str, holds: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-def ended(fleet: Fleet, id: int) -> JobView:
+def ended(fleet: Fleet, id: int) -> JobInfo:
     return fleet.ended(id)[0]
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from rainbow_sched.client import Client
 from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.connection import Backoff, Timeouts
-from rainbow_sched.client.submission import Submission, command
-from rainbow_sched.client.views import EventView, JobView
+from rainbow_sched.client.submission import JobSubmission, command
+from rainbow_sched.client.views import EventInfo, JobInfo
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import Terms
 from tests.support.calls import Calls
@@ -235,12 +235,12 @@ class Fleet:
         gate: Path | None = None,
         nodes: int | None = None,
         **more: Any,
-    ) -> Submission:
-        """A job that counts itself, on `cluster` alone if one is named; `more` are fields of Submission or of Terms."""
+    ) -> JobSubmission:
+        """A job that counts itself, on `cluster` alone if one is named; `more` are fields of JobSubmission or of Terms."""
         text = command(self.tally.argv(seconds=seconds, code=code, gate=gate), nodes=nodes, tasks=nodes or 1)
         own = {key: more.pop(key) for key in ("array", "dependencies", "client_token", "name") if key in more}
         terms = Terms(only_clusters=more.pop("only_clusters", (cluster,) if cluster else ()), **more)
-        return Submission(text=text, dialect="flux", terms=terms, **{"name": "counted", **own})
+        return JobSubmission(text=text, dialect="flux", terms=terms, **{"name": "counted", **own})
 
     def submit(self, cluster: str = "", **asked: Any) -> int:
         """Submit one such job; its id."""
@@ -254,7 +254,7 @@ class Fleet:
 
     # --- waiting: on the stream of events, never by looking again and again ---
 
-    def until(self, ids: int | Iterable[int], reached: Callable[[EventView], bool]) -> list[EventView]:
+    def until(self, ids: int | Iterable[int], reached: Callable[[EventInfo], bool]) -> list[EventInfo]:
         """Read the events of jobs until one of each job meets the condition; all that were read."""
         left = {ids} if isinstance(ids, int) else set(ids)
         seen = []
@@ -275,7 +275,7 @@ class Fleet:
         for id in ids:
             next(self.client.logs(id, follow=True))
 
-    def ended(self, *ids: int) -> list[JobView]:
+    def ended(self, *ids: int) -> list[JobInfo]:
         """Return these jobs when they have ended."""
         return list(self.client.wait_all(ids))
 
@@ -296,7 +296,7 @@ class Fleet:
             wrong=tuple(wrong),
         )
 
-    def _wrong(self, job: JobView, code: int) -> Iterator[str]:
+    def _wrong(self, job: JobInfo, code: int) -> Iterator[str]:
         state = "failed" if code else "succeeded"
         if (job.state, job.exit_code) != (state, code):
             yield f"job {job.id}: {job.state} {job.exit_code} {job.reason!r}, not {state} {code}"

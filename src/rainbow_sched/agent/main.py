@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rainbow_sched.agent.runtime.journal import Journal
     from rainbow_sched.agent.runtime.link import Link
     from rainbow_sched.agent.runtime.loop import Parts
-    from rainbow_sched.client.settings import Settings
+    from rainbow_sched.client.settings import ClientSettings
 
 EPILOG = """\b
 The agent dials out; it needs no open port and no rights but its user's own. Jobs go on
@@ -93,7 +93,7 @@ def agent(ctx: click.Context, /, server: str | None, config_path: str | None, qu
     return 0
 
 
-def _options(given: dict[str, Any], settings: Settings) -> AgentOptions:
+def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
     from rainbow_sched.agent.backends.base import Prices
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
@@ -129,7 +129,7 @@ def default_state_dir() -> Path:
     return Path(platformdirs.user_state_dir("rainbow")) / "agents"
 
 
-async def _run(options: AgentOptions, settings: Settings) -> None:
+async def _run(options: AgentOptions, settings: ClientSettings) -> None:
     from rainbow_sched.agent.backends import load_backend
     from rainbow_sched.agent.core.site_rules import speaking_of_jobs
     from rainbow_sched.agent.runtime.journal import Journal

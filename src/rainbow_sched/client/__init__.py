@@ -4,20 +4,20 @@ from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobFa
 from rainbow_sched.client.blocking_client import Client, JobHandle
 from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.executor import Executor
-from rainbow_sched.client.settings import Settings, resolve
-from rainbow_sched.client.submission import Submission, command
+from rainbow_sched.client.settings import ClientSettings, resolve
+from rainbow_sched.client.submission import JobSubmission, command
 
 __all__ = [
     "AsyncClient",
     "AsyncJobHandle",
     "Client",
+    "ClientSettings",
     "Executor",
     "JobFailed",
     "JobFilter",
     "JobHandle",
     "JobResult",
-    "Settings",
-    "Submission",
+    "JobSubmission",
     "command",
     "resolve",
 ]

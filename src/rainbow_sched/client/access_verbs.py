@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rainbow_sched.client import codec, rpcs
 from rainbow_sched.client.connection import Connection
-from rainbow_sched.client.views import AuditPage, CallerView, GroupView, NewToken, TokenView, UserView
+from rainbow_sched.client.views import AuditLog, CallerInfo, GroupInfo, NewToken, TokenInfo, UserInfo
 from rainbow_sched.pb.v2 import access_pb2
 
 
@@ -15,10 +15,10 @@ class AccessMethods:
 
     connection: Connection
 
-    async def who_am_i(self) -> CallerView:
+    async def who_am_i(self) -> CallerInfo:
         """Return the caller as the server sees it."""
         answer = await self.connection.call(rpcs.WHO_AM_I, access_pb2.WhoAmIRequest())
-        return CallerView(answer.name, answer.kind, tuple(answer.scopes))
+        return CallerInfo(answer.name, answer.kind, tuple(answer.scopes))
 
     async def put_user(
         self,
@@ -28,14 +28,14 @@ class AccessMethods:
         rights: Iterable[str] | None = None,
         disabled: bool | None = None,
         create: bool = False,
-    ) -> UserView:
+    ) -> UserInfo:
         """Add a user (`create`), or change an existing one; None leaves a value unchanged."""
         request = access_pb2.PutUserRequest(
             name=name, groups=_names(groups), rights=_names(rights), disabled=disabled, create=create
         )
         return codec.user(await self.connection.call(rpcs.PUT_USER, request))
 
-    async def users(self) -> tuple[UserView, ...]:
+    async def users(self) -> tuple[UserInfo, ...]:
         """Return all users."""
         answer = await self.connection.call(rpcs.LIST_USERS, access_pb2.ListUsersRequest())
         return tuple(codec.user(one) for one in answer.users)
@@ -47,12 +47,12 @@ class AccessMethods:
         clusters: Iterable[str] | None = None,
         rights: Iterable[str] | None = None,
         create: bool = False,
-    ) -> GroupView:
+    ) -> GroupInfo:
         """Add a group (`create`), or change an existing one; None leaves a value unchanged."""
         request = access_pb2.PutGroupRequest(name=name, clusters=_names(clusters), rights=_names(rights), create=create)
         return codec.group(await self.connection.call(rpcs.PUT_GROUP, request))
 
-    async def groups(self) -> tuple[GroupView, ...]:
+    async def groups(self) -> tuple[GroupInfo, ...]:
         """Return all groups."""
         answer = await self.connection.call(rpcs.LIST_GROUPS, access_pb2.ListGroupsRequest())
         return tuple(codec.group(one) for one in answer.groups)
@@ -65,7 +65,7 @@ class AccessMethods:
         answer = await self.connection.call(rpcs.CREATE_TOKEN, request)
         return NewToken(codec.token(answer.token), answer.text)
 
-    async def tokens(self, *, owner: str = "", everybody: bool = False, dead: bool = False) -> tuple[TokenView, ...]:
+    async def tokens(self, *, owner: str = "", everybody: bool = False, dead: bool = False) -> tuple[TokenInfo, ...]:
         """Return the tokens of the caller, of `owner`, or of everybody."""
         request = access_pb2.ListTokensRequest(owner=owner, all=everybody, dead=dead)
         answer = await self.connection.call(rpcs.LIST_TOKENS, request)
@@ -87,10 +87,10 @@ class AccessMethods:
 
     async def audit(
         self, /, *, after: int = 0, limit: int = 0, verify: bool = False, newest: bool = False, **equal: str
-    ) -> AuditPage:
+    ) -> AuditLog:
         """Return lines of the audit log; `equal` filters by actor, verb, object, outcome or address."""
         request = access_pb2.ReadAuditRequest(after=after, limit=limit, verify=verify, newest=newest, **equal)
-        return codec.audit_page(await self.connection.call(rpcs.READ_AUDIT, request))
+        return codec.audit_log(await self.connection.call(rpcs.READ_AUDIT, request))
 
 
 def _names(names: Iterable[str] | None) -> access_pb2.Names | None:

@@ -11,9 +11,9 @@ from rainbow_sched.client.access_verbs import AccessMethods
 from rainbow_sched.client.cluster_verbs import ClusterMethods
 from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.job_verbs import JobMethods
-from rainbow_sched.client.settings import Overrides, Settings, resolve
-from rainbow_sched.client.submission import Submission, command
-from rainbow_sched.client.views import JobView, OutputChunk
+from rainbow_sched.client.settings import ClientSettings, Overrides, resolve
+from rainbow_sched.client.submission import JobSubmission, command
+from rainbow_sched.client.views import JobInfo, OutputChunk
 from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.job import Delivery, Terms
 
@@ -21,7 +21,7 @@ from rainbow_sched.model.job import Delivery, Terms
 class JobFailed(RainbowError):
     """The job ended without success; `job` holds its final state."""
 
-    def __init__(self, job: JobView) -> None:
+    def __init__(self, job: JobInfo) -> None:
         code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
         super().__init__(f"job {job.id} {job.state}{code}" + (f": {job.reason}" if job.reason else ""))
         self.job = job
@@ -31,7 +31,7 @@ class JobFailed(RainbowError):
 class JobResult:
     """A job that succeeded, and its output."""
 
-    job: JobView
+    job: JobInfo
     stdout: bytes
     stderr: bytes
 
@@ -51,7 +51,7 @@ class AsyncClient(JobMethods, ClusterMethods, AccessMethods):
         server: str | None = None,
         *,
         token: str | None = None,
-        settings: Settings | None = None,
+        settings: ClientSettings | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         if settings is None:
@@ -99,11 +99,11 @@ class AsyncJobHandle:
     client: AsyncClient
     id: int
 
-    async def status(self) -> JobView:
+    async def status(self) -> JobInfo:
         """Return the current state of the job."""
         return await self.client.job(self.id)
 
-    async def wait(self) -> JobView:
+    async def wait(self) -> JobInfo:
         """Wait until the job has ended; return it."""
         return await self.client.wait(self.id)
 
@@ -121,7 +121,7 @@ class AsyncJobHandle:
         """Yield the job's output; with `follow` until it has ended."""
         return self.client.logs(self.id, follow=follow, stream=stream, tail=tail)
 
-    async def cancel(self, reason: str = "") -> JobView:
+    async def cancel(self, reason: str = "") -> JobInfo:
         """Cancel the job; return its current state."""
         return (await self.client.cancel([self.id], reason=reason))[0]
 
@@ -132,7 +132,7 @@ def _submission(
     name: str,
     terms: Terms | Mapping[str, Any] | None,
     resources: Mapping[str, Any],
-) -> Submission:
+) -> JobSubmission:
     if (argv is None) == (not jobspec):
         raise Invalid("submit takes either a command or a jobspec")
     if jobspec and resources:
@@ -143,5 +143,5 @@ def _submission(
             values["delivery"] = Delivery(values["delivery"])
         terms = replace(Terms(), **values)
     if argv is not None:
-        return Submission(text=command(argv, name=name, **resources), dialect="flux", name=name, terms=terms)
-    return Submission(text=jobspec, name=name, terms=terms)
+        return JobSubmission(text=command(argv, name=name, **resources), dialect="flux", name=name, terms=terms)
+    return JobSubmission(text=jobspec, name=name, terms=terms)

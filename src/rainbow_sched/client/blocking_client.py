@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobResult
 from rainbow_sched.client.connection import Timeouts
-from rainbow_sched.client.settings import Settings
-from rainbow_sched.client.views import JobView, OutputChunk
+from rainbow_sched.client.settings import ClientSettings
+from rainbow_sched.client.views import JobInfo, OutputChunk
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +56,7 @@ class Client:
         server: str | None = None,
         *,
         token: str | None = None,
-        settings: Settings | None = None,
+        settings: ClientSettings | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         self.asynchronous = AsyncClient(server, token=token, settings=settings, timeouts=timeouts)
@@ -172,11 +172,11 @@ class JobHandle:
     def id(self) -> int:
         return self.asynchronous.id
 
-    def status(self) -> JobView:
+    def status(self) -> JobInfo:
         """Return the current state of the job."""
         return self.client.run(self.asynchronous.status())
 
-    def wait(self) -> JobView:
+    def wait(self) -> JobInfo:
         """Wait until the job has ended; return it."""
         return self.client.run(self.asynchronous.wait())
 
@@ -188,6 +188,6 @@ class JobHandle:
         """Yield the job's output; with `follow` until it has ended."""
         return self.client.iterate(self.asynchronous.logs(follow=follow, stream=stream, tail=tail))
 
-    def cancel(self, reason: str = "") -> JobView:
+    def cancel(self, reason: str = "") -> JobInfo:
         """Cancel the job; return its current state."""
         return self.client.run(self.asynchronous.cancel(reason))

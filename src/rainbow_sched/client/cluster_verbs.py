@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rainbow_sched.client import codec, rpcs
 from rainbow_sched.client.connection import Connection
-from rainbow_sched.client.views import ClusterView, DeletedView, OfferView, RegistrationView, RestoreView
+from rainbow_sched.client.views import ClusterInfo, DeletionInfo, OfferInfo, RegistrationInfo, RestoreInfo
 from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2
 
 
@@ -16,14 +16,14 @@ class ClusterMethods:
 
     connection: Connection
 
-    async def register(self, name: str, graph: bytes, *, manager: str = "") -> RegistrationView:
+    async def register(self, name: str, graph: bytes, *, manager: str = "") -> RegistrationInfo:
         """Register a cluster with its resource graph; the returned credentials are shown only once."""
 
         def chunks() -> Iterator[clusters_pb2.GraphUpload]:
             return codec.graph_chunks(name, graph, manager=manager)
 
         answer = await self.connection.upload(rpcs.REGISTER, chunks)
-        return RegistrationView(answer.cluster, answer.exists, answer.token, answer.secret)
+        return RegistrationInfo(answer.cluster, answer.exists, answer.token, answer.secret)
 
     async def put_subsystem(self, name: str, subsystem: str, graph: bytes) -> int:
         """Add or replace a subsystem of a cluster; return its number of vertices."""
@@ -46,14 +46,14 @@ class ClusterMethods:
         request = clusters_pb2.DeleteSubsystemRequest(cluster=name, subsystem=subsystem)
         await self.connection.call(rpcs.DELETE_SUBSYSTEM, request, bearer=self._cluster_secret(name))
 
-    async def delete_cluster(self, name: str, *, jobs: str = "") -> DeletedView:
+    async def delete_cluster(self, name: str, *, jobs: str = "") -> DeletionInfo:
         """Delete a cluster. If jobs run there, `jobs` must be wait, cancel or lose.
 
         With `wait` and `cancel` the cluster gets no new jobs and is deleted when the last running job has ended.
         """
         request = clusters_pb2.DeleteClusterRequest(cluster=name, jobs=jobs)
         answer = await self.connection.call(rpcs.DELETE_CLUSTER, request, bearer=self._cluster_secret(name))
-        return DeletedView(moved=answer.jobs_moved, running=answer.jobs_running)
+        return DeletionInfo(moved=answer.jobs_moved, running=answer.jobs_running)
 
     async def update_state(self, name: str, values: Mapping[str, object]) -> Mapping[str, object]:
         """Merge keys and values into a cluster's state; return the whole state."""
@@ -67,32 +67,32 @@ class ClusterMethods:
         request = clusters_pb2.PatchGraphRequest(cluster=name, marks=marks)
         return (await self.connection.call(rpcs.PATCH_GRAPH, request, bearer=self._cluster_secret(name))).changed
 
-    async def clusters(self) -> tuple[ClusterView, ...]:
+    async def clusters(self) -> tuple[ClusterInfo, ...]:
         """Return all clusters that the caller may see."""
         answer = await self.connection.call(rpcs.LIST_CLUSTERS, clusters_pb2.ListClustersRequest())
         return tuple(codec.cluster(one) for one in answer.clusters)
 
-    async def cluster(self, name: str, *, tree: bool = False) -> ClusterView:
+    async def cluster(self, name: str, *, tree: bool = False) -> ClusterInfo:
         """Return one cluster; with `tree`, its containment tree as lines of text."""
         request = clusters_pb2.GetClusterRequest(cluster=name, tree=tree)
         return codec.cluster(await self.connection.call(rpcs.GET_CLUSTER, request))
 
-    async def drain(self, name: str, *, reason: str = "") -> ClusterView:
+    async def drain(self, name: str, *, reason: str = "") -> ClusterInfo:
         """Stop new jobs on a cluster; running jobs continue."""
         request = clusters_pb2.DrainRequest(cluster=name, reason=reason)
         return codec.cluster(await self.connection.call(rpcs.DRAIN, request, bearer=self._operator_token(name)))
 
-    async def undrain(self, name: str) -> ClusterView:
+    async def undrain(self, name: str) -> ClusterInfo:
         """Allow new jobs on a drained cluster."""
         request = clusters_pb2.UndrainRequest(cluster=name)
         return codec.cluster(await self.connection.call(rpcs.UNDRAIN, request, bearer=self._operator_token(name)))
 
-    async def restore(self, *, after: int = 0, limit: int = 0) -> RestoreView:
+    async def restore(self, *, after: int = 0, limit: int = 0) -> RestoreInfo:
         """Return what the last restore of the server's database found and waits for; for administrators."""
         request = clusters_pb2.GetRestoreRequest(after=after, limit=limit)
         return codec.restore(await self.connection.call(rpcs.GET_RESTORE, request))
 
-    async def give_up_report(self, name: str) -> RestoreView:
+    async def give_up_report(self, name: str) -> RestoreInfo:
         """Continue without a cluster's report after a restore; jobs that may have run there are held."""
         request = clusters_pb2.GiveUpReportRequest(cluster=name)
         return codec.restore(await self.connection.call(rpcs.GIVE_UP_REPORT, request))
@@ -108,7 +108,7 @@ class ClusterMethods:
         max_queued: int | None = None,
         signed: bool | None = None,
         clear: bool = False,
-    ) -> ClusterView:
+    ) -> ClusterInfo:
         """Set who may use a cluster and how large jobs may be. None: unchanged; 0 or empty: no limit."""
         request = clusters_pb2.SetRulesRequest(
             cluster=name,
@@ -124,14 +124,14 @@ class ClusterMethods:
 
     async def receive(
         self, name: str, *, limit: int = 0, accept_only: str = "", order_by: str = "", lease: float = 0.0
-    ) -> tuple[OfferView, ...]:
+    ) -> tuple[OfferInfo, ...]:
         """Lease jobs of a cluster; jobs that are not accepted in time return to the queue."""
         request = agents_pb2.ReceiveRequest(cluster=name, limit=limit, accept_only=accept_only, lease=lease)
         request.order_by = order_by
         answer = await self.connection.call(rpcs.RECEIVE, request, bearer=self._cluster_secret(name))
         return tuple(codec.offer(one) for one in answer.offers)
 
-    async def accept(self, name: str, offers: Iterable[OfferView]) -> tuple[int, ...]:
+    async def accept(self, name: str, offers: Iterable[OfferInfo]) -> tuple[int, ...]:
         """Accept leased jobs; return the ids of those whose lease was still valid."""
         refs = [agents_pb2.AttemptRef(job=one.job, n=one.n, token=one.token) for one in offers]
         request = agents_pb2.AcceptRequest(cluster=name, attempts=refs)

@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.client.views import (
-    AuditPage,
-    AuditView,
-    ClusterView,
-    EventView,
-    ExplanationView,
-    FindingView,
-    GroupView,
-    JobView,
-    OfferView,
-    PlanView,
+    AuditLine,
+    AuditLog,
+    ClusterInfo,
+    EventInfo,
+    ExplanationInfo,
+    FindingInfo,
+    GroupInfo,
+    JobInfo,
+    OfferInfo,
+    PlanInfo,
+    ReportInfo,
     ResourceTotal,
-    RestoreView,
+    RestoreInfo,
+    ServerValue,
     Submitted,
-    TokenView,
-    UnreportedView,
-    UserView,
-    View,
+    TokenInfo,
+    UserInfo,
     timestamp,
 )
 from rainbow_sched.model.errors import RainbowError
@@ -35,7 +35,7 @@ from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
 
 CHUNK_BYTES = 1 << 20
 COMPRESS_ABOVE_BYTES = 1 << 20
-V = TypeVar("V", bound=View)
+V = TypeVar("V", bound=ServerValue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def filter_message(selected: JobFilter) -> jobs_pb2.JobFilter:
     )
 
 
-def terms_message(submission: Submission) -> jobs_pb2.Terms:
+def terms_message(submission: JobSubmission) -> jobs_pb2.Terms:
     """Return the terms of a submission, with its array and dependencies."""
     terms = submission.terms
     known = jobs_pb2.Terms.DESCRIPTOR.fields_by_name  # the server sets the other fields
@@ -72,13 +72,13 @@ def terms_message(submission: Submission) -> jobs_pb2.Terms:
     return jobs_pb2.Terms(**values, array=submission.array, dependencies=submission.dependencies)
 
 
-def spec_message(submission: Submission) -> jobs_pb2.Spec:
+def spec_message(submission: JobSubmission) -> jobs_pb2.Spec:
     if submission.canonical:
         return jobs_pb2.Spec(canonical=submission.canonical)
     return jobs_pb2.Spec(text=submission.text, dialect=submission.dialect)
 
 
-def submit_message(submission: Submission) -> jobs_pb2.SubmitRequest:
+def submit_message(submission: JobSubmission) -> jobs_pb2.SubmitRequest:
     return jobs_pb2.SubmitRequest(
         name=submission.name,
         spec=spec_message(submission),
@@ -91,20 +91,20 @@ def submitted(message: jobs_pb2.SubmitResponse) -> Submitted:
     return Submitted(message.id, message.state, message.cluster, message.reason)
 
 
-def job(message: jobs_pb2.Job) -> JobView:
-    return _view(JobView, message, terms=_terms)
+def job(message: jobs_pb2.Job) -> JobInfo:
+    return _view(JobInfo, message, terms=_terms)
 
 
-def event(message: jobs_pb2.Event) -> EventView:
-    return _view(EventView, message, detail=_json_object)
+def event(message: jobs_pb2.Event) -> EventInfo:
+    return _view(EventInfo, message, detail=_json_object)
 
 
-def plan(message: jobs_pb2.PlanResponse) -> PlanView:
-    return PlanView(_json_object(message.decision), _explanations(message.explanations))
+def plan(message: jobs_pb2.PlanResponse) -> PlanInfo:
+    return PlanInfo(_json_object(message.decision), _explanations(message.explanations))
 
 
-def explanation(message: jobs_pb2.ExplainResponse) -> ExplanationView:
-    return ExplanationView(
+def explanation(message: jobs_pb2.ExplainResponse) -> ExplanationInfo:
+    return ExplanationInfo(
         job(message.job),
         _json_object(message.decision) or None,
         _explanations(message.explanations),
@@ -112,9 +112,9 @@ def explanation(message: jobs_pb2.ExplainResponse) -> ExplanationView:
     )
 
 
-def cluster(message: clusters_pb2.Cluster) -> ClusterView:
+def cluster(message: clusters_pb2.Cluster) -> ClusterInfo:
     return _view(
-        ClusterView,
+        ClusterInfo,
         message,
         state=_json_object,
         record=_json_object,
@@ -126,18 +126,18 @@ def cluster(message: clusters_pb2.Cluster) -> ClusterView:
     )
 
 
-def restore(message: clusters_pb2.Restore) -> RestoreView:
+def restore(message: clusters_pb2.Restore) -> RestoreInfo:
     return _view(
-        RestoreView,
+        RestoreInfo,
         message,
         counts=dict,
-        clusters=lambda rows: tuple(UnreportedView(row.name, row.state, row.why) for row in rows),
-        findings=lambda rows: tuple(_view(FindingView, row) for row in rows),
+        clusters=lambda rows: tuple(ReportInfo(row.name, row.state, row.why) for row in rows),
+        findings=lambda rows: tuple(_view(FindingInfo, row) for row in rows),
     )
 
 
-def offer(message: agents_pb2.Offer) -> OfferView:
-    return OfferView(
+def offer(message: agents_pb2.Offer) -> OfferInfo:
+    return OfferInfo(
         job=message.attempt.job,
         n=message.attempt.n,
         token=message.attempt.token,
@@ -151,20 +151,20 @@ def offer(message: agents_pb2.Offer) -> OfferView:
     )
 
 
-def user(message: access_pb2.User) -> UserView:
-    return _view(UserView, message, groups=tuple, rights=tuple)
+def user(message: access_pb2.User) -> UserInfo:
+    return _view(UserInfo, message, groups=tuple, rights=tuple)
 
 
-def group(message: access_pb2.Group) -> GroupView:
-    return _view(GroupView, message, clusters=tuple, rights=tuple, users=tuple)
+def group(message: access_pb2.Group) -> GroupInfo:
+    return _view(GroupInfo, message, clusters=tuple, rights=tuple, users=tuple)
 
 
-def token(message: access_pb2.Token) -> TokenView:
-    return _view(TokenView, message, scopes=tuple)
+def token(message: access_pb2.Token) -> TokenInfo:
+    return _view(TokenInfo, message, scopes=tuple)
 
 
-def audit_page(message: access_pb2.ReadAuditResponse) -> AuditPage:
-    return _view(AuditPage, message, lines=lambda lines: tuple(_view(AuditView, line) for line in lines))
+def audit_log(message: access_pb2.ReadAuditResponse) -> AuditLog:
+    return _view(AuditLog, message, lines=lambda lines: tuple(_view(AuditLine, line) for line in lines))
 
 
 def graph_chunks(

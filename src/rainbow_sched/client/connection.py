@@ -13,8 +13,8 @@ from pathlib import Path
 
 import grpc
 
-from rainbow_sched.client.rpcs import CredentialKind, RequestT, ResponseT, Rpc
-from rainbow_sched.client.settings import Address, Settings, Tls, with_own_server_token
+from rainbow_sched.client.rpcs import CallCredential, RequestT, ResponseT, Rpc
+from rainbow_sched.client.settings import Address, ClientSettings, Tls, with_own_server_token
 from rainbow_sched.client.statuses import error_of_call
 from rainbow_sched.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable
 
@@ -68,7 +68,7 @@ class Connection:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeouts: Timeouts | None = None,
         rng: random.Random | None = None,
@@ -171,29 +171,29 @@ class Connection:
                 self._switch_server(address)
             raise self._with_origin(error_of_call(error, server=str(address)), rpc.credential) from None
 
-    def _with_origin(self, error: RainbowError, kind: CredentialKind) -> RainbowError:
+    def _with_origin(self, error: RainbowError, kind: CallCredential) -> RainbowError:
         """Add the origin of the refused credential to an Unauthenticated error."""
-        if not isinstance(error, Unauthenticated) or kind is CredentialKind.CLUSTER:
+        if not isinstance(error, Unauthenticated) or kind is CallCredential.CLUSTER:
             return error
-        registering = kind is CredentialKind.REGISTRATION
+        registering = kind is CallCredential.REGISTRATION
         sent = self.settings.describe_credentials(registering=registering)
         advice = "registering needs RAINBOW_REGISTRATION_SECRET" if registering else "save one with: rainbow login"
         return Unauthenticated(f"{error} ({f'sent: {sent}' if sent else advice})")
 
     def metadata(
-        self, kind: CredentialKind, *, bearer: str | None = None, only: Iterable[str] = ()
+        self, kind: CallCredential, *, bearer: str | None = None, only: Iterable[str] = ()
     ) -> tuple[tuple[str, str], ...]:
         """Return the credentials that a call of this kind sends."""
         settings = self.settings
         configured = {
-            CredentialKind.USER: settings.token,
-            CredentialKind.SUBMIT: settings.token,
-            CredentialKind.CLUSTER: settings.secret_for(settings.cluster),
-            CredentialKind.REGISTRATION: settings.registration_secret or settings.token,
+            CallCredential.USER: settings.token,
+            CallCredential.SUBMIT: settings.token,
+            CallCredential.CLUSTER: settings.secret_for(settings.cluster),
+            CallCredential.REGISTRATION: settings.registration_secret or settings.token,
         }[kind]
         token = configured if bearer is None else bearer
         pairs = [("authorization", f"Bearer {_printable(token, 'the credential')}")] if token else []
-        if kind is CredentialKind.SUBMIT or (kind is CredentialKind.USER and not token):
+        if kind is CallCredential.SUBMIT or (kind is CallCredential.USER and not token):
             wanted = set(only) or settings.cluster_tokens.keys()
             pairs += [
                 ("rainbow-cluster-token", _printable(f"{name}={secret}", f"the token of {name}"))

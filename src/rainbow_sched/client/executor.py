@@ -9,7 +9,7 @@ from typing import Any
 
 from rainbow_sched.client.async_client import JobResult
 from rainbow_sched.client.blocking_client import Client
-from rainbow_sched.client.settings import Settings
+from rainbow_sched.client.settings import ClientSettings
 
 CANCEL_REASON = "its future was cancelled"
 
@@ -26,7 +26,12 @@ class Executor(concurrent.futures.Executor):
     """
 
     def __init__(
-        self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None, **defaults: Any
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        settings: ClientSettings | None = None,
+        **defaults: Any,
     ) -> None:
         """Options in `defaults` apply to every submit: nodes, tasks, cores, gpus, duration, terms ..."""
         self._client = Client(server, token=token, settings=settings)

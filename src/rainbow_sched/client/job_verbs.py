@@ -11,8 +11,8 @@ from typing import TypeVar
 from rainbow_sched.client import codec, rpcs
 from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.connection import Connection
-from rainbow_sched.client.submission import Submission
-from rainbow_sched.client.views import EventView, ExplanationView, JobView, OutputChunk, PlanView, Submitted
+from rainbow_sched.client.submission import JobSubmission
+from rainbow_sched.client.views import EventInfo, ExplanationInfo, JobInfo, OutputChunk, PlanInfo, Submitted
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
 from rainbow_sched.model.job import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
@@ -25,7 +25,7 @@ ACTIVE_STATES = tuple(state.value for state in JobState if not state.terminal)
 CANCEL_FILTERS = ("pending", "running", "active")
 
 
-def _stage(job: JobView) -> str:
+def _stage(job: JobInfo) -> str:
     """Return pending, running or ending, as `rainbow jobs` counts the job."""
     if job.state == "bound" and job.attempt_state == "running":
         return "running"
@@ -37,13 +37,13 @@ class JobMethods:
 
     connection: Connection
 
-    async def submit_one(self, submission: Submission) -> Submitted:
+    async def submit_one(self, submission: JobSubmission) -> Submitted:
         """Submit one job; it is durable when this returns."""
         request = codec.submit_message(submission)
         only = submission.terms.only_clusters
         return codec.submitted(await self.connection.call(rpcs.SUBMIT, request, only=only))
 
-    async def submit_batch(self, submissions: Sequence[Submission]) -> tuple[Submitted, ...]:
+    async def submit_batch(self, submissions: Sequence[JobSubmission]) -> tuple[Submitted, ...]:
         """Submit several jobs in one call: all or none."""
         request = jobs_pb2.SubmitBatchRequest(jobs=[codec.submit_message(one) for one in submissions])
         named = [one.terms.only_clusters for one in submissions]
@@ -52,7 +52,7 @@ class JobMethods:
         answer = await self.connection.call(rpcs.SUBMIT_BATCH, request, only=only, timeout=timeout)
         return tuple(codec.submitted(one) for one in answer.jobs)
 
-    async def plan(self, submission: Submission, *, reasons: bool = True) -> PlanView:
+    async def plan(self, submission: JobSubmission, *, reasons: bool = True) -> PlanInfo:
         """Return the decision that a submit would make; store nothing."""
         request = jobs_pb2.PlanRequest(
             spec=codec.spec_message(submission), terms=codec.terms_message(submission), reasons=reasons
@@ -60,15 +60,15 @@ class JobMethods:
         only = submission.terms.only_clusters
         return codec.plan(await self.connection.call(rpcs.PLAN, request, only=only))
 
-    async def job(self, id: int, *, spec: bool = False) -> JobView:
+    async def job(self, id: int, *, spec: bool = False) -> JobInfo:
         """Return one job; with `spec`, its request too."""
         return codec.job(await self.connection.call(rpcs.GET_JOB, jobs_pb2.GetJobRequest(id=id, spec=spec)))
 
     async def jobs(
-        self, selected: JobFilter | None = None, *, limit: int = 100, keep: Callable[[JobView], bool] | None = None
-    ) -> tuple[JobView, ...]:
+        self, selected: JobFilter | None = None, *, limit: int = 100, keep: Callable[[JobInfo], bool] | None = None
+    ) -> tuple[JobInfo, ...]:
         """Return the newest `limit` jobs that match `selected` and `keep`, newest first."""
-        jobs: list[JobView] = []
+        jobs: list[JobInfo] = []
         before = 0
         while len(jobs) < limit:
             size = JOBS_PER_PAGE if keep else min(JOBS_PER_PAGE, limit - len(jobs))
@@ -82,12 +82,12 @@ class JobMethods:
                 break
         return tuple(jobs[:limit])
 
-    async def cancel(self, ids: Sequence[int], *, reason: str = "", dry_run: bool = False) -> tuple[JobView, ...]:
+    async def cancel(self, ids: Sequence[int], *, reason: str = "", dry_run: bool = False) -> tuple[JobInfo, ...]:
         """Cancel jobs and return their current states; a running job is `cancelling` at first.
 
         Jobs that had already ended, or were already cancelling, are marked as `unchanged`.
         """
-        jobs: list[JobView] = []
+        jobs: list[JobInfo] = []
         for start in range(0, len(ids), MAX_JOBS_PER_CANCEL) or (0,):
             batch = ids[start : start + MAX_JOBS_PER_CANCEL]
             request = jobs_pb2.CancelRequest(ids=batch, reason=reason, dry_run=dry_run)
@@ -98,7 +98,7 @@ class JobMethods:
 
     async def cancel_all(
         self, which: str = "active", selected: JobFilter | None = None, *, reason: str = "", dry_run: bool = False
-    ) -> tuple[JobView, ...]:
+    ) -> tuple[JobInfo, ...]:
         """Cancel all jobs that match `selected` and are pending, running or active (not ended)."""
         if which not in CANCEL_FILTERS:
             raise Invalid(f"{which!r} is not one of {', '.join(CANCEL_FILTERS)}")
@@ -108,19 +108,19 @@ class JobMethods:
         ids = [job.id for job in active if which in ("active", _stage(job))]
         return await self.cancel(ids, reason=reason, dry_run=dry_run) if ids else ()
 
-    async def release(self, id: int) -> JobView:
+    async def release(self, id: int) -> JobInfo:
         """Release a held job."""
         return codec.job(await self.connection.call(rpcs.RELEASE, jobs_pb2.ReleaseRequest(id=id)))
 
-    async def explain(self, id: int) -> ExplanationView:
+    async def explain(self, id: int) -> ExplanationInfo:
         """Return the last decision about a job, and current explanations for each cluster."""
         return codec.explanation(await self.connection.call(rpcs.EXPLAIN, jobs_pb2.ExplainRequest(id=id)))
 
-    async def wait(self, id: int) -> JobView:
+    async def wait(self, id: int) -> JobInfo:
         """Wait until a job has ended; return it."""
         return (await self.wait_all([id]))[0]
 
-    async def wait_all(self, ids: Sequence[int]) -> tuple[JobView, ...]:
+    async def wait_all(self, ids: Sequence[int]) -> tuple[JobInfo, ...]:
         """Wait until all jobs have ended; return them. Reads their events from the first, so that none is missed."""
         while True:
             known = {job.id: job for job in await self.jobs(JobFilter(ids=ids), limit=len(ids))}
@@ -138,7 +138,7 @@ class JobMethods:
             if open_ids:  # the server ended the stream early
                 await self.connection.sleep(self.connection.timeouts.backoff.cap)
 
-    async def _with_failures(self, ended: Sequence[JobView]) -> tuple[JobView, ...]:
+    async def _with_failures(self, ended: Sequence[JobInfo]) -> tuple[JobInfo, ...]:
         """Add the category of the failure to jobs that failed; it is stored in their last event."""
         missing = {job.id for job in ended if job.state == "failed" and not job.failure}
         failures: dict[int, str] = {}
@@ -153,7 +153,7 @@ class JobMethods:
                                 break
         return tuple(replace(job, failure=failures.get(job.id, job.failure)) for job in ended)
 
-    async def watch(self, selected: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
+    async def watch(self, selected: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventInfo]:
         """Yield each event once, as it happens; `after` None: from now on. Resumes after a lost connection."""
         seen = after
 

@@ -22,7 +22,7 @@ RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class CredentialKind(enum.Enum):
+class CallCredential(enum.Enum):
     """The credential that a call sends."""
 
     USER = "user"  # the bearer token, or else the clusters' submission tokens
@@ -38,11 +38,11 @@ class Rpc(Generic[RequestT, ResponseT]):
     path: str
     request: type[RequestT]
     response: type[ResponseT]
-    credential: CredentialKind = CredentialKind.USER
+    credential: CallCredential = CallCredential.USER
     idempotent: bool = True
 
 
-_SUBMIT, _CLUSTER = CredentialKind.SUBMIT, CredentialKind.CLUSTER
+_SUBMIT, _CLUSTER = CallCredential.SUBMIT, CallCredential.CLUSTER
 
 _JOBS = "/rainbow.v2.Jobs/"
 SUBMIT = Rpc(f"{_JOBS}Submit", jobs_pb2.SubmitRequest, jobs_pb2.SubmitResponse, _SUBMIT)  # has a client token
@@ -61,7 +61,7 @@ REGISTER = Rpc(  # the response holds credentials that are shown once
     f"{_CLUSTERS}Register",
     clusters_pb2.GraphUpload,
     clusters_pb2.RegisterResponse,
-    CredentialKind.REGISTRATION,
+    CallCredential.REGISTRATION,
     idempotent=False,
 )
 PUT_SUBSYSTEM = Rpc(f"{_CLUSTERS}PutSubsystem", clusters_pb2.GraphUpload, clusters_pb2.PutGraphResponse, _CLUSTER)

@@ -53,7 +53,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ClientSettings:
     """All settings of a client. Its repr shows no credentials."""
 
     servers: tuple[Address, ...] = (Address("127.0.0.1", DEFAULT_PORT, False),)
@@ -104,7 +104,7 @@ class Overrides:
     new_config: bool = False  # the named config file need not exist yet
 
 
-def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] | None = None) -> ClientSettings:
     """Return the settings: flag > environment > config file > the user's own server > default."""
     overrides = overrides or Overrides()
     environment = os.environ if environment is None else environment
@@ -132,7 +132,7 @@ def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] |
     if not token:
         token = own_server_token(servers, environment)
         origins["token"] = "local server" if token else "default"
-    return Settings(
+    return ClientSettings(
         servers=servers,
         token=token,
         cluster_tokens=config.cluster_tokens(),
@@ -151,7 +151,7 @@ def resolve(overrides: Overrides | None = None, environment: Mapping[str, str] |
     )
 
 
-def with_own_server_token(settings: Settings) -> Settings:
+def with_own_server_token(settings: ClientSettings) -> ClientSettings:
     """Add the token of the user's own server if no token is set; the server may have been started just now."""
     if settings.token or settings.origins.get("token") != "default":
         return settings
@@ -168,7 +168,7 @@ def _configured_servers(config: Config) -> str:
     return config.text("server") or config.text("graphdatabase", "options", "host")
 
 
-def new_config_values(settings: Settings) -> dict[str, Any]:
+def new_config_values(settings: ClientSettings) -> dict[str, Any]:
     """Return the values of a new config file with these servers; the prototype's clients can read it too."""
     values = configs.default_values("rainbow", "")
     if settings.origins.get("server") != "default":

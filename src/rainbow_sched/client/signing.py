@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rainbow_sched.client.config import user_path
 from rainbow_sched.client.private_files import check_private, write_whole
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound
 from rainbow_sched.model.signature import CONTEXT, LONGEST, SignedStatement, digest_of, format_signature
 
@@ -64,7 +64,7 @@ def public_bytes(key: Ed25519PrivateKey) -> bytes:
     return key.public_key().public_bytes_raw()
 
 
-def signed(submission: Submission, key: Ed25519PrivateKey, owner: str, now: float) -> Submission:
+def signed(submission: JobSubmission, key: Ed25519PrivateKey, owner: str, now: float) -> JobSubmission:
     """Return the submission with its owner's signature over what runs, where, when and how often."""
     if not submission.canonical:
         raise Invalid("only a canonical request can be signed; the server interprets a text")

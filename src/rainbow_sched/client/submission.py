@@ -12,7 +12,7 @@ from rainbow_sched.model.job import Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class JobSubmission:
     """One job to submit: a request as canonical JSON, or a text in a dialect that the server knows."""
 
     canonical: str = ""

@@ -20,8 +20,8 @@ def timestamp(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Base of all answers."""
+class ServerValue:
+    """Base of all values in answers of the server."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: times as text, unknown values left out."""
@@ -35,7 +35,7 @@ class View:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, View):
+    if isinstance(value, ServerValue):
         return value.as_dict()
     if isinstance(value, tuple):
         return [_plain("", item) for item in value]
@@ -47,7 +47,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobView(View):
+class JobInfo(ServerValue):
     """The current state of a job."""
 
     id: int
@@ -82,7 +82,7 @@ class JobView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventView(View):
+class EventInfo(ServerValue):
     """One change of a job."""
 
     seq: int
@@ -100,7 +100,7 @@ class EventView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputChunk(View):
+class OutputChunk(ServerValue):
     """A piece of a job's output: `data` begins at byte `offset` of `stream`."""
 
     stream: str
@@ -113,7 +113,7 @@ class OutputChunk(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted(View):
+class Submitted(ServerValue):
     """The answer to a submit; the job is stored."""
 
     id: int
@@ -123,7 +123,7 @@ class Submitted(View):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanView(View):
+class PlanInfo(ServerValue):
     """The decision for a job that was not submitted: `rainbow.decision/2` and `rainbow.explanations/1`."""
 
     decision: Mapping[str, Any]
@@ -131,17 +131,17 @@ class PlanView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class ExplanationView(View):
+class ExplanationInfo(ServerValue):
     """A job, its last decision, and a current explanation for each cluster."""
 
-    job: JobView
+    job: JobInfo
     decision: Mapping[str, Any] | None = None
     explanations: tuple[Mapping[str, Any], ...] = ()
-    events: tuple[EventView, ...] = ()
+    events: tuple[EventInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceTotal(View):
+class ResourceTotal(ServerValue):
     """The amount of one resource type in a cluster."""
 
     type: str
@@ -152,7 +152,7 @@ class ResourceTotal(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedView(View):
+class DeletionInfo(ServerValue):
     """The jobs of a deleted cluster. The cluster exists until the running ones have ended."""
 
     moved: int = 0  # jobs that go to another cluster
@@ -160,7 +160,7 @@ class DeletedView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView(View):
+class ClusterInfo(ServerValue):
     """The current state of a cluster."""
 
     name: str
@@ -183,7 +183,7 @@ class ClusterView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class UnreportedView(View):
+class ReportInfo(ServerValue):
     """A cluster that was registered when the database was restored, and the state of its report."""
 
     name: str
@@ -192,7 +192,7 @@ class UnreportedView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingView(View):
+class FindingInfo(ServerValue):
     """One difference between the restored database and a cluster's report."""
 
     seq: int
@@ -205,22 +205,22 @@ class FindingView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreView(View):
+class RestoreInfo(ServerValue):
     """The last restore of the server's database."""
 
     generation: int
     restored_at: float | None = None
     copied_at: float | None = None
     old_jobs: int = 0  # largest id of a job from before the restore
-    clusters: tuple[UnreportedView, ...] = ()
+    clusters: tuple[ReportInfo, ...] = ()
     jobs_waiting: int = 0
     jobs_unclear: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[FindingView, ...] = ()
+    findings: tuple[FindingInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationView(View):
+class RegistrationInfo(ServerValue):
     """The answer to a registration. Token and secret are shown only once."""
 
     cluster: str
@@ -230,7 +230,7 @@ class RegistrationView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferView(View):
+class OfferInfo(ServerValue):
     """A job leased to a receiver. It returns to the queue unless it is accepted within `lease` seconds."""
 
     job: int
@@ -246,7 +246,7 @@ class OfferView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class CallerView(View):
+class CallerInfo(ServerValue):
     """The caller as the server sees it."""
 
     name: str
@@ -255,7 +255,7 @@ class CallerView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserView(View):
+class UserInfo(ServerValue):
     """A user; `rights` are the user's own, without those of the groups."""
 
     name: str
@@ -266,7 +266,7 @@ class UserView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView(View):
+class GroupInfo(ServerValue):
     """A group: the clusters of `@NAME`, and rights that its users have."""
 
     name: str
@@ -276,7 +276,7 @@ class GroupView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenView(View):
+class TokenInfo(ServerValue):
     """A token as the server stores it, without its text."""
 
     id: str
@@ -292,15 +292,15 @@ class TokenView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class NewToken(View):
+class NewToken(ServerValue):
     """A token and its text, which is shown only once."""
 
-    token: TokenView
+    token: TokenInfo
     text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditView(View):
+class AuditLine(ServerValue):
     """One line of the audit log."""
 
     seq: int
@@ -316,10 +316,10 @@ class AuditView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPage(View):
+class AuditLog(ServerValue):
     """Some lines of the audit log; pass `next` as `after` to read on, 0 at the end."""
 
-    lines: tuple[AuditView, ...]
+    lines: tuple[AuditLine, ...]
     next: int = 0
     count: int = 0
     verified: bool = False

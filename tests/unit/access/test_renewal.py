@@ -12,7 +12,7 @@ import pytest
 from rainbow_sched.agent.core.events import SyncMessage
 from rainbow_sched.agent.runtime.link import Identity, Link
 from rainbow_sched.agent.runtime.rotation import Rotation
-from rainbow_sched.client.settings import Address, Settings
+from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.model.credential import digest, id_of
 from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.service.access.renewal import GRACE
@@ -44,7 +44,7 @@ class Place:
     def process(self) -> tuple[Link, Rotation]:
         """A process that starts with what is on disk."""
         host, _, port = self.world.running.address.rpartition(":")
-        settings = Settings(servers=(Address(host, int(port), False),))
+        settings = ClientSettings(servers=(Address(host, int(port), False),))
         link = Link(settings, Identity(cluster="alpha", epoch="journal.e", secret=self.home.read_text().strip()))
         return link, Rotation(self.home, link, every=3600.0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow_sched.client.settings import Settings, addresses
+from rainbow_sched.client.settings import ClientSettings, addresses
 from tests.support.fake_server import FakeServer, running
 
 
@@ -14,4 +14,4 @@ def server():
 
 @pytest.fixture
 def settings(server):
-    return Settings(servers=addresses(server.address), token="a-token")
+    return ClientSettings(servers=addresses(server.address), token="a-token")

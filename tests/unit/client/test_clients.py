@@ -11,8 +11,8 @@ import pytest
 from rainbow_sched.client import AsyncClient, Client, Executor, JobFailed, JobFilter, command
 from rainbow_sched.client.cluster_verbs import ClusterMethods
 from rainbow_sched.client.job_verbs import JobMethods
-from rainbow_sched.client.settings import Settings, addresses
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.settings import ClientSettings, addresses
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import Terms
 from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
@@ -68,7 +68,7 @@ def test_terms_reach_the_server(server, settings):
     terms = Terms(priority=4, only_clusters=("perl",), deadline=1000.0, labels={"team": "bio"})
     with Client(settings=settings, timeouts=QUICK) as client:
         client.submit_one(
-            Submission(canonical="{}", terms=terms, array="1-9", dependencies=("afterok:3",), client_token="same")
+            JobSubmission(canonical="{}", terms=terms, array="1-9", dependencies=("afterok:3",), client_token="same")
         )
     sent = server.only("Jobs/Submit").request
     assert (sent.terms.priority, list(sent.terms.only_clusters), sent.terms.deadline) == (4, ["perl"], 1000.0)
@@ -112,7 +112,7 @@ def test_a_graph_goes_up_in_pieces_and_arrives_whole(server, settings, size):
 
 def test_registering_shows_credentials_once_and_never_in_a_repr(server):
     server.answers["Clusters/Register"] = clusters_pb2.RegisterResponse(cluster="perl", token="tok", secret="sec")
-    settings = Settings(servers=addresses(server.address), registration_secret="door")
+    settings = ClientSettings(servers=addresses(server.address), registration_secret="door")
     with Client(settings=settings, timeouts=QUICK) as client:
         answer = client.register("perl", b"{}")
     assert (answer.token, answer.secret) == ("tok", "sec")
@@ -200,7 +200,7 @@ def test_jobs_of_futures_that_were_cancelled_just_before_the_end_are_cancelled(s
 
 
 async def test_a_submit_without_a_command_says_what_it_takes():
-    client = AsyncClient(settings=Settings())
+    client = AsyncClient(settings=ClientSettings())
     with pytest.raises(Invalid, match="either a command or a jobspec"):
         await client.submit()
     with pytest.raises(Invalid, match="a jobspec already states its resources"):
@@ -213,11 +213,11 @@ async def test_a_submit_without_a_command_says_what_it_takes():
 
 async def test_a_batch_carries_only_the_tokens_of_the_clusters_that_it_names(server, settings):
     server.answers["Jobs/SubmitBatch"] = jobs_pb2.SubmitBatchResponse(jobs=[jobs_pb2.SubmitResponse(id=1)])
-    settings = Settings(servers=settings.servers, cluster_tokens={"perl": "p", "gone": "g"})
-    pinned = Submission(text="x", terms=Terms(only_clusters=("perl",)))
+    settings = ClientSettings(servers=settings.servers, cluster_tokens={"perl": "p", "gone": "g"})
+    pinned = JobSubmission(text="x", terms=Terms(only_clusters=("perl",)))
     async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         await client.submit_batch([pinned])
-        await client.submit_batch([pinned, Submission(text="x")])
+        await client.submit_batch([pinned, JobSubmission(text="x")])
     sent = [[value for key, value in asked.metadata if key == "rainbow-cluster-token"] for asked in server.asked]
     assert sent == [["perl=p"], ["perl=p", "gone=g"]]
 

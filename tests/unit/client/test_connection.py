@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rainbow_sched.client import rpcs
 from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.client.connection import Backoff, Connection, Timeouts, diagnose
-from rainbow_sched.client.rpcs import CredentialKind
-from rainbow_sched.client.settings import Address, Overrides, Settings, Tls, addresses, resolve
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.rpcs import CallCredential
+from rainbow_sched.client.settings import Address, ClientSettings, Overrides, Tls, addresses, resolve
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
 from rainbow_sched.pb.v2 import access_pb2, agents_pb2, clusters_pb2, jobs_pb2
 from rainbow_sched.server.tls import make_authority
@@ -61,7 +61,7 @@ def test_the_table_knows_every_call_about_jobs_clusters_and_agents():
 async def test_a_submit_is_tried_again_with_the_same_client_token(server, settings):
     server.answers["Jobs/Submit"] = Script(DOWN, DOWN, jobs_pb2.SubmitResponse(id=7))
     async with AsyncClient(settings=settings, timeouts=QUICK) as client:
-        answer = await client.submit_one(Submission(text="x"))
+        answer = await client.submit_one(JobSubmission(text="x"))
     assert answer.id == 7
     tokens = {asked.request.client_token for asked in server.calls("Jobs/Submit")}
     assert len(server.calls("Jobs/Submit")) == 3
@@ -89,7 +89,7 @@ async def test_a_refusal_is_not_tried_again(server, settings):
 async def test_a_dead_server_is_passed_over_even_by_calls_that_must_not_happen_twice(server, call):
     server.answers["Agents/Receive"] = agents_pb2.ReceiveResponse()
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=1)
-    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()},{server.address}"))
+    settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()},{server.address}"))
     async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         await (client.receive("perl") if call == "receive" else client.job(1))
     assert len(server.asked) == 1
@@ -98,7 +98,7 @@ async def test_a_dead_server_is_passed_over_even_by_calls_that_must_not_happen_t
 async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=1, name="from the second")
     with running(FakeServer(answers={"Jobs/Get": jobs_pb2.Job(id=1, name="from the first")})) as first:
-        both = Settings(servers=addresses(f"{first.address},{server.address}"))
+        both = ClientSettings(servers=addresses(f"{first.address},{server.address}"))
         async with AsyncClient(settings=both, timeouts=QUICK) as client:
             assert (await client.job(1)).name == "from the first"
             first.answers["Jobs/Get"] = DOWN
@@ -108,7 +108,7 @@ async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
 
 
 async def test_nobody_there_is_said_with_what_to_do():
-    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
+    settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(
             Unavailable, match=r"no Rainbow server answers at 127.0.0.1:.* plain text.*start one with `rainbow server`"
@@ -117,7 +117,7 @@ async def test_nobody_there_is_said_with_what_to_do():
 
 
 async def test_a_plain_server_asked_with_tls_is_told_from_one_that_is_away(server):
-    settings = Settings(servers=addresses(f"https://{server.address}"))
+    settings = ClientSettings(servers=addresses(f"https://{server.address}"))
     async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(Unavailable, match=r"tried with TLS.* http:// connects in plain text"):
             await client.job(1)
@@ -131,7 +131,7 @@ async def test_every_server_is_tried_before_the_first_pause_and_pauses_grow():
         if len(pauses) == 6:
             raise KeyboardInterrupt
 
-    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"))
+    settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"))
     connection = Connection(settings, rng=random.Random(1), sleep=sleep, timeouts=Timeouts(unreachable=1e9, call=1e9))
     with pytest.raises(KeyboardInterrupt):
         await connection.call(rpcs.WHO_AM_I, access_pb2.WhoAmIRequest())
@@ -175,7 +175,7 @@ async def test_a_call_that_takes_too_long_is_given_up(server, settings):
 
 
 def test_each_purpose_sends_its_own_credential_and_no_other():
-    settings = Settings(
+    settings = ClientSettings(
         token="user-token",
         cluster="perl",
         cluster_secret="perl-secret",
@@ -184,19 +184,19 @@ def test_each_purpose_sends_its_own_credential_and_no_other():
         origins={"cluster_secret": "config"},
     )
     connection = Connection(settings)
-    assert connection.metadata(CredentialKind.USER) == (("authorization", "Bearer user-token"),)
-    assert connection.metadata(CredentialKind.CLUSTER) == (("authorization", "Bearer perl-secret"),)
-    assert connection.metadata(CredentialKind.REGISTRATION) == (("authorization", "Bearer door"),)
-    assert connection.metadata(CredentialKind.SUBMIT) == (
+    assert connection.metadata(CallCredential.USER) == (("authorization", "Bearer user-token"),)
+    assert connection.metadata(CallCredential.CLUSTER) == (("authorization", "Bearer perl-secret"),)
+    assert connection.metadata(CallCredential.REGISTRATION) == (("authorization", "Bearer door"),)
+    assert connection.metadata(CallCredential.SUBMIT) == (
         ("authorization", "Bearer user-token"),
         ("rainbow-cluster-token", "perl=p"),
         ("rainbow-cluster-token", "eks=e"),
     )
-    assert connection.metadata(CredentialKind.SUBMIT, only=["eks"])[1:] == (("rainbow-cluster-token", "eks=e"),)
+    assert connection.metadata(CallCredential.SUBMIT, only=["eks"])[1:] == (("rainbow-cluster-token", "eks=e"),)
 
 
 def test_the_configs_secret_goes_to_its_own_cluster_only():
-    settings = Settings(
+    settings = ClientSettings(
         token="operator", cluster="perl", cluster_secret="perl-secret", origins={"cluster_secret": "config"}
     )
     assert settings.secret_for("perl") == "perl-secret"
@@ -205,7 +205,7 @@ def test_the_configs_secret_goes_to_its_own_cluster_only():
 
 def test_a_credential_with_a_line_end_is_refused_before_it_is_sent():
     with pytest.raises(Invalid, match="line end"):
-        Connection(Settings(token="abc\n")).metadata(CredentialKind.USER)
+        Connection(ClientSettings(token="abc\n")).metadata(CallCredential.USER)
 
 
 @pytest.mark.parametrize("given", ["", "mine"])
@@ -264,7 +264,7 @@ async def test_a_certificate_that_is_not_accepted_says_why(authority, tmp_path):
 
 
 async def test_whoever_finds_nobody_is_told_the_reason_with_what_to_do():
-    settings = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
+    settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(Unavailable, match=r": Connection refused \(tried in plain text.*start one with"):
             await client.job(1)

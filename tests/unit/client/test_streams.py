@@ -8,7 +8,7 @@ import pytest
 
 from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.client.connection import Backoff, Timeouts
-from rainbow_sched.client.settings import Settings, addresses
+from rainbow_sched.client.settings import ClientSettings, addresses
 from rainbow_sched.client.views import OutputChunk
 from rainbow_sched.model.errors import NotFound, Unavailable
 from rainbow_sched.pb.v2 import jobs_pb2
@@ -126,7 +126,7 @@ async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, s
 
 @pytest.mark.parametrize("ask", ["wait", "logs", "watch"])
 async def test_nobody_waits_long_for_a_server_that_was_never_there(ask):
-    nobody = Settings(servers=addresses(f"127.0.0.1:{closed_port()}"))
+    nobody = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     impatient = Timeouts(unreachable=0.0, first_contact=0.0, stream=600.0)
     async with AsyncClient(settings=nobody, timeouts=impatient) as client, asyncio.timeout(30):
         client.connection.outlast_restarts()

@@ -6,7 +6,7 @@ import pytest
 
 from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.client.codec import terms_message
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Delivery, Job, JobState, Terms
@@ -37,7 +37,7 @@ def test_terms_of_an_older_client_are_understood(sent: jobs_pb2.Terms, meant: Te
 
 @pytest.mark.parametrize("terms", [Terms(), Terms(retries=2), Terms(reruns=5), Terms(retries=1, reruns=2)])
 def test_an_older_server_is_told_whether_a_job_may_be_rerun_at_all(terms: Terms) -> None:
-    sent = terms_message(Submission(canonical="{}", terms=terms))
+    sent = terms_message(JobSubmission(canonical="{}", terms=terms))
     assert terms_in(sent, ANA) == terms
     assert sent.delivery == ("at-least-once" if terms.reruns else "at-most-once")
 

@@ -11,7 +11,7 @@ from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
 from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
 from rainbow_sched.client import rpcs
 from rainbow_sched.client.connection import Connection, Timeouts
-from rainbow_sched.client.settings import Settings
+from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Unauthenticated
 from rainbow_sched.pb.v2 import agents_pb2
@@ -37,7 +37,7 @@ class Identity:
 class Link:
     """Sends messages; every failure is one of `model/errors.py`."""
 
-    def __init__(self, settings: Settings, identity: Identity) -> None:
+    def __init__(self, settings: ClientSettings, identity: Identity) -> None:
         self.identity = identity
         self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync: it may change
         self.secret, self.spare = identity.secret, ""  # the second during a change: see rotation.py

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.client.private_files import check_private, write_whole
-from rainbow_sched.client.settings import Settings, read_secret
+from rainbow_sched.client.settings import ClientSettings, read_secret
 from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.errors import Denied, Invalid, Unauthenticated, Unavailable
 
@@ -56,7 +56,7 @@ def refuse_root(options: AgentOptions, uid: int) -> None:
         raise Denied("an agent runs other people's jobs as its own user; do not start it as root, or say --run-as-root")
 
 
-def credential(options: AgentOptions, settings: Settings, environment: Mapping[str, str]) -> str | None:
+def credential(options: AgentOptions, settings: ClientSettings, environment: Mapping[str, str]) -> str | None:
     """The cluster's secret: file, environment, what an earlier registration left, config; None if there is none."""
     if options.secret_file:
         check_private(Path(options.secret_file))

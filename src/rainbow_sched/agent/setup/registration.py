@@ -11,7 +11,7 @@ from rainbow_sched.agent.runtime.rediscovery import Rediscovery
 from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, Texts, Told, ToldFile, digest, texts
 from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, keep
 from rainbow_sched.client import AsyncClient
-from rainbow_sched.client.settings import Settings
+from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.discovery.finder import MANAGERS, Found, find
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
 from rainbow_sched.graphs.formats.reader import read
@@ -22,7 +22,7 @@ log = logging.getLogger("rainbow.agent")
 TOKEN_FILE = "submit-token"
 
 
-async def register(options: AgentOptions, settings: Settings) -> str:
+async def register(options: AgentOptions, settings: ClientSettings) -> str:
     """Register the cluster; returns its secret, which is kept in the state directory."""
     given = options.register != "auto"
     said = Texts(to_jgf(_read(options.register)), {}) if given else texts(look(options))
@@ -48,12 +48,12 @@ async def register(options: AgentOptions, settings: Settings) -> str:
     return answer.secret
 
 
-def as_cluster(options: AgentOptions, settings: Settings, secret: str) -> AsyncClient:
+def as_cluster(options: AgentOptions, settings: ClientSettings, secret: str) -> AsyncClient:
     """A client that speaks for the cluster."""
     return AsyncClient(settings=replace(settings, cluster=options.cluster, cluster_secret=secret))
 
 
-def rediscovery(options: AgentOptions, settings: Settings, secret: Callable[[], str]) -> Rediscovery | None:
+def rediscovery(options: AgentOptions, settings: ClientSettings, secret: Callable[[], str]) -> Rediscovery | None:
     """What keeps the registered graph up to date; None if the cluster was not found from here or its graph is given."""
     file = ToldFile(options.state_dir)
     found_here = options.register == "auto" or (not options.register and file.read() is not None)

@@ -11,7 +11,7 @@ from rainbow_sched.cli.render.listings import MACHINE, Column, Listing, document
 from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.views import AuditPage
+    from rainbow_sched.client.views import AuditLog
 
 EPILOG = """\b
 Each line is chained to the one before it by a digest: --verify walks the chain and
@@ -83,7 +83,7 @@ def audit(
     return 0
 
 
-def checked(page: AuditPage, form: str) -> int:
+def checked(page: AuditLog, form: str) -> int:
     """Say whether the chain holds; the exit code."""
     from rainbow_sched.cli.shell.messages import say
 

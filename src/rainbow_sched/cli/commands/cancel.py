@@ -12,7 +12,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobView
+    from rainbow_sched.client.views import JobInfo
 
 EPILOG = """\b
 Examples:
@@ -51,7 +51,7 @@ def cancel(
     if bool(ids) == bool(wanted):
         raise click.UsageError("give job ids or --filter, one of them")
 
-    async def asking(client: AsyncClient) -> tuple[JobView, ...]:
+    async def asking(client: AsyncClient) -> tuple[JobInfo, ...]:
         chosen = await _chosen(client, ids, wanted, clusters)
         return await client.cancel(chosen, reason=message, dry_run=dry_run) if chosen else ()
 

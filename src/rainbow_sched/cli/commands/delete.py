@@ -14,7 +14,7 @@ from rainbow_sched.model.errors import Conflict, NotFound, Unauthenticated
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
     from rainbow_sched.client.config import Config
-    from rainbow_sched.client.views import DeletedView
+    from rainbow_sched.client.views import DeletionInfo
 
 LOOK_EVERY = 0.5  # seconds
 
@@ -64,7 +64,7 @@ def delete(
         click.echo(f"deleted subsystem {subsystem} of {chosen}")
         return
 
-    async def asking(client: AsyncClient) -> DeletedView:
+    async def asking(client: AsyncClient) -> DeletionInfo:
         left = await client.delete_cluster(chosen, jobs=jobs or "")
         if left.running:
             click.echo(f"{chosen} takes no new work; it is deleted when its {left.running} running jobs have ended")

@@ -10,7 +10,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import ClusterView
+    from rainbow_sched.client.views import ClusterInfo
 
 DRAIN_EPILOG = """\b
 Examples:
@@ -50,5 +50,5 @@ def undrain(link: Link, names: tuple[str, ...]) -> None:
     link.ask(each)
 
 
-def _show(cluster: ClusterView) -> None:
+def _show(cluster: ClusterInfo) -> None:
     click.echo(f"{cluster.name} is {cluster.standing}")

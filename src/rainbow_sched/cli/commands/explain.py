@@ -13,7 +13,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import ExplanationView
+    from rainbow_sched.client.views import ExplanationInfo
 
 EPILOG = """\b
 NOW it fits at this moment, LATER when something ends or comes back, NEVER on this
@@ -40,7 +40,7 @@ def explain(link: Link, job: str, verbose: bool, again: bool, form: str) -> int:
     from rainbow_sched.cli.render.listings import MACHINE, document_text
     from rainbow_sched.cli.render.terminal import columns
 
-    async def asking(client: AsyncClient) -> ExplanationView:
+    async def asking(client: AsyncClient) -> ExplanationInfo:
         from rainbow_sched.cli.input.job_ids import only_one
 
         return await client.explain(await only_one(client, job))

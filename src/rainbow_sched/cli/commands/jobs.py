@@ -18,7 +18,7 @@ from rainbow_sched.cli.shell.messages import say
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient, JobFilter
-    from rainbow_sched.client.views import JobView
+    from rainbow_sched.client.views import JobInfo
 
 SHOWN = 1000  # unless -c says another number
 
@@ -123,7 +123,7 @@ def letters_of(wanted: str) -> frozenset[str]:
 async def _rows(
     client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], count: int
 ) -> list[dict[str, Any]]:
-    def keep(job: JobView) -> bool:
+    def keep(job: JobInfo) -> bool:
         return render_jobs.letter(job.as_dict()) in letters
 
     found = {job.id: job for one in chosen for job in await client.jobs(one, limit=count, keep=keep)}

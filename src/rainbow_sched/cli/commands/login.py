@@ -9,7 +9,7 @@ import click
 from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.settings import Settings
+    from rainbow_sched.client.settings import ClientSettings
 
 EPILOG = """\b
 The token is read from the terminal without being shown, or from stdin, or from
@@ -52,7 +52,7 @@ def login(link: Link, address: str | None, fingerprint: str | None) -> None:
     say(f"you are {who.name}; server and token are in {path}")
 
 
-def _trusting(settings: Settings, fingerprint: str) -> Settings:
+def _trusting(settings: ClientSettings, fingerprint: str) -> ClientSettings:
     """Settings that trust the authority with this fingerprint, as the server shows it; it is kept beside the config."""
     from dataclasses import replace
 

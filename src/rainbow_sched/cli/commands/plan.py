@@ -14,7 +14,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import PlanView
+    from rainbow_sched.client.views import PlanInfo
 
 EPILOG = """\b
 Exit code: 0 it fits now; 75 something could run it later; 3 nothing ever could.
@@ -45,7 +45,7 @@ def plan(link: Link, asked: Asked, form: str) -> int:
 
     prepared = prepare(asked, time.time(), os.environ)
 
-    async def asking(client: AsyncClient) -> tuple[PlanView, dict[str, str]]:
+    async def asking(client: AsyncClient) -> tuple[PlanInfo, dict[str, str]]:
         await need_clusters(client, prepared.submission.terms)
         return await client.plan(prepared.submission), await managers(client)
 

@@ -106,9 +106,9 @@ def _save(settings: object, name: str, token: str, secret: str) -> None:
     from rainbow_sched.cli.input.graph_files import config_target
     from rainbow_sched.cli.shell.messages import say
     from rainbow_sched.client.config import Config, save
-    from rainbow_sched.client.settings import Settings, new_config_values
+    from rainbow_sched.client.settings import ClientSettings, new_config_values
 
-    assert isinstance(settings, Settings)
+    assert isinstance(settings, ClientSettings)
     path = config_target(settings)
     known = settings.config if settings.config.values else Config(new_config_values(settings), path)
     config = known.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")

@@ -12,7 +12,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobView
+    from rainbow_sched.client.views import JobInfo
 
 EPILOG = """\b
 Example:
@@ -29,7 +29,7 @@ def release(link: Link, ids: tuple[str, ...], form: str) -> None:
     from rainbow_sched.cli.render import jobs
     from rainbow_sched.cli.render.listings import listing_text
 
-    async def asking(client: AsyncClient) -> list[JobView]:
+    async def asking(client: AsyncClient) -> list[JobInfo]:
         from rainbow_sched.cli.input.job_ids import resolve
 
         return [await client.release(id) for id in await resolve(client, ids)]

@@ -12,7 +12,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import RestoreView
+    from rainbow_sched.client.views import RestoreInfo
 
 EPILOG = """\b
 Examples:
@@ -46,7 +46,7 @@ def restored(link: Link, without: tuple[str, ...], after: int, limit: int, form:
     """
     from rainbow_sched.cli.render.listings import MACHINE, document_text
 
-    async def asking(client: AsyncClient) -> RestoreView:
+    async def asking(client: AsyncClient) -> RestoreInfo:
         for name in without:
             await client.give_up_report(name)
         return await client.restore(after=after, limit=limit)

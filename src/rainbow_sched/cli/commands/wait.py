@@ -13,7 +13,7 @@ from rainbow_sched.cli.shell.connect import Link, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobView
+    from rainbow_sched.client.views import JobInfo
 
 NAMED = 10  # jobs told one by one; of more, only those that did not succeed
 
@@ -44,7 +44,7 @@ def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> in
 
     seconds = parse_duration(timeout) if timeout else None
 
-    async def asking(client: AsyncClient) -> tuple[JobView, ...]:
+    async def asking(client: AsyncClient) -> tuple[JobInfo, ...]:
         import asyncio
 
         from rainbow_sched.cli.input.job_ids import resolve

@@ -16,7 +16,7 @@ from rainbow_sched.client.settings import read_secret
 from rainbow_sched.model.errors import Invalid
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.settings import Settings
+    from rainbow_sched.client.settings import ClientSettings
 
 
 def read_bytes(path: str) -> bytes:
@@ -66,7 +66,7 @@ def given_secret(secret: str | None, secret_file: str | None) -> str:
     return secret or ""
 
 
-def with_cluster(settings: Settings, name: str | None, secret: str) -> tuple[Settings, str]:
+def with_cluster(settings: ClientSettings, name: str | None, secret: str) -> tuple[ClientSettings, str]:
     """Settings that speak for a cluster, and its name: the flag's, else the config's."""
     chosen = name or settings.cluster
     if not chosen:
@@ -77,7 +77,7 @@ def with_cluster(settings: Settings, name: str | None, secret: str) -> tuple[Set
     return settings, chosen
 
 
-def config_target(settings: Settings) -> Path:
+def config_target(settings: ClientSettings) -> Path:
     """The file that `--save` writes: the one that was read, else the user's own."""
     from rainbow_sched.client.config import user_path
 

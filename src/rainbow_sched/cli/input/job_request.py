@@ -13,7 +13,7 @@ from rainbow_sched.cli.input.job_options import Asked
 from rainbow_sched.cli.input.options import names, pairs
 from rainbow_sched.cli.input.software import requirement
 from rainbow_sched.cli.render.times import moment
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs import canonical
 from rainbow_sched.jobspecs.dialects.compatibility import TABLE, Mapped, read_table, with_compatibility
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
@@ -38,7 +38,7 @@ _NEVER_EMPTY = ("mem", "time", "image", "cwd", "select", "deadline", "start_afte
 class Prepared:
     """A submission, and the request inside it as it was read here."""
 
-    submission: Submission
+    submission: JobSubmission
     request: Request
     source: str = ""  # the file it came from
 
@@ -66,7 +66,7 @@ def prepare(asked: Asked, now: float, environment: Mapping[str, str]) -> Prepare
     adjusted = _adjusted(request, asked, environment)
     name = adjusted.name or _default_name(argv, path)
     said = {"canonical": canonical.to_json(adjusted)} if changed or adjusted != request else {"text": text}
-    submission = Submission(
+    submission = JobSubmission(
         **said,
         name=name,
         terms=terms(asked, now),

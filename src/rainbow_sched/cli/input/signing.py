@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rainbow_sched.cli.input.job_options import Asked
 from rainbow_sched.cli.input.job_request import Prepared
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs import canonical
 from rainbow_sched.model.errors import Invalid
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
 
-Signer: TypeAlias = "Callable[[AsyncClient, Prepared], Awaitable[Submission]]"
+Signer: TypeAlias = "Callable[[AsyncClient, Prepared], Awaitable[JobSubmission]]"
 
 
 def signer_of(asked: Asked, environment: Mapping[str, str]) -> Signer | None:
@@ -30,7 +30,7 @@ def signer_of(asked: Asked, environment: Mapping[str, str]) -> Signer | None:
 
     key = load_key(Path(asked.key).expanduser() if asked.key else key_path(environment))
 
-    async def sign(client: AsyncClient, prepared: Prepared) -> Submission:
+    async def sign(client: AsyncClient, prepared: Prepared) -> JobSubmission:
         """The server says whose job it will be; were it to lie, the site would not find the key under that name."""
         owner = (await client.who_am_i()).name
         exact = replace(prepared.submission, canonical=canonical.to_json(prepared.request), text="", dialect="")

@@ -22,7 +22,7 @@ from rainbow_sched.model.errors import RainbowError
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobView
+    from rainbow_sched.client.views import JobInfo
 
 PAUSE = 0.2
 
@@ -67,7 +67,7 @@ class Attached:
             say(f"nobody reads its output any more; job {self._id} goes on: rainbow cancel {self._id} ends it")
             raise
 
-    def _ended(self, job: JobView) -> int:
+    def _ended(self, job: JobInfo) -> int:
         by_itself = job.exit_code is not None and 0 <= job.exit_code < 128
         if job.state != "succeeded" and not (job.state == "failed" and by_itself):
             why = f" (why: rainbow explain {job.id})" if job.state == "infeasible" else ""
@@ -76,7 +76,7 @@ class Attached:
             return Exit.INTERRUPTED
         return of_job(job.as_dict())
 
-    async def _to_the_end(self) -> JobView:
+    async def _to_the_end(self) -> JobInfo:
         """Print everything, and once the job has ended, what came last."""
         at: dict[str, int] = {}
         while True:

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.settings import Settings
+    from rainbow_sched.client.settings import ClientSettings
 
 R = TypeVar("R")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ class Link:
     config_path: str | None = None
     token_file: str | None = None
 
-    def settings(self, *, new_config: bool = False) -> Settings:
+    def settings(self, *, new_config: bool = False) -> ClientSettings:
         """The settings in force. Warns when the config file, which holds secrets, is open to others.
 
         `new_config`: the command writes the config file, so it need not be there yet.
@@ -43,7 +43,7 @@ class Link:
             say(f"warning: {path} holds secrets and others on this machine can read it; run: chmod 600 {path}")
         return settings
 
-    def ask(self, question: Callable[[AsyncClient], Awaitable[R]], settings: Settings | None = None) -> R:
+    def ask(self, question: Callable[[AsyncClient], Awaitable[R]], settings: ClientSettings | None = None) -> R:
         """Ask with a client that is closed afterwards."""
         chosen = settings or self.settings()
 

@@ -21,7 +21,7 @@ from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.loop import Agent, Parts
 from rainbow_sched.client.signing import public_bytes, signed
-from rainbow_sched.client.submission import Submission
+from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
 from rainbow_sched.model.job import Delivery, Terms
@@ -76,7 +76,7 @@ class Site:
         """What an honest server makes of a job that `owner` signed."""
         request = a_request("sh", "-c", f"mktemp {self.folder}/ran.XXXXXX")
         array = str(terms.pop("array", ""))
-        asked = Submission(canonical=to_json(request), name="job", terms=Terms(**terms), array=array)
+        asked = JobSubmission(canonical=to_json(request), name="job", terms=Terms(**terms), array=array)
         made = signed(asked, key, owner, self.now).terms
         index = int(array.partition("-")[0]) if array else None
         labels = {**made.labels, "array_index": str(index)} if array else dict(made.labels)
@@ -308,7 +308,7 @@ def test_where_signatures_are_not_asked_for_wrong_ones_are_still_refused(site: S
 @given(st.data())
 def test_no_altered_text_of_a_signature_is_taken(data: st.DataObject):
     key = Ed25519PrivateKey.generate()
-    asked = Submission(canonical="{}", name="job")
+    asked = JobSubmission(canonical="{}", name="job")
     text = signed(asked, key, "ana", NOW).terms.signature
     at = data.draw(st.integers(0, len(text) - 1))
     sign = data.draw(st.sampled_from("AQgw_-9.=\n +/"))

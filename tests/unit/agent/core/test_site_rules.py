@@ -12,7 +12,7 @@ from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.refusals import CONFLICT_PATIENCE, SLOWLY, Refusals
 from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, refuse_root
 from rainbow_sched.agent.setup.systemd_unit import unit_text
-from rainbow_sched.client.settings import Settings
+from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.errors import Conflict, Denied, Invalid, Unauthenticated, Unavailable
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from rainbow_sched.selection.expressions import compile_expression
@@ -78,13 +78,13 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path):
     path.write_text("secret\n")
     path.chmod(0o644)
     with pytest.raises(Invalid, match="chmod 600"):
-        credential(options(tmp_path, secret_file=str(path)), Settings(), {})
+        credential(options(tmp_path, secret_file=str(path)), ClientSettings(), {})
     path.chmod(0o600)
-    assert credential(options(tmp_path, secret_file=str(path)), Settings(), {}) == "secret"
+    assert credential(options(tmp_path, secret_file=str(path)), ClientSettings(), {}) == "secret"
 
 
 def test_the_secret_of_another_cluster_is_never_used(tmp_path: Path):
-    settings = Settings(cluster="there", cluster_secret="s", origins={"cluster_secret": "config"})
+    settings = ClientSettings(cluster="there", cluster_secret="s", origins={"cluster_secret": "config"})
     found = credential(options(tmp_path), settings, {})
     with pytest.raises(Unauthenticated, match="--secret-file"):
         need_credential(found, options(tmp_path))

@@ -20,7 +20,7 @@ from rainbow_sched.agent.core.values import Chunk, Offer, Ref, Result
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.link import Identity, Link
 from rainbow_sched.agent.runtime.loop import Agent, Parts
-from rainbow_sched.client.settings import Address, Settings
+from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import NodeRules
@@ -214,13 +214,13 @@ class Grpc(agents_pb2_grpc.AgentsServicer):
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[tuple[Grpc, Settings]]:
+async def served() -> AsyncIterator[tuple[Grpc, ClientSettings]]:
     servicer, server = Grpc(), grpc.aio.server()
     agents_pb2_grpc.add_AgentsServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     dead = Address("127.0.0.1", 1, False)
-    yield servicer, Settings(servers=(dead, Address("127.0.0.1", port, False)))
+    yield servicer, ClientSettings(servers=(dead, Address("127.0.0.1", port, False)))
     await server.stop(None)
 
 

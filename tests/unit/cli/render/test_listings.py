@@ -74,13 +74,13 @@ def test_a_format_that_cannot_be_followed_is_refused(form):
 @pytest.mark.parametrize(
     ("listing", "view"),
     [
-        (jobs.listing(0.0), views.JobView),
-        (clusters.listing(0.0), views.ClusterView),
-        (receive.LISTING, views.OfferView),
-        (user.LISTING, views.UserView),
-        (group.LISTING, views.GroupView),
-        (token.LISTING, views.TokenView),
-        (audit.LISTING, views.AuditView),
+        (jobs.listing(0.0), views.JobInfo),
+        (clusters.listing(0.0), views.ClusterInfo),
+        (receive.LISTING, views.OfferInfo),
+        (user.LISTING, views.UserInfo),
+        (group.LISTING, views.GroupInfo),
+        (token.LISTING, views.TokenInfo),
+        (audit.LISTING, views.AuditLine),
     ],
 )
 def test_a_listing_knows_every_key_that_its_rows_may_have(listing, view):
@@ -110,10 +110,10 @@ def test_documents_keep_the_order_of_their_keys():
 
 
 def test_the_audit_log_is_checked_for_programs_too(capsys):
-    line = views.AuditView(seq=3, at=1.0, actor="ana", digest="d3")
-    assert audit.checked(views.AuditPage(lines=(line,), count=3, verified=True), "json") == 0
+    line = views.AuditLine(seq=3, at=1.0, actor="ana", digest="d3")
+    assert audit.checked(views.AuditLog(lines=(line,), count=3, verified=True), "json") == 0
     found = {"schema": "rainbow.audit-check/1", "verified": True, "count": 3, "digest": "d3"}
     assert json.loads(capsys.readouterr().out) == found
-    assert audit.checked(views.AuditPage(lines=(line,), count=3, broken_at=2), "json") == 1
+    assert audit.checked(views.AuditLog(lines=(line,), count=3, broken_at=2), "json") == 1
     found = {"schema": "rainbow.audit-check/1", "verified": False, "count": 3, "broken_at": 2}
     assert json.loads(capsys.readouterr().out) == found
