@@ -236,7 +236,7 @@ class Fleet:
         nodes: int | None = None,
         **more: Any,
     ) -> JobSubmission:
-        """A job that counts itself, on `cluster` alone if one is named; `more` are fields of JobSubmission or of Terms."""
+        """A job that counts itself, on `cluster` if one is named; `more` are fields of JobSubmission or of Terms."""
         text = command(self.tally.argv(seconds=seconds, code=code, gate=gate), nodes=nodes, tasks=nodes or 1)
         own = {key: more.pop(key) for key in ("array", "dependencies", "client_token", "name") if key in more}
         terms = Terms(only_clusters=more.pop("only_clusters", (cluster,) if cluster else ()), **more)
