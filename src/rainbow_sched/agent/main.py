@@ -1,4 +1,4 @@
-"""`rainbow agent`: the command that runs beside a cluster, and `rainbow agent install`."""
+"""The commands `rainbow agent` and `rainbow agent install`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rainbow_sched.client.settings import ClientSettings
 
 EPILOG = """\b
-The agent dials out; it needs no open port and no rights but its user's own. Jobs go on
-when it stops, and the next start finds them. Its credential comes from --secret-file,
-RAINBOW_AGENT_SECRET, its state directory, or the config file.
+The agent connects to the server; it needs no open port and no rights beyond its user's.
+Jobs continue when it stops, and the next start finds them. Its credential comes from
+--secret-file, RAINBOW_AGENT_SECRET, its state directory, or the config file.
 
 \b
 Examples:
@@ -39,16 +39,14 @@ Examples:
 
 
 @click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--cluster", metavar="NAME", help="The cluster it speaks for (default: the config file's).")
-@click.option("--server", "--host", metavar="HOST:PORT[,...]", help="Server, or several to try in turn.")
+@click.option("--cluster", metavar="NAME", help="The agent's cluster (default: the config file's).")
+@click.option("--server", "--host", metavar="HOST:PORT[,...]", help="One or more servers, tried in order.")
 @click.option("--config-path", "--config", metavar="FILE", help="Config file.")
-@click.option("--backend", default="local", show_default=True, metavar="NAME", help="What runs the jobs here.")
-@click.option("-O", "--backend-option", "backend_options", multiple=True, metavar="KEY=VALUE", help="For the backend.")
-@click.option("--state-dir", metavar="DIR", help="Its journal and its jobs (default: the user's state folder).")
+@click.option("--backend", default="local", show_default=True, metavar="NAME", help="Manager that runs the jobs.")
+@click.option("-O", "--backend-option", "backend_options", multiple=True, metavar="KEY=VALUE", help="Backend option.")
+@click.option("--state-dir", metavar="DIR", help="Directory of journal and jobs (default: in the user's state folder).")
 @click.option("--secret-file", default="", metavar="FILE", help="File that holds the cluster's secret (mode 0600).")
-@click.option(
-    "--renew-secret", default="30d", show_default=True, metavar="TIME|never", help="Replace its secret so often."
-)
+@click.option("--renew-secret", default="30d", show_default=True, metavar="TIME|never", help="Interval of new secrets.")
 @click.option("--graph", default="", metavar="FILE", help="Run jobs within this graph.")
 @click.option(
     "--register",
@@ -58,23 +56,23 @@ Examples:
     metavar="[FILE|auto]",
     help="Register the cluster first if it has no credential; without a value: auto.",
 )
-@click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Take at most so many jobs at a time.")
-@click.option("--accept", default="", metavar="EXPR", help="Take only jobs for which this holds.")
-@click.option("--order", default="", metavar="EXPR", help="Take those first for which this is highest: -nodes.")
+@click.option("--max-jobs", default=64, show_default=True, metavar="N", help="Maximum number of jobs at a time.")
+@click.option("--accept", default="", metavar="EXPR", help="Accept only jobs for which EXPR is true.")
+@click.option("--order", default="", metavar="EXPR", help="Prefer jobs with the highest value of EXPR, e.g. -nodes.")
 @click.option("--allow", multiple=True, metavar="USER[,...]", help="Run jobs of these users only.")
 @click.option("--allowed-signers", default="", metavar="FILE", help="Run only jobs signed with a key in this file.")
-@click.option("--price-core-hour", default=0.0, metavar="X", help="What an hour of a core costs.")
-@click.option("--price-node-hour", default=0.0, metavar="X", help="What an hour of a node costs.")
-@click.option("--price-gpu-hour", default=0.0, metavar="X", help="What an hour of a gpu costs.")
+@click.option("--price-core-hour", default=0.0, metavar="X", help="Price of a core per hour.")
+@click.option("--price-node-hour", default=0.0, metavar="X", help="Price of a node per hour.")
+@click.option("--price-gpu-hour", default=0.0, metavar="X", help="Price of a gpu per hour.")
 @click.option(
-    "--rediscover", default=600.0, metavar="SECONDS", help="Look again so often at what the cluster is; 0: never."
+    "--rediscover", default=600.0, metavar="SECONDS", help="Interval of checks for changes of the cluster; 0: never."
 )
-@click.option("--once", is_flag=True, help="Leave when there is nothing left to do.")
-@click.option("--run-as-root", is_flag=True, help="Run as root, and every job too.")
-@click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
+@click.option("--once", is_flag=True, help="Exit when nothing is left to do.")
+@click.option("--run-as-root", is_flag=True, help="Allow running the agent and all jobs as root.")
+@click.option("-q", "--quiet", is_flag=True, help="Log warnings and errors only.")
 @click.pass_context
 def agent(ctx: click.Context, /, server: str | None, config_path: str | None, quiet: bool, **given: Any) -> int:
-    """Run the agent beside a cluster: take its jobs, run them, report."""
+    """Run the agent of a cluster: take its jobs, run them, report."""
     if ctx.invoked_subcommand is not None:
         return 0
     from rainbow_sched.client.settings import Overrides, resolve
@@ -99,7 +97,7 @@ def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
 
     cluster = given.pop("cluster") or settings.cluster
     if not cluster:
-        raise Invalid("say which cluster this agent speaks for: --cluster NAME")
+        raise Invalid("give the agent's cluster with --cluster NAME")
     prices = Prices(**{f"{kind}_hour": given.pop(f"price_{kind}_hour") for kind in ("core", "node", "gpu")})
     pairs = [text.partition("=") for text in given.pop("backend_options")]
     if wrong := next((key for key, equals, _ in pairs if not equals), None):
@@ -123,7 +121,7 @@ def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
 
 
 def default_state_dir() -> Path:
-    """Where agents keep their state."""
+    """Return the default parent of state directories."""
     import platformdirs
 
     return Path(platformdirs.user_state_dir("rainbow")) / "agents"
@@ -140,7 +138,7 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
 
     with opened(Journal, options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
-        make = load_backend(options.backend)  # before a cluster is registered that it could never run
+        make = load_backend(options.backend)  # before registering a cluster that this agent cannot serve
         if secret is None and options.register:
             secret = await register(options, settings)
         backend = make(_backend_settings(options))
@@ -208,8 +206,8 @@ def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend
 
 
 @agent.command(context_settings={"ignore_unknown_options": True})
-@click.option("--write", is_flag=True, help="Write it to ~/.config/systemd/user instead of printing it.")
-@click.option("--cluster", required=True, metavar="NAME", help="The cluster it speaks for.")
+@click.option("--write", is_flag=True, help="Write the unit to ~/.config/systemd/user instead of printing it.")
+@click.option("--cluster", required=True, metavar="NAME", help="The agent's cluster.")
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT OPTIONS]...")
 def install(write: bool, cluster: str, rest: tuple[str, ...]) -> int:
     """Print a systemd --user unit that runs the agent with these options."""

@@ -55,7 +55,7 @@ async def test_without_a_journal_jobs_are_asked_for(tmp_path: Path, lack, caplog
     flux = await a_flux(tmp_path, instance)
     assert (await flux.run(a_request("sh", "-c", "exit 3"))).result.exit_code == 3
     async with asyncio.timeout(20):
-        while "journal of Flux cannot be followed" not in caplog.text:
+        while "cannot follow the journal of Flux" not in caplog.text:
             await flux.backend.changed()
     assert flux.backend.follower.table is None
     assert (await flux.backend.bid(a_request("true"))).start_p50 == 0.0

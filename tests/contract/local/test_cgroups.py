@@ -156,7 +156,7 @@ def test_the_group_of_a_unit_is_used_only_if_the_agent_has_a_subgroup_of_it(tmp_
 
 def test_a_place_for_groups_that_was_named_and_is_none_is_refused(tmp_path: Path):
     options = {"cgroup": str(tmp_path / "absent")}
-    with pytest.raises(Invalid, match="to this user, or say auto or off"):
+    with pytest.raises(Invalid, match="user, or auto or off"):
         make(BackendSettings(cluster="here", directory=tmp_path, graph=a_graph(), options=options))
 
 

@@ -147,7 +147,7 @@ def test_a_stopped_controller_declares_nothing_dead(fleet: Fleet, tmp_path: Path
     fleet.until(lambda: fleet.job(id).get("attempt_state") == "running", "the job's start")
     fleet.clusters["wide"].stop_controller()
     log = fleet.folder / "wide.log"
-    fleet.until(lambda: "cannot be asked" in log.read_text(), "the agent's notice of it")
+    fleet.until(lambda: "polling the manager failed" in log.read_text(), "the agent's notice of it")
     gate.touch()
     assert fleet.job(id).get("attempt_state") == "running"
     fleet.clusters["wide"].start_controller()

@@ -77,13 +77,13 @@ def test_a_job_that_a_killed_controller_forgot_goes_back_and_its_cluster_goes_on
         until(lambda: "cores_free" in house.run(*shown, check=False).stdout, "the first word of what is free", log)
         forgetful.call("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
         id = house.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
-        until(lambda: "with the manager" in log.read_text(), "the submission to Slurm", log)
+        until(lambda: ": submitted" in log.read_text(), "the submission to Slurm", log)
         forgetful.stop_controller(signal.SIGKILL)
         forgetful.start_controller()
         until(lambda: returns(house, id) != [], "the return", log)
         found = returns(house, id)[0]
         assert (found["why"], found["counted"]) == ("returned", "")  # it costs neither a retry nor a rerun
-        assert found["reason"] == "Slurm took it and lost it before it began"
+        assert found["reason"] == "Slurm accepted the job and lost it before it started"
         assert job(house, id)["state"] in ("queued", "held", "bound")
         with contextlib.suppress(RuntimeError):  # a controller that forgot the job has forgotten the drain, too
             forgetful.call("scontrol", "update", "nodename=n1", "state=resume")

@@ -305,7 +305,7 @@ async def test_what_cannot_be_said_by_component_is_refused(desk: Desk):
     reason = await desk.backend.check(job(nodes("x"), nodes("y", cores=99)))
     assert "99 core" in reason
     named = job(nodes("x"), nodes("y"), options={"extra": "--nodelist=a1"})
-    assert "cannot be told from group to group" in await desk.backend.check(named)
+    assert "must not name nodes in its extra options" in await desk.backend.check(named)
 
 
 async def test_requirements_that_slurm_has_words_for_are_each_groups_own(desk: Desk):
@@ -335,7 +335,7 @@ async def test_a_slurm_that_starts_no_heterogeneous_jobs_says_so_before_anything
     desk = Desk(lambda: make(settings), tmp_path)
     assert desk.backend.node_rules.one_group == ""  # not asked yet
     await desk.backend.start()
-    why = "Slurm starts heterogeneous jobs with sched/backfill only, and this one has sched/builtin"
+    why = "Slurm starts heterogeneous jobs only with sched/backfill; this site uses sched/builtin"
     assert (desk.backend.node_rules.one_group, desk.backend.node_rules.groups) == (why, False)
     assert await desk.backend.check(job(nodes("x"), nodes("y"))) == why
     assert await desk.backend.check(job(nodes("x"))) is None

@@ -88,7 +88,7 @@ async def test_a_feature_a_partition_and_hosts_decide_where_it_runs(desk: Desk):
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (replace(sh("true"), options={"partition": "nope"}), "there is no partition 'nope'"),
+        (replace(sh("true"), options={"partition": "nope"}), "no partition 'nope'"),
         (replace(sh("true"), properties=("h100",)), "'h100'"),
         (replace(sh("true"), options={"extra": "--uid=0"}), "does not allow --uid"),
         (replace(sh("true"), options={"extra": "--wrap=rm"}), "does not allow --wrap"),

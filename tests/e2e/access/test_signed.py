@@ -37,7 +37,7 @@ def test_a_site_that_asks_for_signatures_runs_what_is_signed_and_hands_back_the_
     signed, plain = (house.run("submit", *words, "--", "echo", "hi").stdout.strip() for words in (["--sign"], []))
     said = an_agent(house, "--allowed-signers", str(signers)).stderr
     assert house.run("logs", signed).stdout == "hi\n"
-    assert f"rb-{plain}-1: handed back: the job is not signed" in said
+    assert f"rb-{plain}-1: rejected: the job is not signed" in said
     assert "submit it with --sign" in house.run("explain", plain, check=False).stdout
     script = house.folder / "job.sh"
     script.write_text("#!/bin/sh\n#SBATCH -n 2\necho from a script\n")

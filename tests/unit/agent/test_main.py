@@ -89,7 +89,7 @@ def test_a_full_disk_is_no_wrong_option_and_says_what_to_do(tmp_path: Path):
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(Unavailable, match="make room"):
+    with pytest.raises(Unavailable, match="free some space"):
         opened(full, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Drivers for what runs jobs: one table of built-in ones, and others by entry point."""
+"""Backends by name: the built-in ones, and others by entry point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import Invalid, NotFound
 from rainbow_sched.model.hints import did_you_mean
 
 GROUP = "rainbow.backends"
-BACKENDS: Mapping[str, str] = {  # name -> module:function, loaded when chosen
+BACKENDS: Mapping[str, str] = {  # name -> module:function, imported on use
     "local": "rainbow_sched.agent.backends.local.backend:make",
     "slurm": "rainbow_sched.agent.backends.slurm.backend:make",
     "flux": "rainbow_sched.agent.backends.flux.backend:make",
@@ -19,19 +19,19 @@ BACKENDS: Mapping[str, str] = {  # name -> module:function, loaded when chosen
 
 
 def backend_names() -> list[str]:
-    """Every backend that can be chosen."""
+    """Return the names of all backends."""
     return sorted({*BACKENDS, *(point.name for point in entry_points(group=GROUP))})
 
 
 def load_backend(name: str) -> MakeBackend:
-    """The function that builds backend `name`; raise NotFound with the nearest names."""
+    """Return the constructor of backend `name`; raise NotFound with similar names."""
     if name in BACKENDS:
         module, _, attribute = BACKENDS[name].partition(":")
         made: MakeBackend = getattr(import_module(module), attribute)
         return made
     for point in entry_points(group=GROUP, name=name):
         return _callable(point)
-    raise NotFound(f"there is no backend {name!r}{did_you_mean(name, backend_names())}")
+    raise NotFound(f"no backend {name!r}{did_you_mean(name, backend_names())}")
 
 
 def _callable(point: EntryPoint) -> MakeBackend:

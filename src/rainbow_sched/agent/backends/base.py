@@ -1,8 +1,7 @@
-"""PLUGIN POINT: what an agent asks of a driver for a manager (local, slurm, flux ...).
+"""PLUGIN POINT: the interface between agent and manager (local, slurm, flux ...).
 
-A driver is built once per process, keeps no global state, and passes the suite in
-`tests/contract/backends`. It answers truthfully: a question that it cannot answer now is
-`Unknown` or an `Unavailable` error, never a guess.
+A backend is built once per process, has no global state, and passes the suite in `tests/contract/backends`. It never
+guesses: if it cannot answer now, it returns `Unknown` or raises `Unavailable`.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from rainbow_sched.model.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One attempt, ready to be handed to the manager."""
+    """One attempt to submit to the manager."""
 
-    tag: str  # rb-<job>-<n>: the name under which the manager must know it
+    tag: str  # rb-<job>-<n>: the job's name in the manager
     job: int
     attempt: int
     cluster: str
@@ -33,121 +32,121 @@ class Launch:
     owner: str = ""
     name: str = ""
     array_index: int | None = None
-    allowed: AllowedHosts = ANY_HOST  # what was matched is where it runs
-    guard: float | None = None  # end it when the server was not heard of for so many seconds: it may run elsewhere then
+    allowed: AllowedHosts = ANY_HOST  # the hosts that the server has matched
+    guard: float | None = None  # seconds without contact to the server until the job must end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What an hour costs here."""
+    """Prices per hour of one cluster."""
 
     core_hour: float = 0.0
     node_hour: float = 0.0
     gpu_hour: float = 0.0
 
     def cost(self, *, cores: int, nodes: int, gpus: int, duration: float | None) -> float | None:
-        """What a job costs that takes so much for so many seconds; None if its length counts and is not known."""
+        """Return the cost of a job; None if it depends on a duration that is not known."""
         hourly = cores * self.core_hour + nodes * self.node_hour + gpus * self.gpu_hour
         if not hourly:
             return 0.0
         return None if duration is None else duration / 3600 * hourly
 
     def state(self) -> dict[str, object]:
-        """Those that are set, as the cluster's state names them."""
+        """Return the prices that are set, under their names in the cluster's state."""
         named = {"core": self.core_hour, "node": self.node_hour, "gpu": self.gpu_hour}
         return {f"cost_per_{kind}_hour": price for kind, price in named.items() if price}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
-    """What every driver is built from."""
+    """Settings of a backend."""
 
     cluster: str
-    directory: Path  # its own place in the agent's state directory
-    graph: Graph | None = None  # None: find out
+    directory: Path  # the agent's state directory
+    graph: Graph | None = None  # None: use discovery
     prices: Prices = Prices()
     options: Mapping[str, str] = field(default_factory=dict)
 
     def know(self, *names: str, maps: Iterable[str] = ()) -> None:
-        """Refuse options that the backend does not have; `maps` are names that may be followed by a dot and a word."""
+        """Raise Invalid for unknown options; `maps` are names that may have a suffix `.WORD`."""
         known = (*names, *maps)
         for given in self.options:
             if given not in names and given.partition(".")[0] not in maps:
                 raise Invalid(f"-O: this backend has no option {given!r}{did_you_mean(given, known)}")
 
     def seconds(self, name: str, otherwise: float) -> float:
-        """An option that is a time."""
+        """Return an option that is a duration in seconds."""
         text = self.options.get(name)
         try:
             value = float(text) if text else otherwise
         except ValueError:
             value = -1.0
         if not 0 <= value < math.inf:
-            raise Invalid(f"-O {name} is a number of seconds, not {text!r}")
+            raise Invalid(f"-O {name} must be a number of seconds, not {text!r}")
         return value
 
 
 class CannotBind(Unsupported):
-    """The job could run here, but not be kept on the hosts on which it may run: it is handed back."""
+    """The manager cannot restrict the job to its allowed hosts: the attempt is returned."""
 
 
 class Backend(Protocol):
     """The manager's side of the agent."""
 
-    guards_runs: bool  # True: a run ends by itself at its `Launch.guard`, even if the agent is dead
+    guards_runs: bool  # True: a job ends at its `Launch.guard` even if the agent is dead
 
     @property
     def node_rules(self) -> NodeRules:
-        """What the manager can be told about the nodes of a job, as far as is known now."""
+        """Constraints on nodes that the manager can enforce, as far as is known now."""
 
     async def start(self) -> None:
-        """Find out what runs already; called once, before anything else."""
+        """Find existing jobs; called once, before any other call."""
 
     async def submit(self, launch: Launch) -> str:
-        """Hand over a job and return the manager's id for it.
+        """Submit a job and return the manager's id.
 
-        The manager is told the hosts on which the job may run (`Launch.allowed`), and chooses among them. Where the
-        job starts on any other, its command is not started and the attempt ends as returned, with `WRONG_NODES`.
+        The manager chooses among the hosts on which the job may run (`Launch.allowed`). If the job starts on another
+        host, its command is not run and the attempt is returned with `WRONG_NODES`.
 
-        The same tag again returns the same id and starts nothing. `Invalid` and `Unsupported` say that the manager
-        certainly did not take it and would not; any other error leaves that open, and the tag is looked up.
+        A second call with the same tag returns the same id and starts nothing. `Invalid` and `Unsupported` mean that
+        the manager certainly does not have the job; after any other error the agent looks the tag up.
         """
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
-        """What the manager knows of a tag."""
+        """Return the manager's job with this tag."""
 
     async def poll(self) -> tuple[Update, ...]:
-        """All of Rainbow's jobs the manager knows, in one query; raise Unavailable if it cannot be asked."""
+        """Return all jobs of Rainbow in one query; raise Unavailable if the manager does not answer."""
 
     async def changed(self) -> None:
-        """Return when `poll` may have news: an interval for managers that must be asked, at once for others."""
+        """Wait until `poll` may have changes: an interval, or until a notification."""
 
     async def cancel(self, tag: str) -> None:
-        """End a job that waits or runs; nothing to end is fine. By its tag: managers give ids out again.
+        """End a pending or running job, found by its tag because managers reuse ids; no job is no error.
 
-        Its end shows in `poll`.
+        The end shows in `poll`.
         """
 
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes of stdout or stderr from `offset`; empty if there are none."""
+        """Return at most `limit` bytes of stdout or stderr from `offset`; empty at the end."""
 
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """Why this request can never run here on these hosts, or None."""
+        """Return why the request can never run on these hosts, or None."""
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """When it would start on these hosts, and what it would cost."""
+        """Return expected start and cost on these hosts."""
 
     async def facts(self) -> Facts:
-        """The manager's name and what is free."""
+        """Return the manager's name and free resources."""
 
     def reshape(self, graph: Graph) -> None:
-        """The cluster changed: work within this graph from now on. What runs goes on, and still counts."""
+        """Use this graph from now on; running jobs continue and still count."""
 
     async def forget(self, tag: str) -> None:
-        """The server has all there is to know: traces may go."""
+        """Remove the job's files: the server has its result and output."""
 
     async def close(self) -> None:
-        """Stop watching; jobs go on."""
+        """Stop watching; jobs continue."""
 
 
 MakeBackend: TypeAlias = Callable[[BackendSettings], Backend]

@@ -1,1 +1,1 @@
-"""Pure part of the agent: the reactor, its state and its messages; no I/O, time is an argument."""
+"""The pure part of the agent: reactor, state and messages. No I/O; the time is an argument."""

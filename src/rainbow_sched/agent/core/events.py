@@ -1,4 +1,4 @@
-"""What can happen to an agent (events) and what it may want done (commands): the reactor's whole vocabulary."""
+"""Messages of the Sync call, events that the reactor takes, and commands that it returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rainbow_sched.agent.core.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """News of one attempt. With a result it is the last word, repeated until the server has stored it."""
+    """A state change of one attempt. A report with a result is repeated until the server has stored it."""
 
     ref: Ref
     state: str
@@ -37,7 +37,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownAttempt:
-    """What this agent knows of one attempt: its phase, and its last report or its offer."""
+    """The agent's record of one attempt: its phase, with its last report or its offer."""
 
     ref: Ref
     phase: str  # accepted, confirmed, ended, never
@@ -47,15 +47,15 @@ class KnownAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall:
-    """Everything that this agent knows of its attempts."""
+    """All attempts in the agent's journal, sent to a server whose database was restored."""
 
     attempts: tuple[KnownAttempt, ...]
-    complete: bool  # False: attempts that ended before the oldest of these are forgotten
+    complete: bool  # False: the agent has dropped its oldest finished attempts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncMessage:
-    """Heartbeat, inventory and mailbox in one. The same `seq` is the same message sent again."""
+    """One Sync request: heartbeat, held attempts and mailbox. A retry has the same `seq`."""
 
     seq: int
     held: tuple[tuple[Ref, str], ...] = ()
@@ -68,23 +68,23 @@ class SyncMessage:
     want: int = 0
     wait: float = 0.0
     facts: Facts | None = None
-    mark: str = ""  # the last one that a server gave
+    mark: str = ""  # the last mark received from a server
     recall: Recall | None = None
 
     @property
     def news(self) -> bool:
-        """True if it says anything beyond "I am here"."""
+        """Return True if the message has more than a heartbeat."""
         said = self.reports or self.accepts or self.rejects or self.acks or self.bids or self.output
         return bool(said) or self.facts is not None
 
     def at_once(self) -> SyncMessage:
-        """The same message, asking for an answer without waiting."""
+        """Return the same message without a wait for the answer."""
         return replace(self, wait=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """The server wants an attempt ended; repeated by it until acknowledged."""
+    """The server's request to end an attempt, repeated until it is acknowledged."""
 
     id: int
     kind: str  # cancel, kill
@@ -94,18 +94,18 @@ class ServerCommand:
 
 @dataclass(frozen=True, slots=True)
 class BidRequest:
-    """Would you run this?"""
+    """A request to estimate start and cost of a job."""
 
     id: str
     spec: str
     deadline: float  # seconds from now
     allowed: AllowedHosts = ANY_HOST
-    unreadable: str = ""  # why the question cannot be understood
+    unreadable: str = ""  # why the request cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """What the server says to one message."""
+    """The server's answer to one message."""
 
     ack: int
     confirms: tuple[Ref, ...] = ()
@@ -117,14 +117,14 @@ class SyncAnswer:
     expected: tuple[Ref, ...] = ()
     acked: tuple[Ref, ...] = ()
     output_acks: tuple[tuple[Ref, str, int], ...] = ()
-    unknown: tuple[Ref, ...] = ()  # whose report this server does not understand
-    server: str = ""  # which process of the server answered; empty: it does not say
-    mark: str = ""  # how far its database has come, sealed by the server
-    recall: bool = False  # its database is an older copy: tell everything; nothing of the message was taken
+    unknown: tuple[Ref, ...] = ()  # the server does not know the reported state
+    server: str = ""  # id of the server process; empty: an older server
+    mark: str = ""  # sealed position in the server's event history
+    recall: bool = False  # the database was restored: send all attempts; this message was not processed
 
     @property
     def empty(self) -> bool:
-        """True if there is nothing in it to act upon."""
+        """Return True if the answer requires no action."""
         return not (self.confirms or self.offers or self.commands or self.bid_requests or self.resync)
 
 
@@ -133,21 +133,21 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process has read its journal and begins; `contact_at`: when the server last heard of it, if that is known."""
+    """The agent has read its journal. `contact_at`: time of the last contact with the server, if known."""
 
     contact_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswered:
-    """An answer came."""
+    """The server answered a message."""
 
     answer: SyncAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFailed:
-    """No answer came to message `seq`; it may or may not have arrived. Send it again in `retry_in` seconds."""
+    """Message `seq` got no answer; it may have arrived. Resend it in `retry_in` seconds."""
 
     seq: int
     retry_in: float
@@ -155,7 +155,7 @@ class SyncFailed:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An offer was held against the site's rules and the backend's abilities; `reason` says why not."""
+    """An offer was checked against site rules and backend; `reason`: why it is rejected, or None."""
 
     offer: Offer
     reason: str | None
@@ -163,7 +163,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record is on disk."""
+    """A journal record is on disk."""
 
     ref: Ref
     kind: str  # offer, intent, end, cancel, absent, adopt
@@ -171,7 +171,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class SubmitAnswered:
-    """The manager took the job under this id."""
+    """The manager accepted the job under this id."""
 
     ref: Ref
     native: str
@@ -179,7 +179,7 @@ class SubmitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SubmitRefused:
-    """The manager certainly did not take it, and would not later."""
+    """The manager rejected the job permanently."""
 
     ref: Ref
     result: Result
@@ -187,7 +187,7 @@ class SubmitRefused:
 
 @dataclass(frozen=True, slots=True)
 class SubmitUnclear:
-    """The submission failed in a way that leaves open whether the manager has it."""
+    """The submission failed and may or may not have reached the manager."""
 
     ref: Ref
     reason: str
@@ -195,7 +195,7 @@ class SubmitUnclear:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The manager was asked for a tag."""
+    """The result of a lookup of a tag in the manager."""
 
     ref: Ref
     answer: Found | Absent | Unknown
@@ -203,7 +203,7 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True)
 class BackendUpdated:
-    """One query of the manager for all jobs succeeded."""
+    """The result of one poll of the manager."""
 
     updates: tuple[Update, ...]
     facts: Facts | None = None
@@ -211,19 +211,19 @@ class BackendUpdated:
 
 @dataclass(frozen=True, slots=True)
 class GraphReplaced:
-    """The server has another graph of this cluster now; what it was told of the old one's nodes is forgotten there."""
+    """The server has a new graph of this cluster and has dropped its node states: report them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRead:
-    """Bytes of a job's output, from the offset that was asked for; none: there are no more."""
+    """Job output from the requested offset; empty at the end."""
 
     chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True)
 class OutputUnread:
-    """A piece of output cannot be read now."""
+    """A read of job output failed."""
 
     ref: Ref
     stream: str
@@ -231,7 +231,7 @@ class OutputUnread:
 
 @dataclass(frozen=True, slots=True)
 class BidReady:
-    """The backend answered a request for a bid."""
+    """The backend's answer to a bid request."""
 
     id: str
     answer: BidAnswer
@@ -239,12 +239,12 @@ class BidReady:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """A timer has expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Take no more work; what runs goes on running."""
+    """Take no new work and shut down; running jobs continue."""
 
 
 Event: TypeAlias = (
@@ -271,14 +271,14 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendSync:
-    """Send this message. A call still open for the same `seq` is given up for it; one for an older `seq` stays open."""
+    """Send this message. It replaces an open call with the same `seq`; calls with an older `seq` stay open."""
 
     message: SyncMessage
 
 
 @dataclass(frozen=True, slots=True)
 class WriteJournal:
-    """Write a record; answer with `Stored` once it is safe on disk."""
+    """Append a record to the journal; answered by `RecordStored` once it is on disk."""
 
     ref: Ref
     kind: str
@@ -287,35 +287,35 @@ class WriteJournal:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """May this offer be taken? Answer with `Judged`."""
+    """Check whether this offer may be accepted; answered by `OfferChecked`."""
 
     offer: Offer
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Hand it to the manager under its tag."""
+    """Submit the job to the manager under its tag."""
 
     offer: Offer
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Ask the manager for the tag; answer with `LookedUp`."""
+    """Look the tag up in the manager; answered by `LookedUp`."""
 
     ref: Ref
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End it. Harmless when there is nothing to end."""
+    """Cancel the job in the manager; a job that does not exist is no error."""
 
     ref: Ref
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOutput:
-    """Read a piece of output; answer with `OutputRead` or `OutputUnread`."""
+    """Read job output; answered by `OutputRead` or `OutputUnread`."""
 
     ref: Ref
     stream: str
@@ -325,14 +325,14 @@ class ReadOutput:
 
 @dataclass(frozen=True, slots=True)
 class AskBid:
-    """Ask the backend for a bid; answer with `BidReady`."""
+    """Ask the backend for a bid; answered by `BidReady`."""
 
     request: BidRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The server has everything of this attempt: its traces may go."""
+    """Remove the files of an attempt that the server has stored completely."""
 
     ref: Ref
 

@@ -1,4 +1,4 @@
-"""The journal's records: how a held attempt is written down, and what a restarted agent makes of the lines."""
+"""Convert between local attempts and journal records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Corrupt, Invalid
 
 Record = Mapping[str, object]
-_BESIDE_BODY = frozenset({"ref", "hosts", "hosts_checked", "unreadable"})  # what is unreadable is never taken
+_BESIDE_BODY = frozenset({"ref", "hosts", "hosts_checked", "unreadable"})  # unreadable offers are never accepted
 
 
 def _named(ref: Ref, kind: str) -> dict[str, object]:
@@ -20,10 +20,10 @@ def _named(ref: Ref, kind: str) -> dict[str, object]:
 
 
 def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict[str, object]:
-    """An offer that will be accepted; as `adopt`, an attempt found in the manager by its tag.
+    """Return the record of an accepted offer (`offer`) or of an attempt found in the manager by its tag (`adopt`).
 
-    An older agent that takes this one's place refuses a body with a key that it does not know, and ignores one beside
-    it. So only what it must not ignore stands in the body: the hosts of a bound job.
+    Older agents reject unknown keys in the body and ignore unknown keys beside it. So the body has only new keys that
+    an older agent must not ignore: the hosts of a bound job.
     """
     body = {key: value for key, value in asdict(replace(offer, hosts=())).items() if key not in _BESIDE_BODY}
     if offer.hosts:
@@ -33,7 +33,7 @@ def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict
 
 
 def _offer(ref: Ref, body: Mapping[str, object], record: Record) -> Offer:
-    """An offer from its record; those of older agents say nothing of hosts."""
+    """Return the offer in a record; records of older agents have no hosts."""
     listed = body.get("hosts", [])
     if not isinstance(listed, list):
         raise ValueError("the hosts of an offer are no list")
@@ -43,50 +43,50 @@ def _offer(ref: Ref, body: Mapping[str, object], record: Record) -> Offer:
 
 
 def intent_record(ref: Ref) -> dict[str, object]:
-    """From this line on the manager may have it."""
+    """Return the record written before a submission: after it the manager may have the job."""
     return _named(ref, "intent")
 
 
 def marked(record: dict[str, object], mark: str) -> dict[str, object]:
-    """A record with how far the server's database had come; agents that know no marks ignore it."""
+    """Return the record with the server's mark; older agents ignore it."""
     return {**record, "mark": mark} if mark else record
 
 
 def last_mark(records: Iterable[Record]) -> str:
-    """The newest mark in a journal."""
+    """Return the newest mark in a journal."""
     marks = [str(record["mark"]) for record in records if "mark" in record]
     return marks[-1] if marks else ""
 
 
 def native_record(ref: Ref, native: str) -> dict[str, object]:
-    """The manager took it under this id."""
+    """Return the record of the manager's job id."""
     return {**_named(ref, "native"), "native": native}
 
 
 def cancelled_record(ref: Ref, wish: Wish) -> dict[str, object]:
-    """It is to end."""
+    """Return the record of a requested end."""
     return {**_named(ref, "cancel"), "wish": wish.value}
 
 
 def ended_record(held: Held) -> dict[str, object]:
-    """How it ended."""
+    """Return the record of a result."""
     record = {**_named(held.ref, "end"), "result": result_json(held.result), "sizes": list(held.sizes)}
     record |= {"nodes": held.nodes} if held.nodes else {}
     return record | _code(held.result)
 
 
 def forgotten_record(ref: Ref, past: Past) -> dict[str, object]:
-    """It is over and the server knows, or it was never taken."""
+    """Return the record of an attempt that the server has stored as ended, or that was rejected."""
     return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason} | _code(past.result)
 
 
 def result_json(result: Result | None) -> dict[str, object] | None:
-    """A result as JSON values, without what older agents do not know: see `_code`."""
+    """Return a result as JSON values without the `code`, which older agents do not know; see `_code`."""
     return None if result is None else {key: value for key, value in asdict(result).items() if key != "code"}
 
 
 def _code(result: Result | None) -> dict[str, object]:
-    """The code of a result, beside it in its record."""
+    """Return the code of a result, to be stored beside it."""
     return {"code": result.code} if result is not None and result.code else {}
 
 
@@ -100,12 +100,12 @@ def _result(record: Record) -> Result | None:
 
 
 def compacted(held: Iterable[Held], past: Mapping[Ref, Past], mark: str) -> list[dict[str, object]]:
-    """The shortest list of records that leads to the same place."""
+    """Return the shortest list of records with the same state."""
     out: list[dict[str, object]] = [marked({"kind": "open"}, mark)] if mark else []
     out += [forgotten_record(ref, memory) for ref, memory in past.items()]
     for one in held:
         if one.phase is Phase.OFFERED:
-            continue  # its own line is on the way
+            continue  # its record is still in the write queue
         out.append(offer_record(one.offer))
         if one.phase not in (Phase.ACCEPTED, Phase.CONFIRMED):
             out.append(intent_record(one.ref))
@@ -119,7 +119,7 @@ def compacted(held: Iterable[Held], past: Mapping[Ref, Past], mark: str) -> list
 
 
 def restored(records: Iterable[Record]) -> tuple[dict[Ref, Held], dict[Ref, Past]]:
-    """What a restarted agent holds and remembers, from the lines of its journal."""
+    """Rebuild local and past attempts from the records of a journal."""
     held: dict[Ref, Held] = {}
     past: dict[Ref, Past] = {}
     for number, record in enumerate(records, start=1):
@@ -152,7 +152,7 @@ def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> Non
         return
     one = held.get(ref)
     if one is None:
-        return  # the line outlived its attempt: a compaction ran between the two
+        return  # a compaction between the two records dropped the attempt
     if kind == "intent":
         held[ref] = replace(one, phase=Phase.INTENT)
     elif kind == "native":

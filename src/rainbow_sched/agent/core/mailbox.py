@@ -1,4 +1,4 @@
-"""What an agent says in its next message, and what it makes of the server's answer."""
+"""Compose the agent's next message and apply the server's answer."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from rainbow_sched.agent.core.values import (
 )
 from rainbow_sched.model.attempt import AttemptState
 
-QUICK = 0.05  # an answer sooner than this did not wait
-ASK_AGAIN = 5.0  # seconds until a failed question or an unanswered cancel is repeated
-PACE = 1.0  # seconds between messages that say nothing new
-HASTE = 0.005  # the first pause when the server answers emptily without waiting; doubled each time
+QUICK = 0.05  # an answer faster than this did not wait
+ASK_AGAIN = 5.0  # seconds until a failed lookup or an unanswered cancel is repeated
+PACE = 1.0  # seconds between messages without news
+HASTE = 0.005  # first pause after an immediate empty answer; doubled each time
 COMMANDS = ("cancel", "kill")
-MAX_ENTRIES = 20_000  # attempts that one message names; a server refuses more
-MAX_SAID = 5_000  # of each kind: reports, accepts, rejects
+MAX_ENTRIES = 20_000  # attempts in one message; the server refuses more
+MAX_SAID = 5_000  # per message: reports, accepts, rejects
 _SAID = ("reports", "accepts", "rejects", "acks", "bids", "output")
 T = TypeVar("T")
 
 
 def facts_due(state: State) -> float | None:
-    """When the server is to be told what changed in the cluster; None if it knows."""
+    """Return when changed facts are to be sent; None if the server has them."""
     return state.facts_at + PACE if state.facts != state.facts_told else None
 
 
 def compose(d: Draft) -> SyncMessage:
-    """The next message: what is to be said now, and what is held; if that is too much for one, the rest comes next."""
+    """Return the next message. What exceeds its limits is sent with the following one."""
     taken = sum(active(held) for held in d.held.values()) + len(d.judging)
     said = sayings(d)
     held = [
@@ -71,7 +71,7 @@ def compose(d: Draft) -> SyncMessage:
 
 
 def _in_turn(items: Sequence[T], room: int, turn: int) -> tuple[T, ...]:
-    """Return all items, or as many as there is room for: with each turn the following ones."""
+    """Return all items, or `room` of them, rotating with each turn."""
     if len(items) <= room:
         return tuple(items)
     start = turn * room % len(items)
@@ -79,7 +79,7 @@ def _in_turn(items: Sequence[T], room: int, turn: int) -> tuple[T, ...]:
 
 
 def _recall(d: Draft) -> Recall:
-    """Everything that is known here of attempts, for a server whose database has lost some of it."""
+    """Return all known attempts, for a server whose database was restored."""
     known = [_known(held) for held in d.held.values()]
     for ref, past in d.past.items():
         result = past.result
@@ -99,7 +99,7 @@ def _known(held: Held) -> KnownAttempt:
 
 
 def sayings(d: Draft) -> SyncMessage:
-    """What is to be said now; the part of a message that can make it urgent."""
+    """Return the urgent part of the next message: everything but the held attempts."""
     reports = (report for held in d.held.values() if (report := _report(d, held)) is not None)
     accepts = (ref for ref, held in d.held.items() if held.phase is Phase.ACCEPTED)
     return SyncMessage(
@@ -116,9 +116,9 @@ def sayings(d: Draft) -> SyncMessage:
 
 def _report(d: Draft, held: Held) -> Report | None:
     if held.unknown == held.state:
-        return None  # the server that is there has it and does not understand it
+        return None  # this server has the report and does not know the state
     if held.state is AttemptState.RETURNED and not d.server:
-        return None  # an older server refuses the whole message for it; others say which process they are
+        return None  # an older server rejects the whole message for this state; newer ones send their process id
     if held.phase is Phase.FINISHED:
         if held.acked or not _output_said(d, held):
             return None
@@ -139,7 +139,7 @@ def _last_report(held: Held) -> Report:
 
 
 def _output_said(d: Draft, held: Held) -> bool:
-    """True if all output is with the server or in this very message, or has kept the report waiting too long."""
+    """Return True if all output is stored or in this message, or the grace period is over."""
     if d.now >= held.ended_clock + d.limits.output_grace:
         return True
     for size, sent, stream in zip(held.sizes, held.sent, STREAMS, strict=True):
@@ -150,7 +150,7 @@ def _output_said(d: Draft, held: Held) -> bool:
 
 
 def adds(message: SyncMessage, earlier: SyncMessage | None) -> bool:
-    """True if `message` says something that `earlier` did not."""
+    """Return True if `message` has news that `earlier` did not have."""
     if earlier is None:
         return message.news
     if message.facts not in (None, earlier.facts):
@@ -159,10 +159,9 @@ def adds(message: SyncMessage, earlier: SyncMessage | None) -> bool:
 
 
 def send_what_is_due(d: Draft) -> None:
-    """Say what is to be said. With nothing to say, one message waits at the server for news.
+    """Send a message if there is news; otherwise keep one call waiting at the server.
 
-    When news comes up meanwhile, the waiting call is left open, for an offer may be on its way in it, and another
-    message goes out beside it.
+    News during a waiting call goes out in a second call: the first stays open because its answer may carry an offer.
     """
     if d.flight is not None:
         if d.resend_at is not None:
@@ -180,7 +179,7 @@ def send_what_is_due(d: Draft) -> None:
     if not new and (d.now < d.quiet_until or (d.listening is not None and not said.news)):
         return
     message = compose(d)
-    first = d.answered is None  # its answer says what should be held here: it is asked for until it has come
+    first = d.answered is None  # the first answer lists the attempts that the server expects: do not wait for it
     at_once = first or new or message.news or d.stopping or d.listening is not None
     d.seq = message.seq
     d.facts_at = d.now if message.facts is not None else d.facts_at
@@ -189,7 +188,7 @@ def send_what_is_due(d: Draft) -> None:
 
 
 def take_answer(d: Draft, answer: SyncAnswer) -> None:
-    """Act upon the answer to a message on its way; any other answer is old and changes nothing."""
+    """Apply the answer to an open message; ignore answers to older ones."""
     answer = _without_known(d, answer)
     said: SyncMessage | None = None
     if d.listening is not None and answer.ack == d.listening:
@@ -214,21 +213,21 @@ def take_answer(d: Draft, answer: SyncAnswer) -> None:
         _report_unknown_again(d)
     _act_upon(d, answer)
     if said is not None and not answer.resync:
-        _pace(d, said, answer)  # last: what the answer says is stored is not said again
+        _pace(d, said, answer)  # last, because the answer may acknowledge what would be sent again
 
 
 def _report_unknown_again(d: Draft) -> None:
-    """Another process of the server answers, perhaps a newer one: it may understand what the one before did not."""
+    """Repeat reports that the previous server process did not understand: this one may be newer."""
     for ref, held in d.held.items():
         if held.unknown:
             d.held[ref] = replace(held, unknown="", told="")
 
 
 def _without_known(d: Draft, answer: SyncAnswer) -> SyncAnswer:
-    """The answer without what is being done already, and without commands that this agent does not know.
+    """Return the answer without repeated requests and without unknown commands.
 
-    Open questions, kills and unanswered commands come again with every answer. Nothing must be made of a command whose
-    meaning is not known; it is not acknowledged, because it was not carried out.
+    Open bid requests, kills and unacknowledged commands are repeated in every answer. An unknown command is neither
+    carried out nor acknowledged.
     """
     answered = d.flight.bids if d.flight is not None else ()
     asked = {*d.bidding, *(id for id, _ in d.bids), *(id for id, _ in answered)}
@@ -241,7 +240,7 @@ def _without_known(d: Draft, answer: SyncAnswer) -> SyncAnswer:
 
 
 def _pace(d: Draft, said: SyncMessage, answer: SyncAnswer) -> None:
-    """Do not hammer a server that answers emptily, or has not stored what it was told."""
+    """Slow down if the server answers immediately without content, or has not stored the last message."""
     d.hasty = d.hasty + 1 if answer.empty and d.now - d.flight_at < QUICK and not said.news else 0
     if _repeats(d, said):
         d.quiet_until = d.now + PACE
@@ -258,7 +257,7 @@ def _act_upon(d: Draft, answer: SyncAnswer) -> None:
         held = d.held.get(ref)
         if held is not None:
             d.held[ref] = replace(held, unknown=held.told)
-        elif ref in d.past:  # a restored server has not understood how it ended: it is kept until one does
+        elif ref in d.past:  # a restored server did not understand the result: keep it until one does
             _account_for(d, ref)
     for ref, stream, offset in answer.output_acks:
         _output_stored(d, ref, stream, offset)
@@ -274,7 +273,7 @@ def _act_upon(d: Draft, answer: SyncAnswer) -> None:
 
 
 def _repeats(d: Draft, said: SyncMessage) -> bool:
-    """True if the next message would only repeat what was said: the server has not stored it, do not hammer."""
+    """Return True if the next message would only repeat this one: the server has not stored it."""
     message = sayings(d)
     return message.news and not adds(message, said)
 
@@ -292,7 +291,7 @@ def _say_all_again(d: Draft, answer: SyncAnswer) -> None:
 
 
 def _account_for(d: Draft, ref: Ref) -> None:
-    """The server believes that the agent holds `ref`."""
+    """Handle an attempt that the server believes to be here."""
     if ref in d.held or ref in d.judging or ref in d.rejects or ref in d.expected:
         return
     past = d.past.get(ref)
@@ -306,8 +305,8 @@ def _account_for(d: Draft, ref: Ref) -> None:
 
 
 def _settle(d: Draft, said: SyncMessage) -> None:
-    """The message arrived: what needs no other receipt is done."""
-    if d.answered is None:  # what a journal says was to be submitted has waited for this
+    """Drop what the answered message has delivered and what needs no further acknowledgement."""
+    if d.answered is None:  # submissions from the journal have waited for this answer
         for ref, intent in d.held.items():
             if intent.phase is Phase.INTENT and not intent.busy:
                 d.held[ref] = replace(intent, act_at=d.now)
@@ -335,24 +334,24 @@ def _output_stored(d: Draft, ref: Ref, stream: str, offset: int) -> None:
 
 
 def _confirm(d: Draft, ref: Ref) -> None:
-    """Only an accepted attempt is moved by its confirm; a late or doubled one launches nothing."""
+    """Confirm an accepted attempt; a late or repeated confirm has no effect."""
     held = d.held.get(ref)
     if held is not None and d.step(held, Step.CONFIRM) is not None:
         d.do(WriteJournal(ref, "intent", marked(intent_record(ref), d.mark)))
 
 
 def _obey(d: Draft, command: ServerCommand) -> None:
-    """Cancel or kill. Whatever is held reports an end in answer, so that the server never waits in vain."""
+    """Cancel or kill an attempt. Each command leads to a report of an end, so the server never waits in vain."""
     ref, held = command.ref, d.held.get(command.ref)
     wish = Wish.KILL if command.kind == "kill" else Wish.CANCEL
     if held is None and ref in d.expected and wish is Wish.CANCEL:
-        return  # the manager is being asked for it; the command comes again when it is held
+        return  # a lookup is open; the server repeats the command
     if held is None:
         _acknowledge(d, command)
         if d.judging.pop(ref, None) is not None:
             d.rejects[ref] = command.reason or "cancelled before it was accepted"
         elif wish is Wish.KILL:
-            d.do(Cancel(ref))  # it may run all the same, if a journal was lost
+            d.do(Cancel(ref))  # it may run if a journal was lost
     elif held.phase in WITH_MANAGER:
         if held.wish not in (wish, Wish.KILL):
             held = d.wish(held, wish)
@@ -365,18 +364,18 @@ def _obey(d: Draft, command: ServerCommand) -> None:
     else:
         if held.phase is Phase.FINISHED:
             _acknowledge(d, command)
-            if wish is Wish.KILL and held.unknown:  # nobody waits any more for the report that was not understood
+            if wish is Wish.KILL and held.unknown:  # the server has dropped the attempt: the report is no longer needed
                 d.held[ref] = replace(held, acked=True)
-        elif command.id:  # the end is on its way to the disk; a crash before would make it undone
+        elif command.id:  # acknowledge only when the end is on disk
             d.acks_waiting = (*(one for one in d.acks_waiting if one[0] != command.id), (command.id, ref))
-        if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:  # else it is over, and its output still wanted
+        if held.phase in UNCONFIRMED or held.phase is Phase.CONFIRMED:
             held = d.held[ref] = replace(held, wish=wish)
             reason = command.reason or "cancelled before it was submitted"
             d.end(held, Result(state=AttemptState.CANCELLED, reason=reason))
 
 
 def _acknowledge(d: Draft, command: ServerCommand) -> None:
-    """Commands with an id are repeated until acknowledged; those without follow from what was said."""
+    """Acknowledge a command; commands without an id are not repeated and need none."""
     if command.id and command.id not in d.acks:
         d.acks += (command.id,)
 
@@ -387,9 +386,9 @@ def _consider(d: Draft, offer: Offer) -> None:
         return
     past = d.past.get(ref)
     if past is not None:
-        d.rejects[ref] = past.reason or "it was here before and is over"
+        d.rejects[ref] = past.reason or "the attempt was here before and has ended"
     elif any(other.tag == ref.tag for other in d.held):
-        d.rejects[ref] = f"{ref.tag} is here already under another token"
+        d.rejects[ref] = f"{ref.tag} is already here with another token"
     elif d.stopping:
         d.rejects[ref] = "the agent is stopping"
     else:

@@ -1,4 +1,4 @@
-"""What the reactor makes of the manager's word: taken, refused, running, ended, unknown, absent. Pure."""
+"""Reactor handlers for answers of the manager: submitted, refused, looked up, updated."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 OUTCOME_UNKNOWN = Result(
     state=AttemptState.FAILED,
     failure=Failure.UNKNOWN,
-    reason="the manager has no record of it, so how it ended is unknown; it was not started again",
+    reason="the manager has no record of the job, so its outcome is unknown; it was not started again",
 )
 
 
 def submit(d: Draft, held: Held) -> None:
-    """Hand it to the manager: confirmed, and the intent is on disk. Hand it back if the server may give it up."""
+    """Submit a confirmed attempt; reject it if the server may soon declare it lost."""
     if d.alone(held):
         reason = "the server could not be reached for too long; it was not started"
         d.forget(held.ref, Past(reason=reason))
@@ -42,14 +42,13 @@ def submit(d: Draft, held: Held) -> None:
 
 
 def submitted(d: Draft, event: e.SubmitAnswered) -> None:
-    """The manager took it."""
     held = d.held.get(event.ref)
     if held is not None and held.busy == "submit":
         _has_it(d, replace(held, busy=""), event.native)
 
 
 def _has_it(d: Draft, held: Held, native: str) -> Held:
-    """The manager has it: note its id; end it at once if that was wished meanwhile."""
+    """Record the manager's job id; cancel the job if a stop was requested meanwhile."""
     held = d.held[held.ref] = replace(held, native=native or held.native)
     moved = d.step(held, Step.SUBMIT)
     if moved is None:
@@ -59,28 +58,27 @@ def _has_it(d: Draft, held: Held, native: str) -> Held:
 
 
 def refused(d: Draft, event: e.SubmitRefused) -> None:
-    """The manager will not have it."""
     held = d.held.get(event.ref)
     if held is not None and held.busy == "submit":
         d.end(replace(held, busy=""), event.result)
 
 
 def unclear(d: Draft, event: e.SubmitUnclear) -> None:
-    """Nobody knows whether the manager has it: ask for the tag."""
+    """Look the tag up after a submission with unknown outcome."""
     held = d.held.get(event.ref)
     if held is not None and held.busy == "submit":
         look_up(d, replace(held, busy=""))
 
 
 def look_up(d: Draft, held: Held) -> None:
-    """One question at a time: a late answer to an older one must not be taken for news."""
+    """Look the tag up, with one lookup at a time: a late answer to an older one must not count as new."""
     if not held.busy:
         d.held[held.ref] = replace(held, busy="lookup", act_at=held.act_at if held.wish else None)
         d.do(e.Lookup(held.ref))
 
 
 def looked_up(d: Draft, event: e.LookedUp) -> None:
-    """The manager was asked for a tag. Only what it certainly never had is submitted."""
+    """Handle a lookup. Submit only a job that the manager certainly never had."""
     if event.ref in d.expected:
         _found_expected(d, event)
         return
@@ -97,7 +95,7 @@ def looked_up(d: Draft, event: e.LookedUp) -> None:
             if held.wish:
                 d.end(held, Result(state=AttemptState.CANCELLED, reason="cancelled before it was submitted"))
             elif d.answered is None and not d.alone(held):
-                # The journal may be old: the server says first whether it is wanted still.
+                # The journal may be old: first let the server confirm that the attempt is still wanted.
                 d.held[event.ref] = replace(held, act_at=d.now + ASK_AGAIN)
             else:
                 submit(d, held)
@@ -106,7 +104,7 @@ def looked_up(d: Draft, event: e.LookedUp) -> None:
 
 
 def _found_expected(d: Draft, event: e.LookedUp) -> None:
-    """The server expected an attempt that the journal does not know; the manager was asked for its tag."""
+    """Handle a lookup of an attempt that the server expects and the journal does not have."""
     ref = event.ref
     match event.answer:
         case Unknown():
@@ -127,7 +125,7 @@ def _found_expected(d: Draft, event: e.LookedUp) -> None:
 
 
 def updated(d: Draft, event: e.BackendUpdated) -> None:
-    """The manager told of all its jobs; one that it left out is looked up, not given up."""
+    """Apply a poll. Look up a job that is missing from it."""
     d.facts = event.facts or d.facts
     by_tag = {update.tag: update for update in event.updates}
     for ref, held in list(d.held.items()):
@@ -139,7 +137,7 @@ def updated(d: Draft, event: e.BackendUpdated) -> None:
 
 
 def _update(d: Draft, held: Held, update: Update) -> None:
-    """The manager says where it is. Only forward: an older answer changes nothing."""
+    """Apply the manager's state of a job. Older answers never move an attempt back."""
     sizes = (max(held.sizes[0], update.sizes[0]), max(held.sizes[1], update.sizes[1]))
     if sizes != held.sizes:
         held = d.held[held.ref] = replace(held, sizes=sizes)
@@ -158,7 +156,7 @@ def _update(d: Draft, held: Held, update: Update) -> None:
 
 
 def cancel(d: Draft, held: Held) -> Held:
-    """Ask the manager to end it, again and again until it has ended."""
+    """Cancel the job in the manager; repeated until it has ended."""
     asked = d.held[held.ref] = replace(held, act_at=d.now + ASK_AGAIN)
     d.do(e.Cancel(held.ref))
     return asked

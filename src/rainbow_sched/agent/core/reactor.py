@@ -1,12 +1,11 @@
-"""The agent's mind: `react(state, event, now)` gives the next state and what is to be done, and touches nothing.
+"""The agent's state machine: `react(state, event, now)` returns the next state and a list of commands.
 
-It reads no clock, draws no random number and does no input or output, so that the same
-code runs beside a cluster and in the simulator. The states of a held attempt and the
-arrows between them are the table `STEPS` in `values.py`.
+It reads no clock, draws no random numbers and does no I/O, so the same code runs beside a cluster and in the
+simulation. The phases of an attempt and their transitions are the table `STEPS` in `values.py`.
 
-What it keeps: nothing is submitted before the server confirmed and the intent is on disk;
-nothing is submitted twice; a question that fails means "ask again"; an end is written
-down, then reported until the server has stored it.
+Invariants: nothing is submitted before the server has confirmed it and the intent is on disk; nothing is submitted
+twice; a failed query is repeated and decides nothing; a result is written to disk, then reported until the server has
+stored it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from rainbow_sched.agent.core.values import STREAMS, WITH_MANAGER, Held, Past, P
 
 
 def react(state: State, event: e.Event, now: float) -> tuple[State, tuple[e.Command, ...]]:
-    """The next state and the commands that `event` leads to."""
+    """Return the next state and the commands for `event`."""
     draft = Draft(state, now)
     _HANDLERS[type(event)](draft, event)
     _read_output(draft)
@@ -34,7 +33,7 @@ def react(state: State, event: e.Event, now: float) -> tuple[State, tuple[e.Comm
 
 
 def due(state: State, now: float) -> float | None:
-    """When the next `Tick` is needed at the latest; None if only an event can lead on."""
+    """Return when the next `Tick` is needed at the latest; None if only another event can change the state."""
     times = [held.act_at for held in state.held.values() if held.act_at is not None]
     times += [at for at in state.expected.values() if at is not None]
     later = list(state.unread.values())
@@ -59,7 +58,7 @@ def due(state: State, now: float) -> float | None:
 
 
 def idle(state: State) -> bool:
-    """True if nothing is held, asked or left to say, or only what the server does not understand."""
+    """Return True if nothing is left to do except reports that the server does not understand."""
     held = any(not one.unknown or one.phase is not Phase.FINISHED for one in state.held.values())
     return not (held or state.judging or state.expected or state.rejects or state.acks or state.acks_waiting)
 
@@ -74,11 +73,11 @@ def _started(d: Draft, event: e.Started) -> None:
             d.held[ref] = replace(held, act_at=d.now + 2 * held.offer.lease)
         elif held.wish and held.phase in WITH_MANAGER:
             manager.cancel(d, held)
-    _guard(d)  # the time may have come while nobody was there to notice
+    _guard(d)  # a guard may have expired while the agent was down
 
 
 def _guard(d: Draft) -> None:
-    """End what the server may soon give up: it has not been heard of for too long."""
+    """Cancel attempts that the server may soon declare lost, because it was out of contact for too long."""
     for held in list(d.held.values()):
         if not held.wish and held.phase in WITH_MANAGER and d.contact_at is not None and d.alone(held):
             manager.cancel(d, d.wish(held, Wish.GUARD))
@@ -141,7 +140,7 @@ def _output(d: Draft, event: e.OutputRead) -> None:
     i = STREAMS.index(chunk.stream)
     if chunk.data and chunk.offset == held.sent[i]:
         d.chunks[key] = chunk
-    elif not chunk.data:  # it is gone: there is no more than what was sent
+    elif not chunk.data:  # no more output than what was sent
         sizes = tuple(held.sent[j] if j == i else size for j, size in enumerate(held.sizes))
         d.held[chunk.ref] = replace(held, sizes=(sizes[0], sizes[1]))
 
@@ -187,7 +186,7 @@ def _stop(d: Draft, event: e.StopAsked) -> None:
 
 
 def _read_output(d: Draft) -> None:
-    """Ask for the next pieces of output, a bounded number at a time."""
+    """Read the next chunks of output, a bounded number at a time."""
     for ref, held in d.held.items():
         if held.sizes == held.sent:
             continue
@@ -203,7 +202,7 @@ def _read_output(d: Draft) -> None:
 
 
 def _let_go(d: Draft) -> None:
-    """Forget what is over and told."""
+    """Forget attempts that have ended and are stored by the server."""
     for ref, held in list(d.held.items()):
         if held.phase is not Phase.FINISHED:
             continue

@@ -1,7 +1,7 @@
-"""A site that runs only what its users have signed: whatever the server says, nothing else is started here.
+"""Accept only jobs that are signed by the site's users.
 
-Which signatures were used, and by which attempt, is written down before a job is started: the
-same one again is refused for as long as it could be good.
+Each use of a signature is written to disk before the job starts. A signature that is used up is refused until it
+expires.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from rainbow_sched.model.errors import Denied, Invalid, RainbowError
 from rainbow_sched.model.signature import CONTEXT, SignedStatement, digest_of, mismatch, parse_signature, read_signers
 
 SPENT_FILE = "signatures"
-KEPT = 86_400.0  # seconds beyond its end for which a used signature is remembered: clocks may be set back
+KEPT = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back
 MAX_SIGNERS = 1 << 20
-Use = tuple[str, int | None]  # nonce and member of an array
+Use = tuple[str, int | None]  # nonce and array index
 
 
 class Spent:
-    """Used signatures, in a file of checked lines."""
+    """Used signatures, in a journal file."""
 
     def __init__(self, path: Path, now: float) -> None:
-        """Read what is there and drop what is over; a last line that a crash cut short was never acted upon."""
+        """Read the file and drop expired entries. An incomplete last line is from a crash and has had no effect."""
         records = parse(path.read_bytes(), str(path))[0] if path.exists() else []
         kept = [one for one in records if float(str(one["until"])) + KEPT > now]
         write_whole(path, b"".join(map(line, kept)))
@@ -45,38 +45,38 @@ class Spent:
             self._attempts.setdefault(use, set()).add(str(one["attempt"]))
 
     def by(self, use: Use) -> frozenset[str]:
-        """The attempts that were started under a signature."""
+        """Return the attempts started with a signature."""
         return frozenset(self._attempts.get(use, ()))
 
     def note(self, use: Use, attempt: str, until: float) -> None:
-        """Write down one more, safely on disk when this returns."""
+        """Record a use; return when it is on disk."""
         record = {"nonce": use[0], "index": use[1], "attempt": attempt, "until": until}
         with self._path.open("ab", buffering=0) as file:
             before = os.fstat(file.fileno()).st_size
             try:
                 if file.write(text := line(record)) != len(text):
-                    raise OSError(errno.ENOSPC, "the disk took half a line")
+                    raise OSError(errno.ENOSPC, "incomplete write")
                 os.fsync(file.fileno())
             except OSError:
-                os.ftruncate(file.fileno(), before)  # half a line before good ones would count as damage
+                os.ftruncate(file.fileno(), before)  # half a line before complete ones would count as damage
                 raise
         self._attempts.setdefault(use, set()).add(attempt)
 
 
 @dataclass(slots=True)
 class Signatures:
-    """The site's demand, and what was used so far."""
+    """Check signatures of offers and count their uses."""
 
     cluster: str
-    signers: Path  # the site's file of public keys; read again when it changes
+    signers: Path  # public keys; read again after a change
     spent: Spent
-    required: bool = True  # False: what is signed is checked, what is not is taken
+    required: bool = True  # False: unsigned jobs are accepted, signatures are still checked
     clock: Callable[[], float] = time.time
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)  # jobs are started from several threads
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)  # jobs start in several threads
     _read: tuple[tuple[int, int], Mapping[str, tuple[bytes, ...]]] = field(default=((0, 0), {}))
 
     def refuses(self, offer: Offer) -> str | None:
-        """Why an offer is handed back, or None. A signature that is used up is refused whoever used it."""
+        """Return why an offer is rejected, or None."""
         try:
             statement = self._checked(offer)
         except RainbowError as problem:
@@ -86,9 +86,9 @@ class Signatures:
         return None
 
     def take(self, offer: Offer) -> None:
-        """Use the signature for this attempt, right before it is started; Denied if that may not be.
+        """Record the use of the signature right before the job starts; raise Denied if it is not valid or used up.
 
-        An attempt that was noted and then cut off by a crash may go on: it is in the journal as this agent's own.
+        An attempt that was recorded before a crash may continue: the journal shows that it belongs to this agent.
         """
         statement = self._checked(offer)
         if statement is None:
@@ -103,14 +103,14 @@ class Signatures:
             self.spent.note(use, attempt, statement.not_after)
 
     def _checked(self, offer: Offer) -> SignedStatement | None:
-        """The owner's statement about this very job; None if there is none and none is asked for."""
+        """Return the verified statement about this job; None if it is unsigned and need not be signed."""
         terms = _terms(offer)
         text = str(terms.get("signature") or "")
         if not text and not self.required:
             return None
         statement, body, signature = parse_signature(text)
         if not any(_good(key, body, signature) for key in self._keys().get(offer.owner, ())):
-            raise Denied(f"the job is not signed with a key that this site knows of {offer.owner}")
+            raise Denied(f"the job is not signed with a key that this site has for {offer.owner}")
         labels = terms.get("labels")
         said = {key: value for key, value in labels.items() if key != ARRAY_LABEL} if isinstance(labels, dict) else {}
         job = digest_of(offer.spec, name=offer.name, priority=offer.priority, labels=said)
@@ -134,7 +134,7 @@ class Signatures:
 
 
 def demanded(cluster: str, state_dir: Path, signers: str, required: bool, now: float) -> Signatures | None:
-    """What the site asks for; None if it asks for nothing. A file that cannot be used is said at once."""
+    """Return the checker that the options ask for, or None; raise Invalid if the file of signers cannot be used."""
     if not signers:
         if required:
             raise Invalid("require_signature needs the file of your users' keys: --allowed-signers FILE")
@@ -146,14 +146,14 @@ def demanded(cluster: str, state_dir: Path, signers: str, required: bool, now: f
 
 
 def _own_text(path: Path) -> str:
-    """The file's text, if nobody else could have written it."""
+    """Return the text of a file that only its owner or root can write."""
     try:
         with path.open("rb") as file:
             found, data = os.fstat(file.fileno()), file.read(MAX_SIGNERS + 1)
     except OSError as problem:
         raise Invalid(f"cannot read the signers in {path}: {problem.strerror}") from None
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
-        raise Invalid(f"{path} says whose jobs run here, and others can change it; run: chmod go-w {path}")
+        raise Invalid(f"{path} must not be writable by other users; run: chmod go-w {path}")
     if len(data) > MAX_SIGNERS:
         raise Invalid(f"{path} has more than {MAX_SIGNERS} bytes")
     return data.decode("utf-8", "replace")
@@ -180,4 +180,4 @@ def _good(key: bytes, body: bytes, signature: bytes) -> bool:
 
 def _used_up(statement: SignedStatement) -> str:
     times = "once" if statement.runs == 1 else f"{statement.runs} times"
-    return f"the signature is good for starting the job {times}, and that was done; submit it again"
+    return f"the signature allows starting the job {times} and is used up; submit the job again"

@@ -1,4 +1,4 @@
-"""What the site lets its agent take: whose jobs, and which, by an expression over what they ask for. Pure."""
+"""Site rules of an agent: users whose jobs it runs, and the `--accept` filter."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 
 
 def speaking_of_jobs(option: str, text: str) -> Expression:
-    """The expression of `--accept` or `--order`; raise Invalid if it speaks of what no job has."""
+    """Compile `--accept` or `--order`; raise Invalid for an unknown job variable."""
     found = compile_expression(text)
     for name in sorted(found.names):
         if name not in KNOWN and not name.startswith("labels."):
             hint = did_you_mean(name, (*KNOWN, "labels.KEY"))
-            raise Invalid(f"{option} speaks of {name!r}, and jobs have no such thing{hint}")
+            raise Invalid(f"{option}: jobs have no variable {name!r}{hint}")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The cluster keeps its say: whatever the server offers, only what these allow is taken."""
+    """Rules for offers, checked on the cluster whatever the server sends."""
 
     accept: Expression | None = None
-    allow: frozenset[str] | None = None  # None: everybody
+    allow: frozenset[str] | None = None  # None: all users
 
     def refuses(self, offer: Offer, request: Request) -> str | None:
-        """Why the offer is handed back, or None."""
+        """Return why the offer is rejected, or None."""
         if self.allow is not None and self.allow.isdisjoint((offer.owner, offer.owner.removeprefix("user:"))):
-            return f"this site runs no jobs of {offer.owner or 'nobody'}"
+            return f"this site runs no jobs of {offer.owner or 'an unknown user'}"
         if self.accept is None:
             return None
         try:
@@ -45,9 +45,11 @@ class Rules:
             )
             taken = holds(self.accept, job)
         except MissingVariable as missing:
-            return f"this site takes only jobs with {self.accept.text}; the job says nothing of that ({missing})"
+            return f"this site takes only jobs with {self.accept.text}; the job does not give it ({missing})"
         except EvaluationError as problem:
-            return f"this site takes only jobs with {self.accept.text}, which cannot be told of this one: {problem}"
+            return (
+                f"this site takes only jobs with {self.accept.text}, which cannot be evaluated for this one: {problem}"
+            )
         return None if taken else f"this site takes only jobs with {self.accept.text}"
 
 

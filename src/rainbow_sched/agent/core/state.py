@@ -1,4 +1,4 @@
-"""All that an agent knows at one moment, and the draft in which a reaction makes the next one."""
+"""The agent's state, and the draft in which the reactor builds the next state."""
 
 from __future__ import annotations
 
@@ -25,64 +25,64 @@ from rainbow_sched.agent.core.values import (
 from rainbow_sched.model.attempt import AttemptState
 
 NEVER = float("-inf")
-MAX_PAST = 4_096  # attempts that are over and still remembered
+MAX_PAST = 4_096  # finished attempts to remember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the site allows its agent."""
+    """Limits and timeouts of an agent."""
 
     max_jobs: int = 64
-    max_wait: float = 25.0  # seconds a Sync may wait for news
-    run_guard: float = 1_500.0  # without contact for so long, a run that the server would give up is ended here
-    output_grace: float = 5.0  # the end is told at the latest so long after it, though output is still to be sent
+    max_wait: float = 25.0  # seconds that a Sync may wait at the server
+    run_guard: float = 1_500.0  # seconds without contact until a job that may be declared lost is ended here
+    output_grace: float = 5.0  # seconds after the end by which it is reported, even with output still to send
     output_give_up: float = 600.0
     chunk: int = 256 * 1024
-    chunks: int = 8  # pieces of output on their way at once
+    chunks: int = 8  # chunks of output being read or sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Never mutated: `react` returns the next one."""
+    """The agent's state. Immutable: `react` returns the next one."""
 
     limits: Limits = Limits()
-    fresh: bool = False  # the journal was created by this start: what the server expects was lost with the old one
+    fresh: bool = False  # this process created the journal: attempts that the server expects were lost with the old one
     stopping: bool = False
     held: Mapping[Ref, Held] = field(default_factory=dict)
     past: Mapping[Ref, Past] = field(default_factory=dict)
     judging: Mapping[Ref, Offer] = field(default_factory=dict)
     rejects: Mapping[Ref, str] = field(default_factory=dict)
-    expected: Mapping[Ref, float | None] = field(default_factory=dict)  # when to look up again; None: asked now
+    expected: Mapping[Ref, float | None] = field(default_factory=dict)  # when to look up again; None: a lookup is open
     acks: tuple[int, ...] = ()
     acks_waiting: tuple[tuple[int, Ref], ...] = ()  # commands to acknowledge once their record is on disk
     bidding: frozenset[str] = frozenset()  # bid requests that the backend has not answered yet
     bids: tuple[tuple[str, BidAnswer], ...] = ()
     chunks: Mapping[tuple[Ref, str], Chunk] = field(default_factory=dict)
     reading: frozenset[tuple[Ref, str]] = frozenset()
-    unread: Mapping[tuple[Ref, str], float] = field(default_factory=dict)  # failed to be read: when to try again
+    unread: Mapping[tuple[Ref, str], float] = field(default_factory=dict)  # failed reads: when to retry
     facts: Facts | None = None
     facts_told: Facts | None = None
     facts_at: float = NEVER  # when facts were last sent
     seq: int = 0
-    flight: SyncMessage | None = None  # the message without an answer yet
+    flight: SyncMessage | None = None  # the unanswered message
     flight_at: float = 0.0  # when it was first sent
-    listening: int | None = None  # an older message that waits at the server and may still bring offers
+    listening: int | None = None  # seq of an older call that still waits at the server and may bring offers
     listening_at: float = 0.0
     resend_at: float | None = None
-    answered: SyncMessage | None = None  # the last message that was answered
-    send_at: float = 0.0  # nothing is sent before
-    quiet_until: float = 0.0  # without news nothing is sent before
-    hasty: int = 0  # empty answers in a row that came without waiting
-    resynced: bool = False  # the last answer asked for everything again
+    answered: SyncMessage | None = None  # the last answered message
+    send_at: float = 0.0  # earliest time of the next message
+    quiet_until: float = 0.0  # earliest time of a message without news
+    hasty: int = 0  # consecutive empty answers that came at once
+    resynced: bool = False  # the last answer asked for a resync
     heartbeat: float = 25.0
-    server: str = ""  # the process of the server that answered last
+    server: str = ""  # id of the server process that answered last
     contact_at: float | None = None  # when the last answered message was sent
-    mark: str = ""  # how far the server's database had come when it was last heard of
-    recalling: bool = False  # the server's database is an older copy: the next message tells everything
+    mark: str = ""  # the server's mark of its database
+    recalling: bool = False  # the server's database was restored: send all attempts with the next message
 
 
 class Draft:
-    """One reaction in the making: copies that handlers change, and the commands they ask for."""
+    """A mutable copy of the state in which handlers build the next one, with the commands to return."""
 
     def __init__(self, state: State, now: float) -> None:
         self.before = state
@@ -115,7 +115,6 @@ class Draft:
         self.mark, self.recalling = state.mark, state.recalling
 
     def done(self) -> State:
-        """The next state."""
         return replace(
             self.before,
             stopping=self.stopping,
@@ -153,11 +152,10 @@ class Draft:
         )
 
     def do(self, command: Command) -> None:
-        """Ask for something to be done."""
         self.commands.append(command)
 
     def step(self, held: Held, step: Step) -> Held | None:
-        """Move a held attempt along the table; None if no arrow leads there."""
+        """Move an attempt to the next phase; return None if the step is not allowed in its phase."""
         phase = STEPS.get((held.phase, step))
         if phase is None:
             return None
@@ -166,12 +164,12 @@ class Draft:
         return moved
 
     def alone(self, held: Held) -> bool:
-        """True if the server may soon give it up: not heard of for as long as its guard allows, or not at all."""
+        """Return True if the guard time without contact is over, or if there was no contact yet."""
         guard = held.offer.guard(self.limits.run_guard)
         return guard is not None and (self.contact_at is None or self.now >= self.contact_at + guard)
 
     def end(self, held: Held, result: Result) -> None:
-        """The result is known: write it down, then report it."""
+        """Record a result; it is reported once it is on disk."""
         if held.wish is Wish.GUARD and result.state is AttemptState.CANCELLED:
             result = replace(
                 result, state=AttemptState.PREEMPTED, reason="the server could not be reached for too long"
@@ -183,14 +181,14 @@ class Draft:
             self.do(WriteJournal(held.ref, "end", ended_record(ended)))
 
     def wish(self, held: Held, wish: Wish) -> Held:
-        """Write down that it is to end."""
+        """Record that the attempt is to end."""
         wished = replace(held, wish=wish)
         self.held[held.ref] = wished
         self.do(WriteJournal(held.ref, "cancel", cancelled_record(held.ref, wish)))
         return wished
 
     def forget(self, ref: Ref, past: Past) -> None:
-        """It is over and the server knows: keep only a memory of it."""
+        """Drop an attempt whose end the server has stored; keep its result."""
         self.held.pop(ref, None)
         for stream in STREAMS:
             self.chunks.pop((ref, stream), None)
@@ -200,7 +198,7 @@ class Draft:
         self.do(Forget(ref))
 
     def remember(self, ref: Ref, past: Past, kind: str) -> None:
-        """Keep a memory of an attempt that is over; the oldest memories go."""
+        """Remember a finished attempt; drop the oldest ones."""
         self.past[ref] = past
         while len(self.past) > MAX_PAST:
             del self.past[next(iter(self.past))]
@@ -208,5 +206,5 @@ class Draft:
 
 
 def active(held: Held) -> bool:
-    """True while it takes a place."""
+    """Return True while the attempt counts against `max_jobs`."""
     return held.phase not in (Phase.ENDED, Phase.FINISHED)

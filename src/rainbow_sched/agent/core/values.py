@@ -1,4 +1,4 @@
-"""The agent's nouns: an attempt it holds, where that attempt is, and what the manager says of it."""
+"""Values of the agent: offers, local attempts with their phases, and answers of the manager."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 
 STREAMS = ("stdout", "stderr")
-WRONG_NODES = "wrong-nodes"  # code of a return: the manager gave nodes on which the job may not run
-MAX_SECONDS = 1e12  # no time that a job names is longer
-GUARDED_PART = 2 / 3  # of the time after which the server gives a silent run up; the rest is for ending it
+WRONG_NODES = "wrong-nodes"  # code of a returned attempt: the manager gave it nodes on which it may not run
+MAX_SECONDS = 1e12  # upper bound for times in a job's terms
+GUARDED_PART = 2 / 3  # share of the server's patience after which a job is ended here; the rest is for ending it
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """The name of an attempt in every message: job, number and fencing token."""
+    """Key of an attempt in every message: job, number and fencing token."""
 
     job: int
     n: int
@@ -27,27 +27,27 @@ class Ref:
 
     @property
     def tag(self) -> str:
-        """The name under which the cluster's manager knows it."""
+        """Return the name of the attempt in the manager."""
         return f"rb-{self.job}-{self.n}"
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """The hosts on which a job may run, by group, as the server worked them out from the cluster's graph."""
+    """Hosts on which a job may run, by group, as computed by the server from the cluster's graph."""
 
     groups: tuple[GroupHosts, ...] = ()
-    checked: bool = False  # False: the server is too old to work them out
+    checked: bool = False  # False: the server is too old to compute them
 
     def of(self, group: int) -> tuple[str, ...]:
-        """Return the hosts on which a group may run; empty: on any host."""
+        """Return the hosts on which a group may run; empty: all hosts."""
         return next((one.hosts for one in self.groups if one.group == group), ())
 
     def mismatch(self, groups: int) -> str | None:
-        """Return why these cannot be the hosts of a request with so many groups, or None."""
+        """Return why these hosts do not match a request with this number of groups, or None."""
         named = [one.group for one in self.groups]
         if len(set(named)) == len(named) and all(group < groups for group in named):
             return None
-        return f"the allowed hosts are for the groups {named}, and the request has {groups}; upgrade the server"
+        return f"the allowed hosts are for the groups {named}, but the request has {groups}; upgrade the server"
 
 
 ANY_HOST = AllowedHosts()
@@ -55,7 +55,7 @@ ANY_HOST = AllowedHosts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An attempt as the server offers it; everything that is needed to run it."""
+    """An attempt offered by the server."""
 
     ref: Ref
     name: str = ""
@@ -66,16 +66,15 @@ class Offer:
     priority: int = 0
     array_index: int | None = None
     hosts: tuple[GroupHosts, ...] = ()
-    hosts_checked: bool = False  # the server worked `hosts` out
-    unreadable: str = ""  # why the offer cannot be understood
+    hosts_checked: bool = False  # the server has computed `hosts`
+    unreadable: str = ""  # why the offer cannot be read
 
     @property
     def allowed(self) -> AllowedHosts:
-        """Where it may run."""
         return AllowedHosts(self.hosts, self.hosts_checked or bool(self.hosts))
 
     def guard(self, longest: float) -> float | None:
-        """Seconds without contact after which it is ended here, before the server gives it up; None: it runs on."""
+        """Return the seconds without contact after which the job is ended here; None: it continues."""
         again, lost_after = _given_up(self.terms)
         if lost_after is not None:
             return min(longest, lost_after * GUARDED_PART)
@@ -84,7 +83,7 @@ class Offer:
 
 @lru_cache(maxsize=4096)
 def _given_up(terms: str) -> tuple[bool, float | None]:
-    """Of a job's terms: may it be run again, and after how many seconds of silence is it given up, if that was said."""
+    """Return from a job's terms whether it may run again, and its own patience in seconds, if any."""
     try:
         said = json.loads(terms)
     except (ValueError, RecursionError):
@@ -98,32 +97,32 @@ def _given_up(terms: str) -> tuple[bool, float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How an attempt ended."""
+    """The end of an attempt."""
 
-    state: AttemptState  # succeeded, failed, cancelled, preempted; returned: it certainly never ran and never will here
+    state: AttemptState  # a returned attempt never ran and never will run here
     exit_code: int | None = None  # 128 + n for signal n
     failure: Failure | None = None
     reason: str = ""
     started_at: float | None = None  # seconds since the epoch
     ended_at: float | None = None
-    code: str = ""  # typed reason of a return: `WRONG_NODES`
+    code: str = ""  # code of a returned attempt: `WRONG_NODES`
 
 
 class Phase(enum.StrEnum):
-    """Where a held attempt is. What may follow what stands in `STEPS` and nowhere else."""
+    """Phase of a local attempt; the transitions are in `STEPS`."""
 
-    OFFERED = "offered"  # judged fit; the offer is being written to the journal
+    OFFERED = "offered"  # checked; its record is being written
     ACCEPTED = "accepted"  # in the journal; every Sync accepts it until the server confirms
-    CONFIRMED = "confirmed"  # the server confirmed; the intent to submit is being written
-    INTENT = "intent"  # the intent is in the journal; from here on it may be with the manager
-    SUBMITTED = "submitted"  # the manager has it
+    CONFIRMED = "confirmed"  # confirmed by the server; the intent to submit is being written
+    INTENT = "intent"  # the intent is in the journal; from here on the manager may have it
+    SUBMITTED = "submitted"
     RUNNING = "running"
-    ENDED = "ended"  # the result is known and being written
-    FINISHED = "finished"  # the result is in the journal; reported until the server has stored it
+    ENDED = "ended"  # the result is being written
+    FINISHED = "finished"  # the result is in the journal; it is reported until the server has stored it
 
 
 class Step(enum.StrEnum):
-    """What moves a held attempt on."""
+    """An event that moves a local attempt to its next phase."""
 
     OFFER_STORED = "offer-stored"
     CONFIRM = "confirm"
@@ -134,7 +133,7 @@ class Step(enum.StrEnum):
     END_STORED = "end-stored"
 
 
-STEPS: Mapping[tuple[Phase, Step], Phase] = {  # an absent pair changes nothing: late and doubled news are normal
+STEPS: Mapping[tuple[Phase, Step], Phase] = {  # an absent pair has no effect: late and repeated messages are normal
     (Phase.OFFERED, Step.OFFER_STORED): Phase.ACCEPTED,
     (Phase.ACCEPTED, Step.CONFIRM): Phase.CONFIRMED,
     (Phase.CONFIRMED, Step.INTENT_STORED): Phase.INTENT,
@@ -160,42 +159,41 @@ _TOLD_AS: Mapping[Phase, AttemptState] = {
 
 
 class Wish(enum.StrEnum):
-    """Why a held attempt is to end early."""
+    """Why a local attempt is to end early."""
 
     NONE = ""
-    CANCEL = "cancel"  # its owner or an operator asked
-    KILL = "kill"  # the server no longer counts on it: its token is stale
+    CANCEL = "cancel"  # requested by its owner or an operator
+    KILL = "kill"  # the server has dropped it: its token is stale
     GUARD = "guard"  # no contact for so long that the server may start it elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One attempt in the agent's hands. Never mutated; the reactor makes the next one."""
+    """An attempt that this agent has accepted or is accepting. Immutable."""
 
     offer: Offer
     phase: Phase = Phase.OFFERED
-    native: str = ""  # the manager's own id
+    native: str = ""  # the manager's job id
     result: Result | None = None
     wish: Wish = Wish.NONE
-    told: str = ""  # the last report that the server answered
-    unknown: str = ""  # the state that the server did not understand; it is reported again to another server
+    told: str = ""  # the last reported state that the server answered
+    unknown: str = ""  # a reported state that the server did not know; reported again to another server process
     acked: bool = False  # the server has stored the end
     started_at: float | None = None
-    nodes: str = ""  # hostlist: the nodes that the manager gave; empty: not known
-    sizes: tuple[int, int] = (0, 0)  # bytes of stdout and stderr there are
-    sent: tuple[int, int] = (0, 0)  # bytes the server has stored
-    busy: str = ""  # "submit" or "lookup": the manager was asked and has not answered
-    act_at: float | None = None  # when to look up or to cancel again
-    ended_clock: float = 0.0  # the agent's clock when the end became known
+    nodes: str = ""  # hostlist of its nodes; empty: not known
+    sizes: tuple[int, int] = (0, 0)  # bytes of stdout and stderr
+    sent: tuple[int, int] = (0, 0)  # bytes stored by the server
+    busy: str = ""  # "submit" or "lookup": an open call to the manager
+    act_at: float | None = None  # when to look up or cancel again
+    ended_clock: float = 0.0  # the agent's clock at the end
 
     @property
     def ref(self) -> Ref:
-        """Its name."""
         return self.offer.ref
 
     @property
     def state(self) -> AttemptState:
-        """What the server is told it is."""
+        """Return the state as reported to the server."""
         if self.result is not None:
             return self.result.state
         return _TOLD_AS.get(self.phase, AttemptState.ACCEPTED)
@@ -203,7 +201,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What is remembered of an attempt that is over: how it ended, or why it was never taken."""
+    """A finished attempt: its result, or why it was rejected."""
 
     result: Result | None = None
     reason: str = ""
@@ -211,52 +209,52 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What the manager says of one job."""
+    """The manager's state of one job."""
 
     tag: str
-    phase: Phase  # SUBMITTED (it waits), RUNNING, or ENDED with a result
+    phase: Phase  # SUBMITTED (pending), RUNNING, or ENDED with a result
     native: str = ""
     result: Result | None = None
     started_at: float | None = None
     sizes: tuple[int, int] = (0, 0)
-    nodes: str = ""  # hostlist: where it runs or ran; empty: not known
+    nodes: str = ""  # hostlist of its nodes; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The manager knows the tag."""
+    """The manager has a job with this tag."""
 
     update: Update
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The manager has no record of the tag. `never`: it is certain that it never had one."""
+    """The manager has no job with this tag. `never`: it certainly never had one."""
 
     never: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The manager could not be asked: nothing follows from that, ask again."""
+    """The lookup failed and is to be repeated."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The cluster as its manager sees it now."""
+    """State of the cluster as seen by its manager."""
 
     manager: str
     state: Mapping[str, object] = field(default_factory=dict)
     marks: Mapping[str, str] = field(default_factory=dict)  # vertex id or name -> up | down | drained
-    used: Mapping[str, int] | None = None  # vertex id -> units taken by others than Rainbow; None: not known
-    shape: str = ""  # changes when the cluster does: nodes, what is in them; empty: the backend cannot tell
+    used: Mapping[str, int] | None = None  # vertex id -> units used by other users; None: not known
+    shape: str = ""  # changes with the cluster's hardware; empty: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BidAnswer:
-    """Yes or no, when it would start, what it would cost."""
+    """A bid: whether the job can run, when it would start, and its cost."""
 
     yes: bool
     reason: str = ""
@@ -269,8 +267,6 @@ class BidAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a job's output."""
-
     ref: Ref
     stream: str
     offset: int

@@ -1,1 +1,1 @@
-"""I/O around the reactor: the loop, the link to the server, the journal and the backend calls."""
+"""I/O around the reactor: event loop, connection to the server, journal and backend calls."""

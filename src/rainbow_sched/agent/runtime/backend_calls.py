@@ -1,4 +1,4 @@
-"""What the loop asks of the backend on the reactor's behalf; every answer, and every failure, is an event."""
+"""Calls to the backend for the reactor. Every result and every failure becomes an event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Errand: TypeAlias = e.Judge | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
 
 @dataclass(frozen=True, slots=True)
 class Errands:
-    """Runs to the backend and back."""
+    """Execute commands of the reactor that need the backend."""
 
     cluster: str
     backend: Backend
@@ -33,7 +33,7 @@ class Errands:
     signatures: Signatures | None = None
 
     async def run(self, errand: Errand) -> e.Event:
-        """Do it; never raises but when cancelled."""
+        """Execute one command and return its result as an event; never raises except for cancellation."""
         match errand:
             case e.Judge(offer):
                 return e.Judged(offer, await self._refusal(offer))
@@ -42,14 +42,14 @@ class Errands:
             case e.Lookup(ref):
                 try:
                     return e.LookedUp(ref, await self.backend.lookup(ref.tag))
-                except Exception as problem:  # a driver may fail in any way; unknown is not dead
-                    log.warning("%s: cannot be looked up: %s", ref.tag, problem)
+                except Exception as problem:  # a backend may fail in any way; unknown is not dead
+                    log.warning("%s: lookup failed: %s", ref.tag, problem)
                     return e.LookedUp(ref, Unknown(str(problem)))
             case e.ReadOutput(ref, stream, offset, limit):
                 try:
                     data = await self.backend.output(ref.tag, stream, offset, limit)
-                except Exception as problem:  # a driver may fail in any way; what cannot be read now is not gone
-                    log.warning("%s: its %s cannot be read: %s", ref.tag, stream, problem)
+                except Exception as problem:  # a backend may fail in any way; the output may be readable later
+                    log.warning("%s: reading %s failed: %s", ref.tag, stream, problem)
                     return e.OutputUnread(ref, stream)
                 return e.OutputRead(Chunk(ref, stream, offset, data))
             case e.AskBid(request):
@@ -64,17 +64,17 @@ class Errands:
             if reason is None and self.signatures is not None:
                 reason = self.signatures.refuses(offer)
             reason = reason or await self._check(request, offer.allowed)
-        except Exception as problem:  # an offer that this agent does not understand must not end the agent
+        except Exception as problem:  # an offer that this agent cannot read must not end the agent
             reason = f"the agent cannot read the request: {problem}"
         if reason is not None:
-            log.info("%s: handed back: %s", offer.ref.tag, reason)
+            log.info("%s: rejected: %s", offer.ref.tag, reason)
         return reason
 
     async def _check(self, request: Request, allowed: AllowedHosts) -> str | None:
         try:
             return await self.backend.check(request, allowed)
-        except Exception as problem:  # a driver may fail in any way; another cluster can take the job meanwhile
-            return f"the manager cannot be asked whether it could run: {problem}"
+        except Exception as problem:  # a backend may fail in any way; another cluster can take the job
+            return f"the manager could not check the job: {problem}"
 
     async def _submit(self, offer: Offer) -> e.Event:
         ref = offer.ref
@@ -94,12 +94,12 @@ class Errands:
             if self.signatures is not None:
                 await asyncio.to_thread(self.signatures.take, offer)
             return e.SubmitAnswered(ref, await self.backend.submit(launch))
-        except CannotBind as problem:  # known only since the offer was judged; another cluster may keep it
+        except CannotBind as problem:  # found after the offer was checked; another cluster may meet the constraint
             return e.SubmitRefused(ref, Result(state=AttemptState.RETURNED, reason=str(problem)))
         except (Denied, Invalid, Unsupported) as problem:
             return e.SubmitRefused(ref, Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason=str(problem)))
-        except Exception as problem:  # a driver may fail in any way; what the manager did is then unknown
-            log.warning("%s: submitting it failed: %s", ref.tag, problem)
+        except Exception as problem:  # a backend may fail in any way; the submission may have reached the manager
+            log.warning("%s: submission failed, outcome unknown: %s", ref.tag, problem)
             return e.SubmitUnclear(ref, str(problem))
 
     async def _bid(self, request: e.BidRequest) -> BidAnswer:
@@ -113,6 +113,6 @@ class Errands:
                 return await self.backend.bid(wanted, request.allowed)
         except TimeoutError:
             return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)
-        except Exception as problem:  # a driver may fail in any way; without an answer nobody would know of it
-            log.warning("a bid cannot be made: %s", problem)
+        except Exception as problem:  # a backend may fail in any way; the server waits for an answer
+            log.warning("bid failed: %s", problem)
             return BidAnswer(yes=False, reason=str(problem), valid_for=5.0)

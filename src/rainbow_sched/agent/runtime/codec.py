@@ -1,7 +1,7 @@
-"""Between the reactor's messages and protobuf; nothing past this file knows protobuf.
+"""Convert between the reactor's messages and protobuf.
 
-Nothing in here raises: a value that cannot be sent is sent as near as it can be, and a value of the server's that makes
-no sense is replaced by the default. One bad item must not keep the others from being said or heard.
+Nothing here raises: a value that cannot be sent is replaced by the nearest valid one, and an invalid value from the
+server by the default. One bad item must not block the others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rainbow_sched.pb.v2 import agents_pb2
 
 log = logging.getLogger("rainbow.agent")
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
-MAX_REASON = 4_096  # characters; a reason may quote a command or what a manager wrote, and a server keeps less
+MAX_REASON = 4_096  # characters; reasons quote commands and managers, and the server keeps less
 
 
 def sync_request(message: SyncMessage) -> agents_pb2.SyncRequest:
-    """A message as it goes out; the link adds who speaks."""
+    """Return the protobuf message, still without the agent's identity."""
     out = agents_pb2.SyncRequest(
         seq=message.seq,
         held=[agents_pb2.Held(attempt=_ref(ref), state=state) for ref, state in message.held],
@@ -54,28 +54,28 @@ def sync_request(message: SyncMessage) -> agents_pb2.SyncRequest:
 
 
 def _state(values: Mapping[str, object]) -> str:
-    """State as JSON, without the values that are none."""
+    """Return the state as JSON, without values that JSON cannot hold."""
     parts = {}
     for key, value in values.items():
         try:
             parts[key] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
-            log.warning("the state %r is not sent: %r is no JSON value", key, value)
+            log.warning("state %r is not sent: %r is not a JSON value", key, value)
     return json.dumps(parts)
 
 
 def _text(text: str) -> str:
-    """Text that protobuf takes: names of files and the errors of other programs may hold halves of characters."""
+    """Return valid UTF-8: file names and error output may contain lone surrogates."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _reason(text: str) -> str:
-    """Return a reason as it is sent: one long text must not make the message too large for the server."""
+    """Truncate a reason: a long text must not make the message too large for the server."""
     return _text(text[:MAX_REASON])
 
 
 def sync_answer(answer: agents_pb2.SyncResponse) -> SyncAnswer:
-    """An answer as it came in."""
+    """Return the answer in the reactor's types."""
     return SyncAnswer(
         ack=answer.ack,
         confirms=tuple(map(_back, answer.confirms)),
@@ -98,7 +98,7 @@ def sync_answer(answer: agents_pb2.SyncResponse) -> SyncAnswer:
 
 
 def _seconds(value: float, otherwise: float) -> float:
-    """A time that the server tells; `otherwise` for none and for what is no time."""
+    """Return a duration from the server, or `otherwise` if it is missing or invalid."""
     return value if 0 < value < MAX_SECONDS else otherwise
 
 
@@ -120,7 +120,7 @@ def _report(report: Report) -> agents_pb2.Report:
         out.reason, out.failure = _reason(result.reason), result.failure.value if result.failure else ""
         out.code = result.code
         if result.exit_code is not None:
-            out.exit_code = max(-MAX_INT32, min(result.exit_code, MAX_INT32))  # out of range either way
+            out.exit_code = max(-MAX_INT32, min(result.exit_code, MAX_INT32))  # out of range in both directions
         if result.ended_at is not None:
             out.ended_at = result.ended_at
         started = result.started_at if result.started_at is not None else started
@@ -163,7 +163,7 @@ def _bid(id: str, answer: BidAnswer) -> agents_pb2.Bid:
 
 
 def node_rules(rules: NodeRules) -> agents_pb2.NodeRules:
-    """What the manager can be told about nodes, as it is announced."""
+    """Return the manager's node rules as announced to the server."""
     return agents_pb2.NodeRules(
         hosts=rules.hosts,
         subsystems=sorted(rules.subsystems),
@@ -180,7 +180,7 @@ def _bid_request(request: agents_pb2.BidRequest) -> BidRequest:
 
 
 def _hosts(listed: Iterable[agents_pb2.GroupHosts]) -> tuple[tuple[GroupHosts, ...], str]:
-    """Read the allowed hosts; with the problem if they cannot be read: one bad offer must not spoil the answer."""
+    """Return the allowed hosts and an empty text, or no hosts and the problem."""
     try:
         return tuple(GroupHosts.parse(one.group, one.hosts) for one in listed), ""
     except Invalid as problem:

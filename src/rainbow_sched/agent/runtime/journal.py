@@ -1,9 +1,8 @@
-"""The agent's journal: a file of checked lines, safe on disk before anything happens because of them.
+"""The agent's journal: checksummed records, on disk before they take effect.
 
-Each line is the CRC-32 of the rest in hex, a space, and one JSON object. A crash can cut
-the last line short: such a tail was never acted upon and is cut off, and said so. A bad
-line with good ones after it is damage, and the journal is refused: an agent that has
-forgotten something must not guess.
+Each line has the CRC-32 of the rest in hex, a space, and one JSON object. An incomplete last line is from a crash and
+has had no effect; it is cut off and logged. A damaged line before complete ones is refused: an agent with gaps in its
+journal cannot know which jobs it has started.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ COMPACT_ABOVE = 8 * 1024 * 1024  # bytes
 
 
 class Journal:
-    """One open journal. Only one process at a time can have it."""
+    """An open journal, locked by this process."""
 
     def __init__(self, directory: Path, *, sync: bool = True) -> None:
-        """Lock `directory`, read what is there; `sync=False` is for tests that need no disk."""
+        """Lock `directory` and read the journal; `sync=False` skips fsync, for tests."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = directory / "journal"
-        self.truncated = 0  # bytes of a cut-off last line that were dropped
+        self.truncated = 0  # bytes cut off from an incomplete last line
         self._sync = sync
-        self._compacted = 0  # bytes after the last compaction
+        self._compacted = 0  # size after the last compaction
         self._lock = _locked(directory / "lock")
         try:
             self.fresh = not self.path.exists()
@@ -44,7 +43,7 @@ class Journal:
                 self.records = [{"kind": "open", "id": secrets.token_hex(8)}]
                 self.append(self.records)
                 sync_folder(directory)
-            self.id = str(self.records[0].get("id", ""))  # tells a restarted agent from a second one
+            self.id = str(self.records[0].get("id", ""))  # distinguishes a restarted agent from a second one
         except BaseException:
             self._lock.close()
             raise
@@ -66,16 +65,15 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
         return os.fstat(self._file.fileno()).st_size
 
     @property
     def is_long(self) -> bool:
-        """True if it has grown so much since the last compaction that another is worth its while."""
+        """Return True if the journal has grown enough since the last compaction."""
         return self.size > max(COMPACT_ABOVE, 2 * self._compacted)
 
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
-        """Write records and return when they are safe on disk; when that fails, the file is as it was."""
+        """Append records and return when they are on disk; on failure the file is unchanged."""
         data = memoryview(b"".join(map(line, records)))
         before = self.size
         try:
@@ -84,11 +82,11 @@ class Journal:
             if self._sync:
                 os.fdatasync(self._file.fileno())
         except OSError:
-            os.ftruncate(self._file.fileno(), before)  # half a line before good ones would count as damage
+            os.ftruncate(self._file.fileno(), before)  # half a line before complete ones would count as damage
             raise
 
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
-        """Replace the whole journal by these records, in one step that a crash cannot split."""
+        """Replace the journal atomically."""
         beside = self.path.with_suffix(".new")
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, MODE), "wb") as file:
             file.write(line({"kind": "open", "id": self.id}))
@@ -102,7 +100,6 @@ class Journal:
         self._compacted = self.size
 
     def close(self) -> None:
-        """Let another process have it."""
         self._file.close()
         self._lock.close()
 
@@ -116,13 +113,13 @@ class Journal:
 
 
 def line(record: Mapping[str, object]) -> bytes:
-    """One record as it stands in the file."""
+    """Return the line of a record."""
     body = json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
 def parse(data: bytes, name: str) -> tuple[list[dict[str, object]], int]:
-    """The records in `data`, and how many bytes of it are good; raise Corrupt for damage before the last line."""
+    """Return the records in `data` and the number of valid bytes; raise Corrupt for damage before the last line."""
     records: list[dict[str, object]] = []
     at = 0
     while at < len(data):
@@ -130,11 +127,11 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, object]], int]:
         record = _record(data[at:end]) if end >= 0 else None
         if record is None:
             if end < 0 or end == len(data) - 1:
-                return records, at  # the crash came in the middle of the last write
+                return records, at  # the crash cut off the last write
             raise Corrupt(
                 f"line {len(records) + 1} of the journal {name} is damaged, with good lines after it; "
-                "restore it from a backup, or move the file away: the server will then ask what the manager still "
-                "knows, and count the rest as failed with outcome unknown"
+                "restore it from a backup, or move the file away: jobs that the manager no longer knows then count as "
+                "failed with outcome unknown"
             )
         records.append(record)
         at = end + 1
@@ -142,7 +139,7 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, object]], int]:
 
 
 def _record(text: bytes) -> dict[str, object] | None:
-    """The record in one line, or None if it does not add up."""
+    """Return the record of a line, or None if its checksum does not match."""
     if len(text) < 10 or text[8:9] != b" ":
         return None
     body = text[9:]
@@ -163,7 +160,7 @@ def _locked(path: Path) -> IO[bytes]:
         holder = file.read(32).decode(errors="replace").strip() or "unknown"
         file.close()
         raise Conflict(
-            f"another agent (process {holder}) works with {path.parent}; give this one a --state-dir of its own"
+            f"another agent (process {holder}) uses {path.parent}; give this one its own --state-dir"
         ) from None
     file.seek(0)
     file.truncate()

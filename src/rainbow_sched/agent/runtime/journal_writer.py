@@ -1,4 +1,4 @@
-"""Writes the journal beside the loop: what gathers is flushed together, and a long journal is compacted in its turn."""
+"""Journal writes off the event loop: pending records are flushed in one batch, long journals are compacted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rainbow_sched.agent.core.events import Stored, WriteJournal
 from rainbow_sched.agent.runtime.journal import Journal
 
 log = logging.getLogger("rainbow.agent")
-TRY_AGAIN = 5.0  # seconds, when the disk is full
-_SAID = {
-    "offer": "taken",
-    "native": "with the manager",
+TRY_AGAIN = 5.0  # seconds between retries of a failed write
+_LOG_TEXTS = {
+    "offer": "accepted",
+    "native": "submitted",
     "adopt": "found in the manager",
-    "cancel": "to be ended",
-    "absent": "was never here",
+    "cancel": "end requested",
+    "absent": "never accepted here",
 }
 
 
@@ -28,32 +28,31 @@ class _Compaction:
 
 
 class JournalWriter:
-    """A queue of records before the disk. What is queued first is on disk first."""
+    """A queue of records to write, in order."""
 
     def __init__(self, journal: Journal, stored: Callable[[Stored], None]) -> None:
-        """`stored` is called for each record that is safe on disk."""
+        """Call `stored` for each record that is on disk."""
         self._journal, self._stored = journal, stored
         self._queue: asyncio.Queue[WriteJournal | _Compaction] = asyncio.Queue()
-        self._open = 0  # records that the state does not know to be on disk yet
+        self._open = 0  # records whose `stored` event the state has not processed yet
         self._compacting = False
 
     def write(self, command: WriteJournal) -> None:
-        """Queue a record."""
         self._open += 1
         self._queue.put_nowait(command)
 
     def known(self) -> None:
-        """The state has taken notice of one stored record."""
+        """Note that the state has processed one stored record."""
         self._open -= 1
 
     def compact_if_long(self, records: Callable[[], list[dict[str, object]]]) -> None:
-        """Replace the journal by `records` if it is long, at a moment when the state holds just what is on disk."""
+        """Replace a long journal by `records`, when the state has processed everything written."""
         if self._open == 0 and not self._compacting and self._journal.is_long:
             self._compacting = True
             self._queue.put_nowait(_Compaction(records()))
 
     async def run(self) -> None:
-        """Write for ever. A disk that refuses is tried again: nothing that waits for the record happens meanwhile."""
+        """Write until cancelled. A failed write is retried; nothing that waits for the record happens meanwhile."""
         while True:
             batch = [await self._queue.get()]
             while not self._queue.empty():
@@ -64,7 +63,7 @@ class JournalWriter:
 
     async def _all(self, batch: list[WriteJournal | _Compaction]) -> None:
         for item in batch:
-            if isinstance(item, _Compaction):  # it was queued before the writes that are in the batch with it
+            if isinstance(item, _Compaction):  # queued before the writes in this batch
                 await self._surely(partial(self._journal.compact, item.records))
                 self._compacting = False
         writes = [item for item in batch if isinstance(item, WriteJournal)]
@@ -79,16 +78,16 @@ class JournalWriter:
             try:
                 return await asyncio.to_thread(work)
             except OSError as problem:
-                log.error("the journal cannot be written (%s); nothing is started meanwhile", problem)
+                log.error("cannot write the journal (%s); no jobs are started until it succeeds", problem)
                 await asyncio.sleep(TRY_AGAIN)
 
     async def drained(self, seconds: float) -> None:
-        """Wait until all is on disk, or not longer than `seconds`."""
+        """Wait until everything is on disk, for at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._queue.join()
         except TimeoutError:
-            log.error("the last lines of the journal could not be written")
+            log.error("the last journal records could not be written")
 
 
 def _say(write: WriteJournal) -> None:
@@ -96,5 +95,5 @@ def _say(write: WriteJournal) -> None:
     if write.kind == "end" and isinstance(result, dict):
         state, reason = result["state"], result["reason"]
         log.info("%s: %s%s", write.ref.tag, state, f" ({reason})" if reason not in ("", state) else "")
-    elif write.kind in _SAID:
-        log.info("%s: %s", write.ref.tag, _SAID[write.kind])
+    elif write.kind in _LOG_TEXTS:
+        log.info("%s: %s", write.ref.tag, _LOG_TEXTS[write.kind])

@@ -1,4 +1,4 @@
-"""When the server last heard of this agent, kept in a file, so that a restart does not stretch a lease."""
+"""The time of the last contact with the server, in a file, so that a restart does not extend a lease."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rainbow_sched.agent.backends.local.wrapper import boot_id
 
-EVERY = 5.0  # seconds; older by so much is on the safe side
+EVERY = 5.0  # seconds; an older time only ends jobs earlier
 
 
 class ContactFile:
-    """One number: the boot clock at the sending of the last answered message."""
+    """A file with the boot clock at the sending of the last answered message."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -19,7 +19,7 @@ class ContactFile:
         self._last = float("-inf")
 
     def read(self) -> float | None:
-        """The time, or None if it is not known or from before the machine restarted."""
+        """Return the time; None if it is unknown or from before a reboot."""
         try:
             boot, at = json.loads(self._path.read_text())
         except (OSError, ValueError, TypeError):
@@ -27,7 +27,7 @@ class ContactFile:
         return float(at) if boot == self._boot else None
 
     def write(self, at: float) -> None:
-        """Note the time, now and then."""
+        """Store the time, at most once per interval."""
         if at - self._last < EVERY:
             return
         self._last = at
@@ -36,4 +36,4 @@ class ContactFile:
             beside.write_text(json.dumps([self._boot, at]))
             beside.replace(self._path)
         except OSError:
-            return  # a full disk must not end the agent; an older time is on the safe side
+            return  # a full disk must not end the agent; an older time only ends jobs earlier

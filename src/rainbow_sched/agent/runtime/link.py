@@ -1,4 +1,4 @@
-"""The agent's only way out: the Sync call, over a list of servers, with its deadline and its identity."""
+"""The agent's connection to the server: the Sync call, with timeout and credential."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Unauthenticated
 from rainbow_sched.pb.v2 import agents_pb2
 
-MARGIN = 10.0  # seconds beyond the wait that was asked for
-TIMEOUTS = Timeouts(connect=5.0, unreachable=0.0)  # tries every server once; the agent does its own retries
+MARGIN = 10.0  # seconds that a call may take beyond its wait
+TIMEOUTS = Timeouts(connect=5.0, unreachable=0.0)  # each server once; the agent retries by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who speaks."""
+    """The agent's identity in each Sync."""
 
     cluster: str
-    epoch: str  # random, made at the process's start
+    epoch: str  # random, one per process start
     secret: str = field(repr=False)
     manager: str = ""
     accept_only: str = ""
@@ -35,17 +35,17 @@ class Identity:
 
 
 class Link:
-    """Sends messages; every failure is one of `model/errors.py`."""
+    """Send messages; every failure is an error of `model/errors.py`."""
 
     def __init__(self, settings: ClientSettings, identity: Identity) -> None:
         self.identity = identity
-        self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync: it may change
-        self.secret, self.spare = identity.secret, ""  # the second during a change: see rotation.py
-        self.asked = asyncio.Event()  # the server wants the secret renewed
+        self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync
+        self.secret, self.spare = identity.secret, ""  # `spare`: the second valid secret during a rotation
+        self.asked = asyncio.Event()  # the server requests a new secret
         self._connection = Connection(settings, timeouts=TIMEOUTS)
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
-        """Send one message and wait for its answer."""
+        """Send one message and return its answer."""
         request = sync_request(message)
         request.cluster, request.epoch = self.identity.cluster, self.identity.epoch
         request.manager, request.version = self.identity.manager, __version__
@@ -68,10 +68,9 @@ class Link:
         return sync_answer(answer)
 
     async def renew(self, bearer: str, id: str, digest: bytes) -> None:
-        """Tell the server of a secret, speaking with `bearer`."""
+        """Register the digest of a new secret, authenticated by `bearer`."""
         request = agents_pb2.RenewRequest(cluster=self.identity.cluster, id=id, digest=digest)
         await self._connection.call(rpcs.RENEW, request, bearer=bearer)
 
     async def close(self) -> None:
-        """Hang up."""
         await self._connection.close()

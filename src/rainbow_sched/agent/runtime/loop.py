@@ -1,4 +1,4 @@
-"""The thin loop around the reactor: takes events one by one, and does what it asks for."""
+"""The agent's event loop: feeds events to the reactor and executes its commands."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
-LAST_WORD = 5.0  # seconds that a stopping agent gives its last message
-REMIND = 300.0  # seconds until the same complaint is repeated
+LAST_WORD = 5.0  # seconds for the last message of a stopping agent
+REMIND = 300.0  # seconds until the same warning is repeated
 BACKOFF = Backoff(first=0.2, cap=10.0)
 
 
 def boot_clock() -> float:
-    """Seconds since boot, the time asleep included: a closed laptop does not stop it."""
+    """Return the seconds since boot, including suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Syncing(Protocol):
-    """What the loop needs of the link."""
+    """The part of the link that the loop uses."""
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
-        """Send one message and wait for its answer."""
+        """Send one message and return its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What an agent is made of."""
+    """Components and settings of an agent."""
 
     cluster: str
     link: Syncing
@@ -61,7 +61,7 @@ class Parts:
 
 
 class Agent:
-    """One running agent."""
+    """A running agent."""
 
     def __init__(
         self,
@@ -89,21 +89,21 @@ class Agent:
         self._broken: asyncio.Future[None] | None = None
 
     def stop(self) -> None:
-        """Take no more work, say so to the server, and leave; what runs goes on."""
+        """Take no new work, tell the server and exit; running jobs continue."""
         self._events.put_nowait(e.StopAsked())
 
     async def run(self) -> None:
-        """Until stopped (or, with `once`, until there is nothing left to do); raise what cannot be mended."""
+        """Run until stopped or, with `once`, until nothing is left to do; raise errors that a retry cannot fix."""
         self._broken = asyncio.get_running_loop().create_future()
         if self.parts.journal.truncated:
-            log.warning("cut %d bytes of an unfinished line off the journal", self.parts.journal.truncated)
+            log.warning("journal: dropped an incomplete last line of %d bytes", self.parts.journal.truncated)
         await self.backend.start()
         self._spawn(self._follow_backend())
         self._spawn(self._writer.run())
         if self.parts.rediscovery is not None:
             self._spawn(self.parts.rediscovery.run(self._reshape))
         for held in self.state.held.values():
-            log.info("%s: %s, from the journal", held.ref.tag, held.phase.value)
+            log.info("%s: %s, restored from the journal", held.ref.tag, held.phase.value)
         self._apply(e.Started(self._contact.read()))
         try:
             await self._turn()
@@ -142,7 +142,7 @@ class Agent:
             return e.Tick()
 
     def _said_goodbye(self, event: e.Event, seq: int) -> bool:
-        """True once a message that asks for no more work was answered."""
+        """Return True once a message that requests no more work was answered."""
         said = self.state.answered
         return isinstance(event, e.SyncAnswered) and said is not None and said.want == 0 and event.answer.ack == seq
 
@@ -188,7 +188,7 @@ class Agent:
             case e.Judge() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
                 self._spawn(self._fetch(command))
             case e.Cancel(ref):
-                log.info("%s: ending it", ref.tag)
+                log.info("%s: cancelling", ref.tag)
                 self._spawn(self._quietly(self.backend.cancel(ref.tag), f"{ref.tag}: cannot end it"))
             case e.Forget(ref):
                 self._spawn(self._quietly(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
@@ -200,13 +200,13 @@ class Agent:
             answer = await self.parts.link.sync(message)
         except RainbowError as problem:
             self._failures += 1
-            pause = self._refusals.pause(problem, self._clock())  # raises when it is time to give up
+            pause = self._refusals.pause(problem, self._clock())  # raises when a retry is useless
             retry_in = pause or BACKOFF.delay(self._failures - 1, self._rng)
             self._complain(problem, retry_in)
             self._events.put_nowait(e.SyncFailed(message.seq, retry_in))
             return
         if self._failures or self.state.contact_at is None:
-            log.info("in touch with the server")
+            log.info("connected to the server")
             self._complaint = ("", 0.0)
         self._failures = 0
         self._refusals.answered()
@@ -215,11 +215,11 @@ class Agent:
         self._events.put_nowait(e.SyncAnswered(answer))
 
     def _complain(self, problem: RainbowError, retry_in: float) -> None:
-        """Say what is wrong once, and after that now and then: a server may be away for days."""
+        """Log a problem once, and repeat it at intervals while it lasts."""
         now = self._clock()
         if str(problem) != self._complaint[0] or now - self._complaint[1] >= REMIND:
             self._complaint = (str(problem), now)
-            log.warning("%s; it is tried again, first in %.1f s", problem, retry_in)
+            log.warning("%s; retrying in %.1f s", problem, retry_in)
 
     # --- the backend ---
 
@@ -231,8 +231,8 @@ class Agent:
                 if self.parts.rediscovery is not None:
                     self.parts.rediscovery.hint(facts.shape)
                 self._events.put_nowait(e.BackendUpdated(updates, facts))
-            except Exception as problem:  # a driver may fail in any way; what runs here is still looked after
-                log.warning("the manager cannot be asked: %s", problem, exc_info=_unforeseen(problem))
+            except Exception as problem:  # a backend may fail in any way; running jobs are still watched
+                log.warning("polling the manager failed: %s", problem, exc_info=_unforeseen(problem))
             await self.backend.changed()
 
     def _reshape(self, graph: Graph) -> None:
@@ -240,17 +240,17 @@ class Agent:
         self._events.put_nowait(e.GraphReplaced())
 
     async def _fetch(self, errand: Errand) -> None:
-        """Ask the backend, and take its answer as an event."""
+        """Execute a command on the backend and queue its event."""
         self._events.put_nowait(await self._errands.run(errand))
 
     async def _quietly(self, work: Awaitable[None], trouble: str) -> None:
-        """For what is asked again anyway, or does not matter."""
+        """Await work that is repeated anyway or is optional; log a failure."""
         try:
             await work
-        except Exception as problem:  # a driver may fail in any way
+        except Exception as problem:  # a backend may fail in any way
             log.warning("%s: %s", trouble, problem, exc_info=_unforeseen(problem))
 
 
 def _unforeseen(problem: Exception) -> bool:
-    """True for a mistake in a driver, which its author wants to see whole."""
+    """Return True for a bug in a backend, logged with its traceback."""
     return not isinstance(problem, RainbowError | OSError)

@@ -1,7 +1,7 @@
-"""Notices that the cluster is no longer what was registered, and tells the server: its graph, then what hangs on it.
+"""Detect changes of the cluster and update its graph and subsystems on the server.
 
-It looks once per interval, and when the backend's own questions hint at a change. What is
-found must be found twice, so that a change in the making is not told half.
+The cluster is inspected once per interval and when the backend reports a change. A change is sent once two checks in
+a row agree on it, so that no half-finished change is sent.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rainbow_sched.model.errors import Invalid, NotFound, RainbowError
 from rainbow_sched.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
-SETTLE = 5.0  # seconds between the two looks that must agree
+SETTLE = 5.0  # seconds between the two checks
 
 
 class Uploads(Protocol):
-    """The calls of the client that are needed here."""
+    """The client calls used here."""
 
     async def replace_graph(self, name: str, graph: bytes) -> int:
-        """Put another graph in place."""
+        """Replace the cluster's graph."""
 
     async def put_subsystem(self, name: str, subsystem: str, graph: bytes) -> int:
         """Add or replace a subsystem."""
@@ -40,24 +40,24 @@ Connect = Callable[[], AbstractAsyncContextManager[Uploads]]
 
 
 class Rediscovery:
-    """Looks again and again. `look` may block; `connect` gives the client, with the cluster's credential."""
+    """Periodic discovery. `look` may block; `connect` returns a client with the cluster's credential."""
 
     def __init__(self, cluster: str, look: Callable[[], Found], connect: Connect, file: ToldFile, interval: float):
         self._cluster, self._look, self._connect = cluster, look, connect
         self._file, self._interval = file, interval
         self._told = file.read() or Told()
-        self._seen: Told | None = None  # found once, and other than what was told
+        self._seen: Told | None = None  # a change seen once
         self._hint = asyncio.Event()
         self._shape = ""
 
     def hint(self, shape: str) -> None:
-        """The backend's word for what its manager has; another than before means: look soon."""
+        """Start a check soon if the backend's hardware digest has changed."""
         if shape and self._shape not in ("", shape):
             self._hint.set()
         self._shape = shape or self._shape
 
     async def run(self, reshape: Callable[[Graph], None]) -> None:
-        """For ever: look, tell, wait. What fails is tried again; `reshape` is called with each new graph."""
+        """Check periodically until cancelled; failures are retried. `reshape` is called with each new graph."""
         while True:
             pause = min(SETTLE, self._interval) if self._seen is not None else self._interval
             with contextlib.suppress(TimeoutError):
@@ -66,10 +66,10 @@ class Rediscovery:
             try:
                 await self.look_again(reshape)
             except (RainbowError, OSError) as problem:
-                log.warning("what this cluster is could not be looked at or told: %s", problem)
+                log.warning("the cluster could not be inspected or updated on the server: %s", problem)
 
     async def look_again(self, reshape: Callable[[Graph], None]) -> bool:
-        """Look once; True if something was told."""
+        """Check once; return True if a change was sent."""
         found = await asyncio.to_thread(self._look)
         said = await asyncio.to_thread(texts, found)
         now = said.told()
@@ -83,7 +83,7 @@ class Rediscovery:
             if now.graph != self._told.graph:
                 await self._tell_graph(client, said, now)
                 reshape(found.graph)
-                log.info("the cluster changed: its graph has %d vertices now", len(found.graph))
+                log.info("the cluster changed: its graph now has %d vertices", len(found.graph))
             await self._tell_subsystems(client, said, now)
         self._seen = None
         return True
@@ -93,7 +93,7 @@ class Rediscovery:
         self._file.keep_graph(said.graph)
         try:
             await client.replace_graph(self._cluster, data)
-        except (Invalid, NotFound):  # a subsystem hangs on something that is gone: ours are sent anew after it
+        except (Invalid, NotFound):  # a subsystem refers to a removed vertex: remove ours, they are sent again
             if not self._told.subsystems:
                 raise
             for name in list(self._told.subsystems):
@@ -108,12 +108,12 @@ class Rediscovery:
             with contextlib.suppress(NotFound):
                 await client.delete_subsystem(self._cluster, name)
             self._note(self._told.with_subsystem(name, ""))
-            log.info("the cluster changed: no more %s", name)
+            log.info("the cluster changed: removed subsystem %s", name)
         for name, digest in now.subsystems.items():
             if self._told.subsystems.get(name) != digest:
                 await client.put_subsystem(self._cluster, name, said.subsystems[name].encode())
                 self._note(self._told.with_subsystem(name, digest))
-                log.info("the cluster changed: %s", name)
+                log.info("the cluster changed: updated subsystem %s", name)
 
     def _note(self, told: Told) -> None:
         self._told = told

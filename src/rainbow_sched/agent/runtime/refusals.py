@@ -1,20 +1,20 @@
-"""What an agent does when the server answers "no": wait, say it, or give up."""
+"""Retry policy for errors of the server: pause, or give up."""
 
 from __future__ import annotations
 
 from rainbow_sched.model.errors import Conflict, Denied, Exhausted, Invalid, RainbowError, Unauthenticated
 
-TRIES_AT_START = 3  # refused so often before the first answer, the credential is wrong
+TRIES_AT_START = 3  # refusals before the first answer after which the credential is wrong
 WHERE_IT_COMES_FROM = (
     "the agent's secret comes from --secret-file, RAINBOW_AGENT_SECRET, its state directory or the config, in this "
     "order: put the cluster's current secret there, or delete the cluster and register it again"
 )
 SLOWLY = 30.0
-CONFLICT_PATIENCE = 10.0  # seconds; the call of an agent that was just killed may still be open on the server
+CONFLICT_PATIENCE = 10.0  # seconds; the call of a killed agent may still be open on the server
 
 
 class Refusals:
-    """Counts refusals in a row. Not pure, but its clock is passed in."""
+    """Count consecutive refusals. The clock is passed in."""
 
     def __init__(self) -> None:
         self._ever = False
@@ -22,11 +22,11 @@ class Refusals:
         self._conflict_since: float | None = None
 
     def answered(self) -> None:
-        """The server answered."""
+        """Reset the counters."""
         self._ever, self._denied, self._conflict_since = True, 0, None
 
     def pause(self, problem: RainbowError, now: float) -> float | None:
-        """Seconds until the next try, None for the usual backoff; raises `problem` when trying on is useless."""
+        """Return the seconds until the next try, None for the usual backoff; raise `problem` if a retry is useless."""
         if isinstance(problem, Unauthenticated | Denied):
             self._denied += 1
             if not self._ever:

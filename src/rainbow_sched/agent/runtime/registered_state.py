@@ -1,4 +1,4 @@
-"""What the server was told that the cluster is, by digest, kept in the state directory: only a change is told again."""
+"""Digests of the graph and subsystems that the agent has registered, kept in its state directory."""
 
 from __future__ import annotations
 
@@ -18,47 +18,44 @@ GRAPH_FILE, TOLD_FILE = "graph.json", "told.json"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The graph and the subsystems that were found here and sent, each by digest."""
+    """Digests of the registered graph and subsystems."""
 
     graph: str = ""
     subsystems: Mapping[str, str] = field(default_factory=dict)
 
     def with_subsystem(self, name: str, digest: str) -> Told:
-        """The same with one more; an empty digest: with one less."""
+        """Return a copy with one subsystem set, or removed for an empty digest."""
         kept = {**self.subsystems, name: digest}
         return replace(self, subsystems={one: value for one, value in kept.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A cluster as it is sent."""
+    """A cluster's graph and subsystems as JGF."""
 
     graph: str
     subsystems: Mapping[str, str]
 
     def told(self) -> Told:
-        """What the server has been told once all of it is sent."""
         return Told(digest(self.graph), {name: digest(text) for name, text in self.subsystems.items()})
 
 
 def texts(found: Found) -> Texts:
-    """What was found, as JGF."""
     return Texts(to_jgf(found.graph), {one.name: subsystem_to_jgf(one) for one in found.subsystems})
 
 
 def digest(text: str) -> str:
-    """Equal for equal texts only."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class ToldFile:
-    """Where it is kept."""
+    """The registered state on disk."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def read(self) -> Told | None:
-        """What was told, or None if nothing was found and sent from here; a damaged file counts as "all is new"."""
+        """Return the stored state; None if this agent has registered nothing, empty if the file is damaged."""
         with contextlib.suppress(FileNotFoundError):
             try:
                 return Told(**json.loads((self._directory / TOLD_FILE).read_text()))
@@ -67,9 +64,8 @@ class ToldFile:
         return None
 
     def keep_graph(self, text: str) -> None:
-        """Keep the graph itself: the next start runs jobs within it. Before the server is told, lest it be lost."""
+        """Store the graph, in which the next start runs jobs. Called before the server has it."""
         keep(self._directory, GRAPH_FILE, text)
 
     def write(self, told: Told) -> None:
-        """Note what the server has by now."""
         keep(self._directory, TOLD_FILE, json.dumps(asdict(told)))

@@ -1,8 +1,8 @@
-"""The agent renews its own secret, now and then and when asked, and can be killed between any two steps.
+"""Rotation of the agent's secret, periodically and on the server's request. A crash at any step is safe.
 
-1. The new secret is written beside the old one. 2. The server is told its digest: both are good.
-3. The new one is used: the server ends the old one. 4. The new file takes the place of the old one.
-After a kill the file beside says that a change is under way, and it is gone through again.
+1. Write the new secret beside the old one. 2. Register its digest with the server: both are valid.
+3. Use the new one: the server revokes the old one. 4. Move the new file over the old one.
+After a crash the file beside the old one shows that a rotation is incomplete, and it is repeated.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from rainbow_sched.model.credential import CredentialKind, compose, digest, id_o
 from rainbow_sched.model.errors import AlreadyExists, RainbowError, Unauthenticated
 
 log = logging.getLogger("rainbow.agent")
-LOOK_EVERY = 3_600.0  # seconds between two looks at the secret's age
+LOOK_EVERY = 3_600.0  # seconds between checks of the secret's age
 TRY_AGAIN = 30.0
 _LETTERS = string.ascii_lowercase + string.digits
 
 
 class Renewing(Protocol):
-    """What the rotation needs of the link."""
+    """The part of the link that the rotation uses."""
 
     secret: str
     spare: str
     asked: asyncio.Event
 
     async def renew(self, bearer: str, id: str, digest: bytes) -> None:
-        """Tell the server of a secret, speaking with `bearer`."""
+        """Register the digest of a new secret, authenticated by `bearer`."""
 
 
 class Rotation:
-    """One secret in one file, and the one that takes its place."""
+    """Rotation of the secret in one file."""
 
     def __init__(self, home: Path, link: Renewing, *, every: float, clock: Callable[[], float] = time.time) -> None:
         self.home, self.beside = home, home.with_name(f"{home.name}.next")
@@ -52,7 +52,7 @@ class Rotation:
             link.spare = read_secret(str(self.beside), "the cluster's next secret")
 
     async def run(self) -> None:
-        """Until cancelled: renew when it is time or asked for; what fails is tried again, the old one stays in use."""
+        """Rotate when due or requested, until cancelled; a failure is retried and the old secret stays in use."""
         failures = 0
         while True:
             try:
@@ -61,34 +61,34 @@ class Rotation:
                     await self.renew()
                 failures = 0
             except (RainbowError, OSError) as problem:
-                log.warning("the secret cannot be renewed now: %s", problem)
+                log.warning("the secret could not be renewed, retrying: %s", problem)
                 failures += 1
             pause = min(LOOK_EVERY, TRY_AGAIN * 2**failures if failures else self._every)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._link.asked.wait(), pause)
 
     async def renew(self) -> None:
-        """Go through the change, from wherever an earlier one was left."""
+        """Rotate the secret, continuing an earlier incomplete rotation."""
         self._wanted = True
         text = self._next()
         id, old = id_of(text) or "", self._link.secret
         self._link.spare = text
         try:
             await self._link.renew(text, id, digest(text))
-        except Unauthenticated:  # the usual case: the server has not heard of it yet
+        except Unauthenticated:  # the normal case: the server does not have the new secret yet
             try:
                 await self._link.renew(old, id, digest(text))
-            except AlreadyExists:  # it was revoked meanwhile, or the id is somebody's: take another one next time
+            except AlreadyExists:  # revoked meanwhile, or the id is taken: use a new one next time
                 self.beside.unlink()
                 raise
             await self._link.renew(text, id, digest(text))
         self.beside.replace(self.home)
         sync_folder(self.home.parent)
         self._link.secret, self._link.spare, self._wanted = text, "", False
-        log.info("the cluster's secret was renewed, in %s", self.home)
+        log.info("renewed the cluster's secret in %s", self.home)
 
     def _next(self) -> str:
-        """The secret that is to come: the one that was written down before, else a new one, safe on disk."""
+        """Return the next secret: the one of an incomplete rotation, or a new one, written to disk."""
         if self.beside.exists():
             return read_secret(str(self.beside), "the cluster's next secret")
         id = "".join(secrets.choice(_LETTERS) for _ in range(12))
@@ -101,7 +101,7 @@ class Rotation:
 
 
 def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: Renewing) -> Rotation | None:
-    """The rotation of an agent's secret; None if it is not the agent's own: from the environment or the config file."""
+    """Return the rotation of the agent's secret; None if it comes from the environment or the config file."""
     if options.secret_file:
         home = Path(options.secret_file).resolve()
     elif environment.get(SECRET_ENV):

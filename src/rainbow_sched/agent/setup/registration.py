@@ -1,4 +1,4 @@
-"""Registers the agent's own cluster when it has no credential yet, and remembers what came of it."""
+"""Registration of the agent's cluster when it has no credential yet."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ TOKEN_FILE = "submit-token"
 
 
 async def register(options: AgentOptions, settings: ClientSettings) -> str:
-    """Register the cluster; returns its secret, which is kept in the state directory."""
+    """Register the cluster; store its secret in the state directory and return it."""
     given = options.register != "auto"
     said = Texts(to_jgf(_read(options.register)), {}) if given else texts(look(options))
     text, file = said.graph, ToldFile(options.state_dir)
     async with AsyncClient(settings=settings) as client:
         client.connection.on_unreachable = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
-        client.connection.outlast_restarts()  # it may be starting, too
+        client.connection.outlast_restarts()  # the server may be starting too
         answer = await client.register(options.cluster, text.encode(), manager=options.backend)
     if answer.exists:
         raise AlreadyExists(
-            f"cluster {options.cluster} is registered already; give its secret with --secret-file, or take another name"
+            f"cluster {options.cluster} is already registered; give its secret with --secret-file, or use another name"
         )
     file.keep_graph(text)
     keep(options.state_dir, TOKEN_FILE, answer.token)
     keep(options.state_dir, SECRET_FILE, answer.secret)
     log.info("registered %s; its token for submitters is in %s", options.cluster, options.state_dir / TOKEN_FILE)
     if not given:
-        file.write(Told(digest(text)))  # what is not sent below, because of a crash, is sent by the rediscovery
+        file.write(Told(digest(text)))  # subsystems that a crash leaves unsent are sent by the rediscovery
         async with as_cluster(options, settings, answer.secret) as client:
             for name, subsystem in said.subsystems.items():
                 await client.put_subsystem(options.cluster, name, subsystem.encode())
@@ -49,19 +49,19 @@ async def register(options: AgentOptions, settings: ClientSettings) -> str:
 
 
 def as_cluster(options: AgentOptions, settings: ClientSettings, secret: str) -> AsyncClient:
-    """A client that speaks for the cluster."""
+    """Return a client that is authenticated as the cluster."""
     return AsyncClient(settings=replace(settings, cluster=options.cluster, cluster_secret=secret))
 
 
 def rediscovery(options: AgentOptions, settings: ClientSettings, secret: Callable[[], str]) -> Rediscovery | None:
-    """What keeps the registered graph up to date; None if the cluster was not found from here or its graph is given."""
+    """Return the periodic rediscovery; None if the graph is given or was not discovered here."""
     file = ToldFile(options.state_dir)
     found_here = options.register == "auto" or (not options.register and file.read() is not None)
     if not options.rediscover or options.graph or not found_here:
         return None
     return Rediscovery(
         options.cluster,
-        lambda: look(options, sure=True),  # what does not answer is not gone
+        lambda: look(options, sure=True),  # a part that does not answer is not removed
         lambda: as_cluster(options, settings, secret()),
         file,
         options.rediscover,
@@ -69,7 +69,7 @@ def rediscovery(options: AgentOptions, settings: ClientSettings, secret: Callabl
 
 
 def graph_of(options: AgentOptions) -> Graph | None:
-    """The graph that jobs are run within: the one given, else the one registered from here, else None."""
+    """Return the graph for jobs: the given one, else the one registered from here, else None."""
     if options.graph:
         return _read(options.graph)
     if options.register and options.register != "auto":
@@ -79,7 +79,7 @@ def graph_of(options: AgentOptions) -> Graph | None:
 
 
 def look(options: AgentOptions, *, sure: bool = False) -> Found:
-    """What this cluster is now, by its manager's word or, for a backend without discovery, by the host's."""
+    """Discover the cluster from its manager, or from the host if the backend has no discovery."""
     manager = options.backend if options.backend in MANAGERS else "host"
     return find(options.cluster, manager, options.backend_options, sure=sure)
 
@@ -90,4 +90,4 @@ def _read(path: str) -> Graph:
     except OSError as problem:
         raise NotFound(f"cannot read the graph {path}: {problem.strerror}") from None
     except Invalid as problem:
-        raise Invalid(f"the graph {path} cannot be used: {problem}") from None
+        raise Invalid(f"the graph {path} is not usable: {problem}") from None

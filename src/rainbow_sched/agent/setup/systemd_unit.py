@@ -1,4 +1,4 @@
-"""The text of a systemd --user unit for an agent. Pure, but for where the program lies."""
+"""The systemd --user unit of an agent."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from rainbow_sched.model.errors import Invalid
 
 
 def unit_name(cluster: str) -> str:
-    """The unit's file name."""
     return f"rainbow-agent-{cluster_name(cluster)}.service"
 
 
 def unit_text(cluster: str, arguments: Iterable[str], program: Iterable[str] | None = None) -> str:
-    """The unit. Jobs are left alone when the agent stops: only its own process is ended."""
+    """Return the unit file. Stopping the unit ends the agent only; jobs continue."""
     command = list(program or _program())
     words = [*command, "agent", "--cluster", cluster_name(cluster), *arguments]
     return f"""[Unit]
@@ -41,9 +40,9 @@ WantedBy=default.target
 
 
 def quoted(word: str) -> str:
-    """One word of ExecStart as systemd reads it."""
+    """Return a word of ExecStart with systemd's quoting."""
     if "\n" in word or "\0" in word:
-        raise Invalid("an option of an agent has no line ends in it")
+        raise Invalid("an option of an agent must not contain a line break or zero byte")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 

@@ -15,7 +15,7 @@ from rainbow_sched.model.errors import Invalid
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1e999"])
 def test_a_time_that_is_none_is_refused_by_the_options_name(text: str, tmp_path: Path):
     settings = BackendSettings(cluster="c", directory=tmp_path, options={"interval": text, "other": "2.5"})
-    with pytest.raises(Invalid, match=r"-O interval is a number of seconds"):
+    with pytest.raises(Invalid, match=r"-O interval must be a number of seconds"):
         settings.seconds("interval", 1.0)
     assert (settings.seconds("other", 1.0), settings.seconds("absent", 7.0)) == (2.5, 7.0)
 

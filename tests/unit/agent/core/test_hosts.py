@@ -172,7 +172,7 @@ async def test_hosts_for_groups_that_the_request_does_not_have_are_refused():
     for hosts in (HOSTS, (HOSTS[0], HOSTS[0])):
         judged = await errands(backend).run(e.Judge(replace(OFFER, hosts=hosts)))
         assert isinstance(judged, e.Judged)
-        assert "and the request has 1" in (judged.reason or "")
+        assert "but the request has 1" in (judged.reason or "")
         ready = await errands(backend).run(e.AskBid(e.BidRequest("b", OFFER.spec, 1.0, AllowedHosts(hosts))))
         assert isinstance(ready, e.BidReady)
         assert not ready.answer.yes

@@ -157,7 +157,7 @@ async def test_a_signature_serves_once_whatever_it_is_called_the_second_time(sit
     assert site.runs == 1
     for offer in again:  # each to an agent whose journal is lost; what was used is remembered elsewhere
         reasons = await site.run(offer)
-        assert "good for starting the job once" in reasons[offer.ref.job]
+        assert "allows starting the job once" in reasons[offer.ref.job]
     assert site.runs == 1
 
 
@@ -284,14 +284,14 @@ def test_keys_are_read_again_when_the_file_changes(site: Site):
     held = site.signatures()
     assert held.refuses(site.offer()) is None
     (site.folder / "signers").write_text(signer_line("bob", public_bytes(BOB)))
-    assert "knows of ana" in str(held.refuses(site.offer()))
+    assert "has for ana" in str(held.refuses(site.offer()))
     (site.folder / "signers").unlink()
     assert "cannot read" in str(held.refuses(site.offer(1, BOB, "bob")))
 
 
 def test_a_file_of_signers_that_others_can_write_is_refused(site: Site):
     (site.folder / "signers").chmod(0o664)
-    with pytest.raises(Invalid, match="others can change it"):
+    with pytest.raises(Invalid, match="must not be writable by other users"):
         demanded("here", site.folder, str(site.folder / "signers"), True, NOW)
     with pytest.raises(Invalid, match="--allowed-signers"):
         demanded("here", site.folder, "", True, NOW)

@@ -50,7 +50,7 @@ async def test_an_offer_that_the_manager_cannot_judge_is_handed_back_and_its_req
     judged = await errands.run(e.Judge(OFFER))
     assert isinstance(judged, e.Judged)
     assert judged.reason is not None
-    assert judged.reason.startswith("the manager cannot be asked whether it could run: ")
+    assert judged.reason.startswith("the manager could not check the job: ")
 
 
 async def test_a_bid_that_cannot_be_made_is_a_no_with_its_reason(errands: Errands) -> None:

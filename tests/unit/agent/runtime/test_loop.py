@@ -159,7 +159,7 @@ async def test_a_server_that_is_away_is_spoken_of_once(site: Site, caplog: pytes
     await site.run()
     said = [record.message for record in caplog.records if "no server answers" in record.message]
     assert len(said) == 1
-    assert "tried again" in said[0]
+    assert "retrying" in said[0]
 
 
 async def test_a_stopped_agent_leaves_its_job_running_and_the_next_one_reports_it(site: Site):

@@ -395,7 +395,8 @@ async def test_a_job_that_a_manager_lost_before_it_began_is_run_elsewhere_at_no_
     ref = await agent.takes()
     await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUBMITTED, native_id="77"),))
     await with_cluster(service, "west")
-    lost = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
+    reason = "Slurm accepted the job and lost it before it started"
+    lost = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason=reason)
     assert (await agent.says(reports=(lost,))).acked == [ref]
     await service.scheduling_loop.decide_pending()
     view = (await jobs.get(service.core, job.id, ADMIN)).job

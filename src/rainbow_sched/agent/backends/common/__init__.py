@@ -1,1 +1,1 @@
-"""What the manager backends share: tags, files of jobs, exit results, polling and caches."""
+"""Parts shared by the backends: tags, job files, results, polling and caches."""

@@ -1,4 +1,4 @@
-"""Facts that are looked for at most once per interval, and whose absence never keeps news of jobs back."""
+"""Cache of a manager's facts with a refresh interval."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class KeptFacts:
         self._last = Facts(manager=manager)
 
     def expire(self) -> None:
-        """Look anew at the next question."""
+        """Refresh at the next call."""
         self._at = None
 
     async def get(self, look: Callable[[], Awaitable[Facts]]) -> Facts:
-        """The facts; `look` finds new ones. If it fails the old ones stand: they are advice, and get old visibly."""
+        """Return the facts, refreshed by `look` if they are old; keep the old ones if that fails."""
         now = self._clock()
         if self._at is None or now - self._at >= self._interval:
             self._at = now
             try:
                 self._last = await look()
             except RainbowError as problem:
-                log.warning("what is free here cannot be told: %s", problem)
+                log.warning("free resources could not be read: %s", problem)
         return self._last

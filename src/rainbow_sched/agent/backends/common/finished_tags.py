@@ -1,4 +1,4 @@
-"""Tags of jobs that are over and told, though their manager still lists them. Kept on disk, the oldest go first."""
+"""Tags of finished jobs that the manager still lists, in a file of bounded size."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ KEPT = 20_000
 
 
 class Tombstones:
-    """The tags; the file has them in the order they were laid down."""
+    """A set of tags; the file has them oldest first."""
 
     def __init__(self, path: Path, kept: int = KEPT) -> None:
         self._path, self._kept = path, kept
-        self._tags: dict[str, None] = {}  # the oldest first
+        self._tags: dict[str, None] = {}  # oldest first
 
     @property
     def tags(self) -> KeysView[str]:
-        """All of them."""
         return self._tags.keys()
 
     def read(self) -> None:
-        """Take over what an earlier agent left."""
+        """Read the tags of an earlier process."""
         try:
             self._tags = dict.fromkeys(self._path.read_text().split())
         except FileNotFoundError:
@@ -33,7 +32,7 @@ class Tombstones:
         return tag in self._tags
 
     def add(self, tag: str) -> None:
-        """Lay one down. Losing it in a crash is harmless: the job is then told once more."""
+        """Add a tag. If a crash loses it, the job is reported once more."""
         if tag not in self._tags:
             self._tags[tag] = None
             with self._path.open("a") as file:

@@ -1,4 +1,4 @@
-"""How a job is kept on its allowed hosts, by the names that its manager knows; and what cannot be kept. Pure."""
+"""Restrict a job to its allowed hosts, by the names that the manager knows."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class BoundHosts:
     """The allowed hosts that the manager knows."""
 
     names: tuple[str, ...]
-    unknown: str = ""  # why not all allowed hosts are here: what the manager does not know, and what it has
+    unknown: str = ""  # the allowed hosts that the manager does not have, as a reason
 
 
 def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> BoundHosts:
-    """Return the allowed hosts that the manager knows; raise `CannotBind` if it knows none or not which are meant."""
+    """Return the allowed hosts that the manager has; raise `CannotBind` if it has none or the names are ambiguous."""
     there, asked = Counter(known), Counter(wanted)
     names = tuple(name for name in asked if name in there)
     several = [name for name in names if there[name] > asked[name]]
     if several:
         raise CannotBind(
-            f"the job may run on some of the nodes that {manager} calls {shown(several)}, and these cannot be told "
-            "apart; give the nodes names of their own"
+            f"the job may run on some of the nodes that {manager} calls {shown(several)}, and their names are not "
+            "unique; give the nodes unique names"
         )
     if len(names) == len(asked):
         return BoundHosts(names)
     missing = [name for name in asked if name not in there]
     unknown = (
-        f"by the cluster's graph it may run on {shown(missing)}, which {manager} does not know: it has "
-        f"{shown(list(there)) or 'no nodes'}; register the graph with {manager}'s names of the nodes"
+        f"by the cluster's graph it may run on {shown(missing)}, but {manager} has "
+        f"{shown(list(there)) or 'no nodes'}; register the graph with {manager}'s node names"
     )
     if not names:
         raise CannotBind(unknown)
@@ -49,7 +49,7 @@ def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> Bo
 
 
 def unkept(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Graph, manager: str) -> str | None:
-    """Return the requirement that neither the manager is told nor the allowed hosts cover, as a reason, or None.
+    """Return the first requirement that neither manager nor allowed hosts enforce, as a reason, or None.
 
     Requirements of the request as a whole hold at the root, and so on every host.
     """
@@ -65,14 +65,14 @@ def unkept(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Gra
     for type, subsystem in left:
         if type not in everywhere:
             return (
-                f"the {type} must meet a requirement on {subsystem}, {manager} cannot be told so, "
-                "and the server does not say on which nodes; upgrade the server"
+                f"the {type} must meet a requirement on {subsystem}, which {manager} cannot enforce, "
+                "and the server does not send the allowed nodes; upgrade the server"
             )
     return None
 
 
 def _types_that_hold_all_nodes(graph: Graph) -> frozenset[str]:
-    """The root's type, and with one node all down to it: a vertex of these that was matched can be no other."""
+    """Return the types on the path to the root (to the node, if there is only one) that occur once in the graph."""
     nodes = [i for i, type in enumerate(graph.types) if type == "node"]
     counts = Counter(graph.types)
     found = set()
@@ -85,28 +85,27 @@ def _types_that_hold_all_nodes(graph: Graph) -> frozenset[str]:
 
 
 def stands_for_nodes(names: Iterable[str], nodes: Collection[str], graph: Graph, allowed: AllowedHosts) -> str | None:
-    """Return why hosts that the request names, such as racks, cannot be told to a manager of nodes, or None."""
+    """Return why named hosts that are not nodes, such as racks, cannot be passed to a manager, or None."""
     others = {name for name in names if name not in nodes}
     if allowed.checked or not others or not (others := others.intersection(graph.names)):
         return None
     return (
-        f"{', '.join(sorted(others))} is no node, and the server does not say which nodes it stands for; "
-        "upgrade the server"
+        f"{', '.join(sorted(others))} is not a node, and the server does not send the nodes of it; upgrade the server"
     )
 
 
 def carried_in_graph(graph: Graph, name: str) -> bool:
-    """Return True if some vertex of the graph carries this property."""
+    """Return True if a vertex of the graph has this property."""
     return any(name in properties_of(about) for about in graph.metadata.values())
 
 
 def wrong_nodes(got: str, allowed: str, manager: str, ended: float | None = None) -> Result:
-    """The result of a job that was given nodes on which it may not run; its command was not started."""
-    reason = f"{manager} gave it {got or 'nodes without names'}, and it may run on {allowed} only; it was not started"
+    """Return the result of a job that got nodes on which it may not run; its command was not started."""
+    reason = f"{manager} gave it {got or 'nodes without names'}, but it may run on {allowed} only; it was not started"
     return Result(state=AttemptState.RETURNED, reason=reason, ended_at=ended, code=WRONG_NODES)
 
 
 def shown(names: Sequence[str]) -> str:
-    """Names in short, for a message."""
+    """Return names shortened for a message."""
     text = collapse(names) or ",".join(names)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -1,4 +1,4 @@
-"""What every backend makes of a launch: its tag, how often each task runs, and the environment that it sees."""
+"""Tag, task counts and environment of a launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def slots(group: Group) -> int:
-    """How many slots a group asks for: the counts down to its slot, multiplied; 1 if it marks none."""
+    """Return the number of slots of a group; 1 if it marks none."""
 
     def down(level: Level) -> int | None:
         if level.shared or level.label:
@@ -26,7 +26,7 @@ def slots(group: Group) -> int:
 
 
 def copies(request: Request, task: Task) -> int:
-    """How many times a task runs."""
+    """Return how many times a task runs."""
     if task.total is not None:
         return task.total
     if task.script:
@@ -36,7 +36,7 @@ def copies(request: Request, task: Task) -> int:
 
 
 def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str]:
-    """What a job sees: a few plain variables of the agent's, the job's own, and Rainbow's. Nothing else leaks in."""
+    """Return the job's environment: a few variables of the agent, the job's own, and Rainbow's."""
     kept = {name: agent[name] for name in KEPT if name in agent}
     own = {name: value for name, value in launch.request.environment.items() if not name.startswith("RAINBOW_")}
     rainbow = {

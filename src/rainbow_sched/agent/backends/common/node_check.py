@@ -1,6 +1,6 @@
-"""The part of a job's script that compares the nodes it got with the allowed ones, in plain POSIX sh.
+"""POSIX sh functions that compare a job's nodes with the allowed ones.
 
-It uses builtins only, so that nothing on a node and nothing in the job's environment can change its answer.
+They use builtins only, so that neither the node nor the job's environment can change the result.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-# rb_names prints each name of a hostlist such as a[1-3,07],b; a name in the making begins with "=", so that there is
-# always one. rb_outside prints the names of hostlist $1 that are not among the words of $2, or ? if there is no name.
+# rb_names prints each name of a hostlist such as a[1-3,07],b; a partial name begins with "=", so that there is always
+# one. rb_outside prints the names of hostlist $1 that are not among the words of $2, or ? if there is no name.
 FUNCTIONS = """\
 rb_names() {
     rb_rest=$1
@@ -64,5 +64,5 @@ rb_outside() {
 
 
 def allowed_words(names: Iterable[str]) -> str:
-    """Allowed names as one quoted word of sh: the second argument of rb_outside."""
+    """Return allowed names as one quoted word: the second argument of rb_outside."""
     return shlex.quote(" ".join(names))

@@ -1,4 +1,4 @@
-"""How long to wait before a manager is asked again: little after something was done, ever more while all is quiet."""
+"""Adaptive poll interval: short after an action, growing while nothing changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 FIRST = 0.2  # seconds
 GROWTH = 1.5
-LOOK = 2.0  # seconds between two looks at the files of running jobs
+LOOK = 2.0  # seconds between checks of running jobs' files
 
 
 class Pace:
-    """Waits between two questions."""
+    """The wait between two polls."""
 
     def __init__(self, *, cap: float) -> None:
         self._cap = cap
@@ -20,12 +20,12 @@ class Pace:
         self._woken = asyncio.Event()
 
     def hurry(self) -> None:
-        """Something was done: ask soon."""
+        """Poll soon, after an action."""
         self._next = min(FIRST, self._cap)
         self._woken.set()
 
     async def wait(self, news: Callable[[], bool]) -> None:
-        """Return after the present pause; sooner after `hurry`, or when `news` says that files show something new."""
+        """Wait for the current interval; less after `hurry`, or when `news` finds changed files."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._next
         while (left := until - loop.time()) > 0:

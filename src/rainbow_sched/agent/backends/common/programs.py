@@ -1,4 +1,4 @@
-"""Runs a manager's client program to its end: within a time limit, with the environment it is given and no other."""
+"""Run a manager's client program with a timeout and a given environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rainbow_sched.model.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a program said."""
+    """Exit code and output of a program."""
 
     code: int
     out: str
@@ -20,13 +20,13 @@ class Done:
 
     @property
     def complaint(self) -> str:
-        """The last thing it complained of, without its name."""
+        """Return the last line of stderr without the program's name."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return re.sub(r"^[\w-]+: (?:error: |ERROR: )?", "", lines[-1]) if lines else f"exit code {self.code}"
 
 
 async def run(words: tuple[str, ...], environment: Mapping[str, str], timeout: float, feed: str | None = None) -> Done:
-    """Run one program, `feed` on its input; raise Unavailable if it cannot be run or takes too long."""
+    """Run a program with `feed` on stdin; raise Unavailable if it cannot be run or times out."""
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
@@ -36,7 +36,7 @@ async def run(words: tuple[str, ...], environment: Mapping[str, str], timeout: f
             env=dict(environment),
         )
     except OSError as problem:
-        raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}") from None
+        raise Unavailable(f"cannot run {words[0]}: {problem.strerror}") from None
     try:
         async with asyncio.timeout(timeout):
             out, err = await process.communicate(None if feed is None else feed.encode())

@@ -1,4 +1,4 @@
-"""Who may submit now: one submission of a tag at a time, and not too many in all."""
+"""Locks around submissions: one per tag at a time, and a limit in all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 @dataclass(slots=True)
 class _Turn:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    wanted: int = 0  # how many hold it or wait for it
+    wanted: int = 0  # number of holders and waiters
 
 
 class Turns:
-    """Gives out turns."""
+    """Locks by tag, with a limit on concurrent submissions."""
 
     def __init__(self, most: int) -> None:
         self._free = asyncio.Semaphore(most)
@@ -23,7 +23,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def of(self, tag: str) -> AsyncIterator[None]:
-        """The turn of one tag."""
+        """Hold the lock of a tag."""
         turn = self._turns.setdefault(tag, _Turn())
         turn.wanted += 1
         try:

@@ -1,9 +1,8 @@
-"""Backend `flux`: runs jobs in the Flux instance that the agent belongs to, or that `uri` names, by the `flux` program.
+"""Backend `flux`: runs jobs with the `flux` program in the agent's own Flux instance, or in the one at `uri`.
 
-A job carries its tag as its name and in its user attributes, and lies in a directory that
-its nodes can see (`flux_files.py`). The journal tells of all jobs (`flux_follower.py`); where
-it cannot be read, one `flux jobs` does. Flux never gives an id out twice, but lists a new job
-a moment late, and forgets purged ones.
+A job carries its tag as name and in its user attributes, and has a directory that its nodes can see (`files.py`). Job
+states come from the event journal (`follower.py`), or from one `flux jobs` where the journal cannot be read. Flux never
+reuses ids, but lists a new job with a short delay, and drops purged ones.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ from rainbow_sched.model.request import Request
 
 OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
 JOBS = ("jobs", "--json", "--count=0", "--user=all")
-SETTLE = 10.0  # seconds in which Flux may not yet list a job that it took
-CLOCKS_APART = 60.0  # seconds that the clocks of the agent and the instance may differ
+SETTLE = 10.0  # seconds in which Flux may not list a new job yet
+CLOCKS_APART = 60.0  # seconds that the clocks of agent and instance may differ
 
 
 class FluxBackend:
-    """One Flux instance."""
+    """A Flux instance."""
 
-    guards_runs = False  # its jobs do not see whether the agent lives
+    guards_runs = False  # jobs cannot see whether the agent is alive
     node_rules = RULES
 
     def __init__(self, settings: BackendSettings) -> None:
@@ -78,7 +77,7 @@ class FluxBackend:
         self._gone = Tombstones(settings.directory / "forgotten")
 
     async def start(self) -> None:
-        """Find out what the instance is; if it does not answer now, it is asked again when it is needed."""
+        """Read the instance's configuration; if Flux does not answer, it is read on first use."""
         self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._gone.read()
@@ -90,10 +89,10 @@ class FluxBackend:
     # --- jobs ---
 
     async def submit(self, launch: Launch) -> str:
-        """Hand a job to Flux, unless it has it already."""
+        """Submit a job to Flux, unless Flux has it."""
         async with self._submitting.setdefault(launch.tag, asyncio.Lock()):
             if not TAG.fullmatch(launch.tag):
-                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+                raise Unsupported(f"{launch.tag!r} is not the tag of an attempt")
             files = FluxFiles(self.root, launch.tag)
             before = files.record()
             if before is not None:
@@ -139,18 +138,18 @@ class FluxBackend:
         return job_name(number)
 
     async def _submitted_before(self, files: FluxFiles, record: Record) -> str:
-        """The id of a job that was submitted without our knowing whether Flux took it; empty if it did not."""
+        """Return the id of a job whose submission may have failed; empty if Flux does not have it."""
         job = await by_tag(self.commands, files, self.settings.cluster)
         if job is None:
             if time.time() < record.asked + self._settle:
-                raise Unavailable("Flux may not list the job yet; it is looked for again")
+                raise Unavailable("Flux may not list the job yet; retry the lookup")
             begun = files.begun()
             return job_name(begun) if begun is not None else ""
         files.put(replace(record, native=job_name(job.id)))
         return job_name(job.id)
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
-        """What Flux and the job's own files know of a tag."""
+        """Return the job from Flux or from its own files."""
         if tag in self._gone:
             return Absent()
         files = FluxFiles(self.root, tag)
@@ -163,12 +162,12 @@ class FluxBackend:
         if update is not None:
             return Found(update)
         if record is not None and time.time() < record.asked + self._settle:
-            return Unknown("Flux may not list it yet")
-        # Without a start marker it never ran, and cannot run twice if it is submitted again: the marker is made once.
+            return Unknown("Flux may not list the job yet")
+        # Without a start marker it never ran, and a second submission runs once: the marker is created once.
         return Absent(never=files.begun() is None)
 
     async def poll(self) -> tuple[Update, ...]:
-        """Every job of ours that Flux knows, or that left its exit codes behind."""
+        """Return every job of ours that Flux lists or that left its exit codes."""
         now = time.time()
         open_files = {}
         for path in self.root.iterdir():
@@ -192,7 +191,7 @@ class FluxBackend:
         return (*found, *self._ended.values())
 
     async def _all_jobs(self, since: float) -> tuple[FluxJob, ...]:
-        """Everybody's jobs that are active, and those that ended since then: by the journal, else by one question."""
+        """Return all users' active jobs, and those that ended since then, from the journal or else from one query."""
         table = self.follower.table
         if table is not None and table.whole:
             return table.jobs
@@ -202,17 +201,17 @@ class FluxBackend:
             return jobs
         for job in jobs:
             if job.phase is Phase.ENDED:
-                table.put(job)  # the journal began with what was active
+                table.put(job)  # the journal began with the active jobs
         table.whole = True
         return table.jobs
 
     def _moved(self, job: FluxJob) -> None:
-        """The journal told of a job: if it has a name of ours, the agent is told soon."""
+        """Poll soon after a journal entry of one of our jobs."""
         if TAG.fullmatch(job.name):
             self._pace.hurry()
 
     def _update(self, files: FluxFiles, record: Record, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
-        """By the id that Flux gave us; a job that it took a moment ago and does not list yet waits."""
+        """Return the state of the job with the recorded id; a new job that is not listed yet is pending."""
         number = files.begun() or job_number(record.native)
         job = jobs.get(number) if number is not None else None
         if job is None and number is not None and now < record.asked + self._settle:
@@ -220,13 +219,12 @@ class FluxBackend:
         return update_of(files, job, self.questions.nodes)
 
     async def changed(self) -> None:
-        """Soon after something was done or a running job wrote something, then ever more seldom up to the interval."""
+        """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
         await self._pace.wait(
             lambda: any(FluxFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
         )
 
     async def cancel(self, tag: str) -> None:
-        """End a job, found by its tag."""
         files = FluxFiles(self.root, tag)
         record = files.record()
         number = files.begun() or (job_number(record.native) if record is not None else None)
@@ -242,27 +240,26 @@ class FluxBackend:
             raise problem
 
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of a job's output, from its file."""
         return await asyncio.to_thread(FluxFiles(self.root, tag).read, stream, offset, limit)
 
     # --- questions ---
 
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """What a jobspec cannot say, and what this instance could never run."""
+        """Return what a jobspec cannot express or the instance could never run, or None."""
         return await self.questions.check(request, allowed)
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """By the scheduler's word where it is honest, else by the queue; and by the prices of this site."""
+        """Estimate start by the scheduler where it is reliable, else by the queue; cost from the site's prices."""
         return await self.questions.bid(request, allowed, self._active_jobs)
 
     async def _active_jobs(self) -> tuple[FluxJob, ...]:
-        """What waits and runs now, everybody's."""
+        """Return all users' pending and running jobs."""
         if (table := self.follower.table) is not None:
             return table.jobs
         return parse_jobs(await self.commands.ask(*JOBS, "--filter=pending,running"))
 
     async def facts(self) -> Facts:
-        """What is free and what others use, asked for at most once per interval."""
+        """Return free and used resources, refreshed once per interval."""
         return await self._facts.get(self._look)
 
     async def _look(self) -> Facts:
@@ -270,19 +267,19 @@ class FluxBackend:
         return await self.questions.facts(self._jobs, own)
 
     def reshape(self, graph: Graph) -> None:
-        """Take over another graph; the instance is asked anew what it has."""
+        """Use another graph and read the instance again."""
         self.settings = replace(self.settings, graph=graph)
         self.questions.reshape(self.settings)
         self._facts.expire()
 
     async def forget(self, tag: str) -> None:
-        """Remove the job's directory; Flux lists the job on, and that is no longer news."""
+        """Remove the job's directory; Flux keeps listing the job, which is ignored."""
         self._gone.add(tag)
         self._ended.pop(tag, None)
         await asyncio.to_thread(FluxFiles(self.root, tag).remove)
 
     async def close(self) -> None:
-        """Stop following; jobs are Flux's."""
+        """Stop following the journal; jobs continue in Flux."""
         await self.follower.close()
 
 

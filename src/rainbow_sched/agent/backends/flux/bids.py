@@ -1,8 +1,7 @@
-"""When a Flux instance would start a job: the scheduler's word where it is honest, else the queue played forward. Pure.
+"""Start estimates for a Flux instance: the scheduler's own where it is reliable, else a simulation of the queue.
 
-Fluxion's own estimate sees running jobs and reservations. Under `conservative` every waiting
-job has a reservation, so it is right; under the other policies it overlooks what waits, so it
-is taken only when nothing does.
+Fluxion's estimate includes running jobs and reservations. Under `conservative` every pending job has a reservation, so
+the estimate is right; under other policies it ignores pending jobs, so it is used only when there are none.
 """
 
 from __future__ import annotations
@@ -13,26 +12,26 @@ from collections.abc import Mapping, Sequence
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, when
 from rainbow_sched.agent.core.values import Phase
 
-SOON = 2.0  # seconds: what is said to start so soon starts now
+SOON = 2.0  # seconds: a start this near counts as now
 RESERVES_ALL = frozenset({"conservative"})
 
 
 def believed(answer: Mapping[str, object], waiting: bool) -> float | None:
-    """The scheduler's own estimate (seconds since the epoch) if it can be believed."""
+    """Return the scheduler's estimate (seconds since the epoch) if it is reliable."""
     at = when(answer.get("at"))
     honest = not waiting or answer.get("policy") in RESERVES_ALL
     return at if answer.get("fluxion") and honest else None
 
 
 def soon(seconds: float | None) -> float | None:
-    """What starts within moments starts now."""
+    """Return 0 for a start within moments."""
     return None if seconds is None else 0.0 if seconds < SOON else seconds
 
 
 def played_forward(jobs: Sequence[FluxJob], cores: int, free: int, now: float) -> float | None:
-    """Seconds until so many cores are free behind everything that runs and waits, first come first served.
+    """Return the seconds until `cores` are free behind all running and pending jobs, first come first served.
 
-    Ends are taken from limits; a job without one never ends. Only cores are counted.
+    Jobs end at their limits; a job without a limit never ends. Only cores are counted.
     """
     ends = sorted((job.expires or math.inf, job.cores) for job in jobs if job.phase is Phase.RUNNING)
     queue = sorted((job for job in jobs if job.phase is Phase.SUBMITTED), key=lambda job: job.submitted)
@@ -49,7 +48,7 @@ def played_forward(jobs: Sequence[FluxJob], cores: int, free: int, now: float) -
 
 
 def _begin(ends: list[tuple[float, int]], cores: int, free: int, at: float) -> tuple[float, int] | None:
-    """When `cores` are free, and how many are then; takes the jobs that end until then off `ends`."""
+    """Return when `cores` are free, and how many are free then; removes jobs that end until then from `ends`."""
     while free < cores:
         if not ends or ends[0][0] == math.inf:
             return None

@@ -1,9 +1,9 @@
-"""Run by `flux python`, inside Flux's own Python: tells what happens in an instance, and asks its scheduler.
+"""Run with `flux python` in Flux's own Python: streams the instance's events and queries its scheduler.
 
-It speaks in lines of JSON. On stdout: `{"journal": ...}` for each entry of the job manager's
-journal, `{"caught_up": true}` after the history of what is active now, `{"lost": "why"}` if
-there is no journal (guests may not read it), and answers. On stdin: questions. It ends when
-stdin does. It imports nothing of Rainbow, because Flux's Python does not have it.
+The protocol is JSON lines. On stdout: `{"journal": ...}` for each entry of the job manager's journal,
+`{"caught_up": true}` after the history of active jobs, `{"lost": "why"}` without a journal (guests may not read it),
+and answers. On stdin: queries. The process ends with its stdin. It does not import Rainbow, which Flux's Python does
+not have.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import Any
 
 JOURNAL = "job-manager.events-journal"
 DEFAULT_POLICY = "fcfs"
-_NEVER = (errno.ENODEV, errno.EINVAL, errno.EOVERFLOW)  # Fluxion's, and sched-simple's; others are no answer
+_NEVER = (errno.ENODEV, errno.EINVAL, errno.EOVERFLOW)  # from Fluxion and sched-simple; other codes are no answer
 _ENDED, _BROKEN = 0, 1  # exit codes
 _WRITING = threading.Lock()
 
 
 def tell(**said: Any) -> None:
-    """One line to the agent."""
+    """Write one line to the agent."""
     with _WRITING:
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()
 
 
 def follow(handle: Any, streaming: int, tell: Callable[..., None] = tell) -> None:
-    """Tell the journal on: the active jobs' history, then whatever happens, until the instance ends the stream."""
+    """Stream the journal, first the history of active jobs, until the instance closes it."""
     try:
         stream = handle.rpc(JOURNAL, {"full": False}, 0, streaming)
         while True:
             entry = stream.get()
-            if entry is None:  # what Flux's Python says when the broker is gone
+            if entry is None:  # Flux's Python returns None when the broker is gone
                 raise OSError(errno.EPIPE, "the instance has ended")
             if entry["events"]:
                 tell(journal=slim(entry))
@@ -47,11 +47,11 @@ def follow(handle: Any, streaming: int, tell: Callable[..., None] = tell) -> Non
     except OSError as problem:
         tell(lost=problem.strerror or str(problem))
         if problem.errno not in (errno.EPERM, errno.ENOSYS):
-            os._exit(_BROKEN)  # the instance is gone; the agent starts us again
+            os._exit(_BROKEN)  # the instance is gone; the agent restarts the bridge
 
 
 def slim(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry without what the agent has no use for: commands, files and attributes of others' jobs can be long."""
+    """Return an entry without unused fields: other users' commands, files and attributes can be long."""
     if "jobspec" not in entry:
         return entry
     system = entry["jobspec"].get("attributes", {}).get("system", {})
@@ -60,7 +60,7 @@ def slim(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(handle: Any, lines: Iterable[str], tell: Callable[..., None] = tell) -> None:
-    """Answer each question; what Flux refuses is an answer, too."""
+    """Answer each query; an error of Flux is an answer too."""
     for line in lines:
         question = json.loads(line)
         try:
@@ -70,7 +70,7 @@ def answer(handle: Any, lines: Iterable[str], tell: Callable[..., None] = tell) 
 
 
 def scheduler(handle: Any, _: Any = None) -> dict[str, Any]:
-    """Which scheduler the instance has: `fluxion` with its queue policy, or another."""
+    """Return whether the scheduler is Fluxion, and its queue policy."""
     try:
         params = handle.rpc("sched-fluxion-qmanager.params").get()["params"]
     except (OSError, KeyError) as problem:
@@ -80,10 +80,10 @@ def scheduler(handle: Any, _: Any = None) -> dict[str, Any]:
 
 
 def probe(handle: Any, jobspec: dict[str, Any]) -> dict[str, Any]:
-    """What the scheduler says of a jobspec that is not submitted.
+    """Return the scheduler's answer for a jobspec without submitting it.
 
-    `infeasible`: why it can never run, or nothing; `at`: when it would start, in seconds since the epoch,
-    by running jobs and reservations; None: unknown.
+    `infeasible`: why it can never run, or empty; `at`: estimated start in seconds since the epoch, with running jobs
+    and reservations; None: unknown.
     """
     found: dict[str, Any] = {**scheduler(handle), "infeasible": "", "at": None}
     try:
@@ -96,7 +96,7 @@ def probe(handle: Any, jobspec: dict[str, Any]) -> dict[str, Any]:
             payload = {"cmd": "without_allocating_future", "jobid": -1, "jobspec": json.dumps(jobspec)}
             found["at"] = float(handle.rpc("sched-fluxion-resource.match", payload).get()["at"])
         except OSError:
-            found["at"] = None  # older than the question, or for the owner only
+            found["at"] = None  # an older Flux, or a query for the owner only
     return found
 
 
@@ -104,10 +104,10 @@ QUESTIONS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {"scheduler": sched
 
 
 def main() -> None:
-    """A handle for each thread: they may not share one."""
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # this folder has a flux.py of its own
+    """Follow the journal and answer queries, each with its own handle: threads cannot share one."""
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # this directory has a package named flux
     try:
-        flux = importlib.import_module("flux")  # only Flux's own Python has it
+        flux = importlib.import_module("flux")  # only in Flux's own Python
         streaming = importlib.import_module("flux.constants").FLUX_RPC_STREAMING
         handles = flux.Flux(), flux.Flux()
     except (ImportError, AttributeError, OSError) as problem:
@@ -116,7 +116,7 @@ def main() -> None:
     threading.Thread(target=follow, args=(handles[0], streaming), daemon=True).start()
     answer(handles[1], sys.stdin)
     sys.stdout.flush()
-    os._exit(_ENDED)  # the other thread waits in C
+    os._exit(_ENDED)  # the other thread is blocked in C
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Whether a Flux instance could ever run a jobspec: its queues, its nodes' properties, their cores and gpus. Pure.
+"""Check whether a Flux instance could ever run a jobspec: queues, node properties, cores and gpus.
 
-Flux itself takes such a job and fails it later, and its simple scheduler says yes to types that it
-does not know, so this is decided here.
+Flux accepts such a job and fails it later, and its simple scheduler accepts unknown resource types. So the check is
+done here.
 """
 
 from __future__ import annotations
@@ -17,42 +17,40 @@ from rainbow_sched.model.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues of an instance with the properties that each requires; none: jobs name no queue."""
+    """An instance's queues with the properties that each requires; none: jobs name no queue."""
 
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     default: str = ""
 
 
 def lacks(request: Request, document: Mapping[str, object], nodes: Sequence[FluxNode], queues: Queues) -> str | None:
-    """Why a jobspec can never run here, or None; `request` is the plain request that it was made of."""
+    """Return why a jobspec can never run here, or None; `request` is the plain request behind it."""
     held = {name for node in nodes for name in node.properties}
     for name in request.properties:
         if not name.startswith("^") and name not in held:
-            return f"no node here has the property {name!r}{did_you_mean(name, held)}"
+            return f"no node has the property {name!r}{did_you_mean(name, held)}"
     queue = request.options.get("queue", "") or queues.default
     if queue not in queues.requires and (queue or queues.requires):
-        there = ", ".join(queues.requires) or "none"
-        return (
-            f"there is no queue {queue!r}; there are {there}" if queue else f"a queue must be named; there are {there}"
-        )
+        names = ", ".join(queues.requires) or "none"
+        return f"no queue {queue!r}; this instance has {names}" if queue else f"name a queue; this instance has {names}"
     fit = usable(request, nodes, queues)
     return _room(document, fit, "" if len(fit) == len(nodes) else f" on the {len(fit)} nodes that may be used")
 
 
 def properties(request: Request, queues: Queues) -> tuple[str, ...]:
-    """What a node must have for this job: what it asks for, and what its queue requires."""
+    """Return the properties that nodes need for this job, including those of its queue."""
     queue = request.options.get("queue", "") or queues.default
     return tuple(dict.fromkeys((*request.properties, *queues.requires.get(queue, ()))))
 
 
 def usable(request: Request, nodes: Sequence[FluxNode], queues: Queues) -> list[FluxNode]:
-    """The nodes that a plain request may use."""
+    """Return the nodes that a plain request may use."""
     needed = properties(request, queues)
     return [node for node in nodes if _meets(node, request, needed)]
 
 
 def takes(document: Mapping[str, object], nodes: Sequence[FluxNode]) -> tuple[int, int, int]:
-    """Nodes (0: not said), cores and gpus that a job holds; of whole nodes all that is in them, the largest first."""
+    """Return nodes (0: not specified), cores and gpus of a job; whole nodes count with all they have, largest first."""
     resources = document["resources"]
     assert isinstance(resources, list)
     top = resources[0]

@@ -1,4 +1,4 @@
-"""Runs the `flux` program against one instance, and tells errors apart by what they mean."""
+"""Run the `flux` program against one instance, and classify its errors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rainbow_sched.agent.backends.common.programs import Done, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
-AT_ONCE = 4  # programs
+AT_ONCE = 4  # concurrent programs
 BRIDGE = Path(__file__).with_name("bridge.py")
-LONGEST = 1 << 26  # bytes of one line of the bridge: a jobspec may be long
-# The instance could not be reached or did not answer: whether it took the request is not known.
+LONGEST = 1 << 26  # bytes per line of the bridge: jobspecs may be long
+# The instance did not answer: it may or may not have processed the request.
 _NO_ANSWER = re.compile(
     r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset|aborted)|broken pipe|"
     r"lost connection|host is unreachable|timed? ?out|function not implemented|no service matching|unreachable|"
@@ -30,17 +30,17 @@ _KEPT = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ",
 
 @dataclass(frozen=True, slots=True)
 class FluxInJobs:
-    """How a job's own script runs `flux`: as the agent does, whatever the job's environment says."""
+    """How a job's own script runs `flux`, independent of the job's environment."""
 
     program: str = "flux"
     environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": os.defpath})
 
 
 class FluxCommands:
-    """The `flux` program as the agent's user."""
+    """The `flux` program, run as the agent's user."""
 
     def __init__(self, environment: Mapping[str, str], *, uri: str = "", program: str = "flux") -> None:
-        """`uri`: the instance, if it is not the one that the agent runs in."""
+        """`uri`: the instance, if not the agent's own."""
         kept = {name: environment[name] for name in _KEPT if name in environment}
         self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}
         if uri:
@@ -52,14 +52,14 @@ class FluxCommands:
         self._few = asyncio.Semaphore(AT_ONCE)
 
     async def ask(self, *words: str, feed: str | None = None) -> str:
-        """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused."""
+        """Return the program's output; raise Unavailable if Flux does not answer, Invalid if it refuses."""
         done = await self.run(*words, feed=feed)
         if done.code:
             raise self.problem(done)
         return done.out
 
     async def document(self, *words: str, feed: str | None = None) -> dict[str, object]:
-        """The same for an answer in JSON."""
+        """Return the program's output as a JSON object."""
         text = await self.ask(*words, feed=feed)
         try:
             found = json.loads(text)
@@ -70,18 +70,18 @@ class FluxCommands:
         return found
 
     def problem(self, done: Done) -> Unavailable | Invalid:
-        """The error that a failed program stands for."""
+        """Return the error of a failed program."""
         if _NO_ANSWER.search(done.err) or not done.err.strip():
             return Unavailable(f"Flux does not answer: {done.complaint}")
         return Invalid(f"Flux refuses: {done.complaint}")
 
     async def run(self, *words: str, feed: str | None = None) -> Done:
-        """Run `flux` with these words; a login node is not flooded with programs, however much there is to ask."""
+        """Run `flux`, with a limit on concurrent programs."""
         async with self._few:
             return await run((self._program, *words), self._environment, TIMEOUT, feed)
 
     async def bridge(self) -> asyncio.subprocess.Process:
-        """Start the bridge (`bridge.py`) in Flux's own Python; raise Unavailable if there is none."""
+        """Start the bridge (`bridge.py`) in Flux's own Python; raise Unavailable if it cannot run."""
         try:
             return await asyncio.create_subprocess_exec(
                 self._program,
@@ -94,4 +94,4 @@ class FluxCommands:
                 limit=LONGEST,
             )
         except OSError as problem:
-            raise Unavailable(f"{self._program} cannot be run: {problem.strerror}") from None
+            raise Unavailable(f"{self._program} could not be started: {problem.strerror}") from None

@@ -1,7 +1,7 @@
-"""Keeps the jobs of a Flux instance by its journal: what each event (RFC 21) makes of a job. Pure.
+"""Track the jobs of a Flux instance by the events in its journal (RFC 21).
 
-The result is the same as `flux jobs --json` gives: a job runs from `alloc` on and has ended
-with `clean`; its times, result and code follow the same rules.
+The result equals `flux jobs --json`: a job runs from `alloc` on and has ended with `clean`; times, result and exit code
+follow the same rules.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from rainbow_sched.discovery.flux import FluxNode, parse_r
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hostlist import collapse
 
-KEPT = 10_000  # ended jobs; an older one that is still wanted is looked up by its name
+KEPT = 10_000  # ended jobs; an older one is looked up by its name
 _NEXT = {"validate": "DEPEND", "depend": "PRIORITY", "priority": "SCHED"}
 
 
 class JobTable:
-    """All jobs that are active, and those that ended last."""
+    """All active jobs, and the last ended ones."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._active: dict[int, FluxJob] = {}
         self._ended: dict[int, FluxJob] = {}
         self._kept = kept
-        self.whole = False  # True once it also has what ended before the journal was opened
+        self.whole = False  # True once it includes jobs that ended before the journal was opened
 
     @property
     def jobs(self) -> tuple[FluxJob, ...]:
-        """Every job there is."""
         return (*self._active.values(), *self._ended.values())
 
     def take(self, entry: Mapping[str, object]) -> FluxJob | None:
-        """One entry of the journal: some events of one job, with its jobspec or R. The job if it moved on by them."""
+        """Apply a journal entry: events of one job, with its jobspec or R. Return the job if its phase changed."""
         id, events = entry.get("id"), entry.get("events")
         if not isinstance(id, int) or not isinstance(events, list):
             return None
@@ -51,7 +50,6 @@ class JobTable:
         return job if before is None or before.phase is not job.phase else None
 
     def put(self, job: FluxJob) -> None:
-        """A job as it is now."""
         if job.phase is not Phase.ENDED:
             self._active[job.id] = job
             return
@@ -62,7 +60,7 @@ class JobTable:
 
 
 def submitted(id: int, event: Mapping[str, object], jobspec: Mapping[str, object]) -> FluxJob:
-    """A job that Flux took."""
+    """Return the job of a submit event."""
     system = _mapping(_mapping(jobspec.get("attributes")).get("system"))
     nodes, cores = asked(jobspec.get("resources"))
     context = _mapping(event.get("context"))
@@ -79,7 +77,7 @@ def submitted(id: int, event: Mapping[str, object], jobspec: Mapping[str, object
 
 
 def after(job: FluxJob, event: Mapping[str, object], r: Mapping[str, object]) -> FluxJob:
-    """The job after one more event; events that change nothing we keep are passed over."""
+    """Return the job after an event; irrelevant events change nothing."""
     name, at, context = event["name"], _number(event.get("timestamp")), _mapping(event.get("context"))
     match name:
         case "validate" | "depend" | "priority" if job.phase is Phase.SUBMITTED:
@@ -116,7 +114,7 @@ def _holding(job: FluxJob, r: Mapping[str, object]) -> FluxJob:
     try:
         nodes = parse_r(r)
     except Invalid:
-        return job  # an instance may keep R to itself; the job runs all the same
+        return job  # R may be hidden from the agent; the job runs anyway
     return replace(
         job,
         nodes=len(nodes),
@@ -128,12 +126,12 @@ def _holding(job: FluxJob, r: Mapping[str, object]) -> FluxJob:
 
 
 def _names(r: Mapping[str, object], nodes: Sequence[FluxNode]) -> str:
-    """The nodes as a hostlist, if R names them."""
+    """Return the nodes as a hostlist, if R has names."""
     return collapse([node.name for node in nodes]) or "" if _mapping(r["execution"]).get("nodelist") else ""
 
 
 def asked(resources: object, times: int = 1) -> tuple[int, int]:
-    """Nodes (0: not said) and cores in a jobspec's resources; cores of whole nodes are not said (0)."""
+    """Return nodes (0: not specified) and cores in a jobspec's resources; cores of whole nodes are not counted."""
     nodes = cores = 0
     for part in resources if isinstance(resources, list) else ():
         count = _integer(part.get("count"), 1) * times

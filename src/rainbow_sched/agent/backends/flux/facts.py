@@ -1,4 +1,4 @@
-"""What a Flux instance reports of itself now and then: free nodes, cores and gpus, queue, marks, what others use."""
+"""Facts of a Flux instance: free resources, queue depth, node states, use by others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rainbow_sched.model.graph import Graph, Mark
 
 
 class FluxSite:
-    """The instance's resources, its scheduler and queues, and the nodes that were once reported as not up."""
+    """An instance's resources, scheduler and queues, and the nodes once reported as not up."""
 
     status_format = STATUS_FORMAT
 
@@ -31,9 +31,9 @@ class FluxSite:
         self.marked = MarkedNodes(marked)
 
     def sized(self, job: FluxJob, ranks: frozenset[int]) -> FluxJob:
-        """A job with the cores that it holds on these ranks; one that waits for whole nodes with those of that many.
+        """Return a job with its cores on these ranks; a pending job for whole nodes with the cores of the largest ones.
 
-        Flux tells only the nodes of the latter, and not where what waits may run.
+        Flux lists only the number of nodes of the latter, and not where a pending job may run.
         """
         if job.on:
             return replace(job, cores=job.cores * len(ranks.intersection(job.on)) // len(job.on))
@@ -50,7 +50,7 @@ def make_facts(
     own: Mapping[int, int],
     prices: Prices,
 ) -> Facts:
-    """The facts; `own` are our jobs: id to its gpus in all."""
+    """Return the facts; `own` maps ids of our jobs to their gpus."""
     not_up = parse_status(status)
     site.not_up = frozenset(not_up)
     marks = {site.vertex[rank]: str(mark) for rank, mark in not_up.items() if rank in site.vertex}

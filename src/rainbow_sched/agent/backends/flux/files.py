@@ -1,10 +1,9 @@
-"""One directory per Flux job: its script, what was submitted, whether it began, how its tasks ended, its output.
+"""The directory of one Flux job: script, record of the submission, start marker, exit codes and output.
 
-Flux starts the script once per task, in /tmp if it cannot enter the working directory, so
-the script enters it again. The first task links a start marker with the job's id into place;
-tasks of another job with the same tag see that id and leave, so that a doubled submission
-runs once. Output goes to files named by the job's id for the same reason. The script itself
-works with the agent's PATH, whatever the job's environment says.
+Flux starts the script once per task, in /tmp if it cannot enter the working directory, so the script enters it again.
+The first task links a start marker with the job's id into place; tasks of another job with the same tag see that id and
+exit, so a repeated submission runs once. Output files are named by job id for the same reason. The script uses the
+agent's PATH, independent of the job's environment.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from rainbow_sched.agent.backends.local.wrapper import write_whole
 from rainbow_sched.model.hostlist import expand
 
 STARTED, RECORD, MISSING, NO_FOLDER, VERDICT = "started", "record.json", "missing", "no-folder", "verdict"
-NOT_ALLOWED = 114  # what the tasks of a job on wrong nodes end with
-R_SECONDS = 30  # to read the job's R
+NOT_ALLOWED = 114  # exit code on nodes that are not allowed
+R_SECONDS = 30  # timeout for reading the job's R
 FLUX = FluxInJobs()
 _PREFIX = {"stdout": "out", "stderr": "err"}
 _SCRIPT = """\
@@ -63,8 +62,8 @@ PATH={path}
 echo "$code" > "$dir/.exit.$rank" && mv "$dir/.exit.$rank" "$dir/exit.$rank"
 exit $code
 """
-# What the first task finds is the verdict for all, so that either all tasks start the command or none does. Where the
-# job's R cannot be read, a job on one node goes by that node's own name.
+# The first task's verdict counts for all, so that either all tasks start the command or none. If the job's R cannot be
+# read, a job on one node uses that node's own name.
 _CHECK = """\
 rb_r=$(env -i {environment} "FLUX_URI=$FLUX_URI" timeout {seconds} {flux} job info "$FLUX_JOB_ID" R 2> /dev/null)
 rb_r=$(printf '%s' "$rb_r" | tr -d ' \\t\\n')
@@ -87,26 +86,24 @@ read -r rb_verdict < "$dir/verdict"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was submitted; written before Flux is asked, and again with the id after."""
+    """The record of a submission, written before Flux is called and again with the job id."""
 
     key: str
     asked: float  # seconds since the epoch
     native: str = ""
     tasks: int = 1
     duration: float | None = None
-    gpus: int = 0  # in all
-    only: str = ""  # hostlist: where it may run; empty: on any node
+    gpus: int = 0  # total
+    only: str = ""  # hostlist of allowed nodes; empty: any
 
 
 class FluxFiles:
-    """The files of one job."""
-
     def __init__(self, root: Path, tag: str) -> None:
         self.tag = tag
         self.path = root / tag
 
     def create(self, launch: Launch, record: Record, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
-        """Write down what is to run; returns the command that Flux is given: our script with the user's words."""
+        """Write the job's files and return the command for Flux: our script with the user's command."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
         write(
@@ -127,39 +124,37 @@ class FluxFiles:
 
     @property
     def work(self) -> str:
-        """The folder a job begins in if it names none."""
+        """Return the default working directory."""
         return str(self.path / "work")
 
     def pattern(self, stream: str) -> str:
-        """Where Flux is to write a stream, with its own word for the job's id."""
+        """Return the path for an output stream, with Flux's template for the job id."""
         return f"{self.path}/{_PREFIX[stream]}.{{{{id.dec}}}}"
 
     def put(self, record: Record) -> None:
-        """Write the record, whole and safe on disk."""
         write_whole(self.path / RECORD, asdict(record))
 
     def record(self) -> Record | None:
-        """What was submitted, or None."""
         try:
             return Record(**json.loads((self.path / RECORD).read_text()))
         except FileNotFoundError:
             return None
 
     def begun(self) -> int | None:
-        """The id of the job that began, or None."""
+        """Return the id of the job that started, or None."""
         with contextlib.suppress(FileNotFoundError):
             return job_number((self.path / STARTED).read_text())
         return None
 
     def wrong_nodes(self) -> str | None:
-        """The nodes on which it may not run and that it was given, so that it was not started; None: nothing wrong."""
+        """Return the nodes of a job that was not started because they are not allowed, or None."""
         with contextlib.suppress(FileNotFoundError):
             said, _, got = (self.path / VERDICT).read_text().strip().partition(":")
             return got if said == "not" else None
         return None
 
     def trouble(self) -> str:
-        """Why a task could not start its command, or nothing."""
+        """Return why a task could not start its command; empty if it could."""
         if (self.path / NO_FOLDER).exists():
             return "its working directory cannot be used"
         with contextlib.suppress(FileNotFoundError):
@@ -167,7 +162,7 @@ class FluxFiles:
         return ""
 
     def exit_code(self) -> int | None:
-        """The highest code of all tasks; None if not all of them left one."""
+        """Return the highest exit code; None if a task has left none."""
         record = self.record()
         codes = []
         for rank in range(record.tasks if record is not None else 1):
@@ -178,26 +173,24 @@ class FluxFiles:
         return max(codes)
 
     def signs(self) -> tuple[object, ...]:
-        """What changes when a running job writes output or ends, without asking Flux."""
+        """Return values that change when a running job writes output or ends."""
         return (*self.sizes(self.begun() or 0), self.exit_code())
 
     def sizes(self, id: int) -> tuple[int, int]:
-        """Bytes of stdout and stderr of job `id`."""
         return size(self.path / f"{_PREFIX['stdout']}.{id}"), size(self.path / f"{_PREFIX['stderr']}.{id}")
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of output of the job that began."""
+        """Return a piece of output of the job that started."""
         record = self.record()
         id = self.begun() or (job_number(record.native) if record is not None else None)
         return piece(self.path / f"{_PREFIX[stream]}.{id}", offset, limit)
 
     def remove(self) -> None:
-        """All of it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _check(record: Record, flux: FluxInJobs) -> str:
-    """The lines that end the tasks of a job which is bound to nodes and was given others, before its command starts."""
+    """Return the lines that end the tasks of a job on nodes that are not allowed, before its command starts."""
     if not record.only:
         return ""
     return FUNCTIONS + _CHECK.format(
@@ -210,7 +203,7 @@ def _check(record: Record, flux: FluxInJobs) -> str:
 
 
 def gpus_by_id(root: Path) -> dict[int, int]:
-    """Our jobs that began, by Flux's id, with the gpus that each has in all: Flux does not tell those."""
+    """Return the gpus of our started jobs by Flux id: Flux does not list them."""
     found = {}
     for path in root.iterdir():
         files = FluxFiles(root, path.name)

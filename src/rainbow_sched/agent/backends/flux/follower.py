@@ -1,7 +1,7 @@
-"""Follows a Flux instance by its journal and asks its scheduler, through a child in Flux's own Python.
+"""Follow a Flux instance's journal and query its scheduler through a child process in Flux's Python.
 
-The child (`bridge.py`) is started again whenever it ends. While it is not there, or may
-not read the journal, there is no table, and the backend asks `flux jobs` instead.
+The child (`bridge.py`) is restarted when it ends. While it is down, or cannot read the journal, there is no table, and
+the backend uses `flux jobs`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 log = logging.getLogger("rainbow.agent")
-GRACE = 5.0  # seconds that a child has to end by itself
-_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError)  # another Flux may tell things in another way
-PAUSES = (1.0, 5.0, 15.0, 60.0)  # seconds before the child is started again; the last one for good
+GRACE = 5.0  # seconds for the child to exit
+_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError)  # another version of Flux may use another format
+PAUSES = (1.0, 5.0, 15.0, 60.0)  # seconds until the child is restarted
 
 
 class FluxFollower:
-    """The child, kept running from `start` to `close`."""
+    """The child process, kept running from `start` to `close`."""
 
     def __init__(self, commands: FluxCommands, moved: Callable[[FluxJob], None]) -> None:
-        """`moved` is told of each job that began to wait, to run, or ended."""
+        """Call `moved` for each job whose phase changed."""
         self._commands = commands
         self._moved = moved
         self._task: asyncio.Task[None] | None = None
@@ -40,12 +40,12 @@ class FluxFollower:
         self.table: JobTable | None = None  # the jobs, once the journal's history has been read
 
     def start(self) -> None:
-        """Begin to follow; returns at once."""
+        """Start following; returns at once."""
         if self._task is None:
             self._task = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """End the child."""
+        """Stop the child."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -53,10 +53,10 @@ class FluxFollower:
             self._task = None
 
     async def ask(self, question: str, of: object) -> dict[str, object]:
-        """An answer of Flux; raise Unavailable if there is no child to ask, Invalid if Flux refuses."""
+        """Return Flux's answer; raise Unavailable without a child, Invalid if Flux refuses."""
         child = self._child
         if child is None or child.stdin is None:
-            raise Unavailable(f"Flux's Python cannot be asked: {self._trouble or 'it is not up yet'}")
+            raise Unavailable(f"Flux's Python is not available: {self._trouble or 'it is still starting'}")
         number = next(self._numbers)
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
@@ -82,7 +82,7 @@ class FluxFollower:
             await asyncio.sleep(PAUSES[min(pauses, len(PAUSES) - 1)])
 
     async def _once(self) -> bool:
-        """One life of the child; True if it read the journal."""
+        """Run the child once; return True if it read the journal."""
         self._child = child = await self._commands.bridge()
         self._history = JobTable()
         assert child.stdout is not None
@@ -125,14 +125,14 @@ class FluxFollower:
             answer.set_exception(Invalid(f"Flux refuses: {said.get('problem')}"))
 
     def _complain(self, trouble: str) -> None:
-        """Say once what keeps us from the journal."""
+        """Log once why the journal cannot be followed."""
         if trouble != self._trouble:
-            log.warning("the journal of Flux cannot be followed (%s); flux jobs is asked instead", trouble)
+            log.warning("cannot follow the journal of Flux (%s); using flux jobs instead", trouble)
         self._trouble = trouble
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """End the child, and see it through even if we are to end ourselves."""
+    """Stop the child, even if this task is cancelled meanwhile."""
     ending = asyncio.create_task(_ended(child))
     try:
         await asyncio.shield(ending)
@@ -142,7 +142,7 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 
 
 async def _ended(child: asyncio.subprocess.Process) -> None:
-    """The child ends when its input does; one that does not is killed."""
+    """Close the child's stdin; kill a child that does not exit."""
     if child.stdin is not None:
         child.stdin.close()
     for last in (False, True):

@@ -1,4 +1,4 @@
-"""Reads `flux jobs --json`, and says what Flux's states and results mean for an attempt. Pure."""
+"""Parse `flux jobs --json`, and map Flux's states and results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rainbow_sched.model.hostlist import parse_idset
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WAITING = frozenset({"NEW", "DEPEND", "PRIORITY", "SCHED"})
-NEVER = 4e9  # seconds since the epoch; Fluxion says 9223372036 of what has no limit
-ALREADY_RAN = 113  # what the tasks of a doubled submission end with
+NEVER = 4e9  # seconds since the epoch; Fluxion uses 9223372036 for no limit
+ALREADY_RAN = 113  # exit code of a repeated submission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FluxJob:
-    """One job of `flux jobs --json`."""
+    """A job of `flux jobs --json`."""
 
     id: int
     name: str
@@ -42,9 +42,8 @@ class FluxJob:
 
     @property
     def phase(self) -> Phase:
-        """Waits, runs or ended."""
         if self.state in _WAITING or (self.state == "CLEANUP" and self.started is None):
-            return Phase.SUBMITTED  # what is cancelled while it waits is tidied up, too
+            return Phase.SUBMITTED  # a job cancelled while pending is cleaned up too
         return Phase.ENDED if self.state == "INACTIVE" else Phase.RUNNING
 
     @property
@@ -54,7 +53,7 @@ class FluxJob:
 
 
 def parse_jobs(text: str) -> tuple[FluxJob, ...]:
-    """Every job of the answer; raise Unavailable if it is no answer."""
+    """Parse the output; raise Unavailable if it is not valid."""
     try:
         jobs = json.loads(text)["jobs"] if text.strip() else []
         return tuple(_job(job) for job in jobs)
@@ -64,7 +63,7 @@ def parse_jobs(text: str) -> tuple[FluxJob, ...]:
 
 def _job(raw: Mapping[str, object]) -> FluxJob:
     exception = raw.get("exception")
-    about = exception if isinstance(exception, Mapping) and exception.get("severity") == 0 else {}  # others end no job
+    about = exception if isinstance(exception, Mapping) and exception.get("severity") == 0 else {}  # only fatal
     code = raw.get("returncode")
     return FluxJob(
         id=int(str(raw["id"])),
@@ -88,7 +87,7 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
 
 
 def when(value: object) -> float | None:
-    """A time in seconds since the epoch; None if there is none, or if it lies in no time anybody waits for."""
+    """Return a time in seconds since the epoch; None if there is none, or it is too far away."""
     found = _number(value)
     return found if found is not None and found < NEVER else None
 
@@ -98,7 +97,7 @@ def _number(value: object) -> float | None:
 
 
 def job_number(text: str) -> int | None:
-    """A job's id as a number, from `ƒ2eD4`, `f2eD4` or decimal; None if it is none."""
+    """Return a job id as a number, from `ƒ2eD4`, `f2eD4` or decimal; None if invalid."""
     word = text.strip()
     if word.isdecimal():
         return int(word)
@@ -113,7 +112,7 @@ def job_number(text: str) -> int | None:
 
 
 def job_name(number: int) -> str:
-    """A job's id as people write it, in ASCII: `f2eD4`."""
+    """Return a job id in Flux's ASCII form: `f2eD4`."""
     letters = ""
     while number:
         number, rest = divmod(number, 58)
@@ -122,9 +121,9 @@ def job_name(number: int) -> str:
 
 
 def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began: bool = True) -> Result:
-    """How a job ended; `trouble` is why its script could not start the command, `limit` what it was given.
+    """Return the result of a job; `trouble` is why its script could not start the command, `limit` its time limit.
 
-    `began`: its script ran at all, on at least one node.
+    `began`: the script ran on at least one node.
     """
     code = _shell_code(job.code)
     if job.result == "COMPLETED":
@@ -140,12 +139,12 @@ def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began
     elif trouble:
         failure, reason = Failure.LAUNCH, trouble
     elif job.exception:
-        failure, reason = _failure(job, began), f"Flux says {job.exception}: {job.note}"
+        failure, reason = _failure(job, began), f"Flux reports {job.exception}: {job.note}"
         code = code if job.started else None
     elif code:
         return exited(code, started=job.started, ended=job.ended)
     else:
-        failure, reason = Failure.EXIT, "Flux says that it failed, and not how"
+        failure, reason = Failure.EXIT, "Flux reports a failure without a reason"
     return Result(
         state=AttemptState.FAILED,
         exit_code=code,
@@ -157,7 +156,7 @@ def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began
 
 
 def _shell_code(code: int | None) -> int | None:
-    """Flux gives a negative number when the shell itself was killed."""
+    """Return the shell's exit code; Flux's negative numbers mean that the shell was killed."""
     return None if code is None or code <= -128 else shell_code(code)
 
 

@@ -1,4 +1,4 @@
-"""A Request as the jobspec that Flux is given, with tag, environment and output; and what Flux cannot be told. Pure."""
+"""Convert a request to Flux's jobspec, with tag, environment and output."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.group_merge import merge_groups
 from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
 
-ONE_GROUP = "a Flux jobspec V1 describes slots of one kind only"
+ONE_GROUP = "a Flux jobspec V1 can describe only one kind of slot"
 RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}), one_group=ONE_GROUP, merges=True)
 SITE = ("queue", "bank", "project")
-SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's words for the same
-OWN = frozenset({"output", "error", "clusters"})  # Rainbow does these itself, or they are not for Flux
+SYNONYMS: Mapping[str, str] = {"partition": "queue", "account": "bank"}  # Slurm's names for the same
+OWN = frozenset({"output", "error", "clusters"})  # handled by Rainbow, or not for Flux
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A request with only what a jobspec can carry."""
+    """A request with only what a jobspec can express."""
 
     request: Request
-    only: tuple[str, ...] = ()  # the nodes on which it may run, checked again at its start; empty: not bound
-    unknown: str = ""  # allowed hosts that Flux does not know, as a reason
+    only: tuple[str, ...] = ()  # allowed nodes, checked again at the start; empty: any
+    unknown: str = ""  # allowed hosts that Flux does not have, as a reason
 
 
 def plain(
@@ -40,16 +40,15 @@ def plain(
     nodes: Sequence[FluxNode],
     allowed: AllowedHosts = ANY_HOST,
 ) -> Plain:
-    """The request with only what a jobspec can carry; raise `Unsupported` for what must not be left out.
+    """Return the request with only what a jobspec can express; raise `Unsupported` for what must not be dropped.
 
-    Requirements on properties and queues become Flux's own words; any other is kept by the allowed hosts. Parameters
-    were for choosing the cluster. Levels that this graph does not have, and that may stand for the cluster itself, are
-    left out.
+    Requirements on properties and queues become jobspec constraints; the allowed hosts enforce all others. Parameters
+    were for the choice of the cluster. Levels that are not in this graph and may stand for the cluster are removed.
     """
     if len(request.tasks) != 1:
-        raise Unsupported(f"Flux runs one task per job, in as many copies as needed; this has {len(request.tasks)}")
+        raise Unsupported(f"Flux runs one task per job, in any number of copies; this request has {len(request.tasks)}")
     if request.image:
-        raise Unsupported(f"this backend starts no container images ({request.image})")
+        raise Unsupported(f"this backend does not run container images ({request.image})")
     wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
     queues = _named(wanted, QUEUES)
     if (reason := unkept(request, allowed, RULES, graph, "Flux")) is not None:
@@ -63,7 +62,7 @@ def plain(
     if len(groups) == 1 and len(groups[0].levels) == 1:
         groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
     if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
-        raise Unsupported(f"a job runs in one queue; this asks for {', '.join(queues)} and another")
+        raise Unsupported(f"a job runs in one queue; this one requests {', '.join(queues)} and another")
     asked = replace(
         request,
         groups=groups,
@@ -80,14 +79,14 @@ def plain(
 
 
 def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, AllowedHosts]:
-    """A request of several groups as one of one group on all their hosts; raise `Unsupported` if that is another."""
+    """Return a request of several groups as one group on all their hosts; raise `Unsupported` if they differ."""
     hosts = {entry.group: entry.hosts for entry in allowed.groups}
     made = merge_groups(request, hosts, checked=allowed.checked)
     if made.refusal:
         raise Unsupported(f"the job has {len(request.groups)} groups of resources; {ONE_GROUP}, and {made.refusal}")
     bound = (GroupHosts(0, made.hosts),) if made.hosts else ()
     [task] = made.request.tasks
-    if not (task.script or made.request.groups[0].levels[0].shared):  # on distinct nodes V1 counts tasks in all
+    if not (task.script or made.request.groups[0].levels[0].shared):  # on distinct nodes V1 counts tasks in total
         task = replace(task, total=copies(request, request.tasks[0]))
     return replace(made.request, tasks=(task,)), AllowedHosts(bound, allowed.checked)
 
@@ -95,7 +94,7 @@ def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, Allowe
 def _known_properties(
     request: Request, graph: Graph, nodes: Sequence[FluxNode], allowed: AllowedHosts
 ) -> Iterator[str]:
-    """The properties that Flux knows; any other is kept by the allowed hosts."""
+    """Yield the properties that Flux knows; the allowed hosts enforce the others."""
     known = {name for node in nodes for name in node.properties}
     for name in request.properties:
         bare = name.removeprefix("^")
@@ -103,17 +102,17 @@ def _known_properties(
             yield name
         elif not allowed.checked and carried_in_graph(graph, bare):
             raise CannotBind(
-                f"Flux does not know the property {bare!r}, and the server does not say which nodes have it; "
+                f"Flux does not know the property {bare!r}, and the server does not send the nodes that have it; "
                 "upgrade the server"
             )
 
 
 def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> Plain:
-    """The request with the hosts that it and the server allow, by the names that Flux knows."""
+    """Return the request with its allowed hosts, by the names that Flux knows."""
     nodes = set(names)
     if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, graph, allowed):
         raise CannotBind(reason)
-    own = not allowed.checked or nodes.issuperset(request.hosts)  # names of racks are allowed hosts as their nodes
+    own = not allowed.checked or nodes.issuperset(request.hosts)  # racks are allowed by their nodes
     hosts, unknown = request.hosts if own else (), ""
     not_hosts = tuple(name for name in request.not_hosts if name in nodes)
     if bound := allowed.of(0):
@@ -127,7 +126,7 @@ def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: A
 
 
 def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
-    """The names that the requirements on properties or queues ask for; nothing else of them can be said."""
+    """Return the names in the requirements on properties or queues."""
     found = []
     for one in wanted:
         if one.subsystem == subsystem and is_passed_on(one, RULES):
@@ -136,7 +135,7 @@ def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
 
 
 def _task(task: Task, many: int, level: Level) -> Task:
-    """A command in its place. Flux starts one per node at least; those too many end at once (`flux_files.py`)."""
+    """Return the task; Flux starts at least one per node, and surplus ones exit at once (`files.py`)."""
     nodes = level.count.min if level.type == "node" and not level.shared else 0
     total = nodes if many < nodes else task.total
     return Task(command=task.command or ("true",), group=task.group, per_slot=task.per_slot, total=total)
@@ -163,13 +162,13 @@ def _options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, st
         if name in OWN:
             continue
         if name not in SITE:
-            raise Unsupported(f"Flux has no option {key!r} here; there are {', '.join(SITE)}")
+            raise Unsupported(f"unknown option {key!r}; Flux has {', '.join(SITE)}")
         found[name] = site.get(f"{name}.{value}", value)
     return found
 
 
 def jobspec(request: Request) -> dict[str, object]:
-    """A plain request as Jobspec V1; raise `Unsupported` with what V1 cannot say."""
+    """Return Jobspec V1 of a plain request; raise `Unsupported` for what V1 cannot express."""
     written = as_flux(request)
     if written.left_out:
         raise Unsupported(f"Flux jobspec V1 cannot say: {'; '.join(written.left_out)}")
@@ -179,9 +178,9 @@ def jobspec(request: Request) -> dict[str, object]:
 def with_tag(
     document: Mapping[str, object], user: Mapping[str, object], output: Mapping[str, str]
 ) -> dict[str, object]:
-    """The jobspec with Rainbow's mark on it and its output in files.
+    """Return the jobspec with Rainbow's attributes and its output in files.
 
-    Flux by itself ends a job 30 s after its first task has ended, well or not; here it ends with its last one.
+    By default Flux ends a job 30 s after its first task has ended; here it ends with its last task.
     """
     attributes = document["attributes"]
     assert isinstance(attributes, Mapping)
@@ -191,7 +190,7 @@ def with_tag(
 
 
 def cores_and_gpus(document: Mapping[str, object]) -> tuple[int, int, int]:
-    """Nodes (0: not said), cores and gpus that a jobspec asks for in all."""
+    """Return total nodes (0: not specified), cores and gpus of a jobspec."""
     resources = document["resources"]
     assert isinstance(resources, list)
     top = resources[0]

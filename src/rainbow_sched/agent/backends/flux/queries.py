@@ -1,4 +1,4 @@
-"""What the agent asks a Flux instance beside its jobs: what it is and could run, when, at what price, what is free."""
+"""Queries to a Flux instance other than jobs: resources, feasibility, start estimates, facts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBE_SECONDS = 1.0
 
 
 class FluxQuestions:
-    """Questions to one instance."""
+    """Queries to one instance, with its resources cached."""
 
     def __init__(self, settings: BackendSettings, commands: FluxCommands, follower: FluxFollower) -> None:
         self._settings = settings
@@ -34,16 +34,16 @@ class FluxQuestions:
         self._site: FluxSite | None = None
 
     def reshape(self, settings: BackendSettings) -> None:
-        """The instance is another now, or its graph: it is looked at anew."""
+        """Discard the cached resources."""
         self._settings, self._site = settings, None
 
     @property
     def nodes(self) -> Sequence[FluxNode]:
-        """The instance's nodes, as far as they are known."""
+        """Return the instance's nodes, if known."""
         return self._site.nodes if self._site is not None else ()
 
     async def site(self) -> FluxSite:
-        """The instance's resources; raise Unavailable if Flux cannot be asked."""
+        """Return the instance's resources; raise Unavailable if Flux does not answer."""
         if self._site is None:
             document = await read_r(self._commands)
             graph = self._settings.graph or flux_graph(self._settings.cluster, document)
@@ -54,7 +54,7 @@ class FluxQuestions:
         return self._site
 
     async def check(self, request: Request, allowed: AllowedHosts) -> str | None:
-        """What a jobspec cannot say, and what this instance could never run."""
+        """Return what a jobspec cannot express or the instance could never run, or None."""
         try:
             await self.require(request, allowed)
         except Unsupported as problem:
@@ -62,10 +62,10 @@ class FluxQuestions:
         return None
 
     async def require(self, request: Request, allowed: AllowedHosts) -> Plain:
-        """What Flux is asked for; raise `Unsupported` with the reason if it cannot be, or could never be run here."""
+        """Return the request for Flux; raise `Unsupported` if it can never run."""
         site = await self.site()
         if any("\0" in word for task in request.tasks for word in task.command):
-            raise Unsupported("a word of the command holds a zero byte")
+            raise Unsupported("an argument of the command contains a zero byte")
         made = plain(request, site.graph, self._settings.options, site.nodes, allowed)
         reason = lacks(made.request, jobspec(made.request), site.nodes, site.queues)
         if reason is not None:
@@ -75,13 +75,13 @@ class FluxQuestions:
     async def bid(
         self, request: Request, allowed: AllowedHosts, jobs: Callable[[], Awaitable[Sequence[FluxJob]]]
     ) -> BidAnswer:
-        """When it would start and for how much; `jobs` tells what waits and runs."""
+        """Return expected start and cost; `jobs` returns pending and running jobs."""
         try:
             bare = (await self.require(request, allowed)).request
         except Unsupported as problem:
             return BidAnswer(yes=False, reason=str(problem))
         site = await self.site()
-        # Flux adds what the queue requires on submission; the scheduler is asked without one.
+        # Flux adds the queue's requirements on submission; the probe has no queue.
         document = jobspec(replace(bare, properties=properties(bare, site.queues)))
         may_use = usable(bare, site.nodes, site.queues)
         nodes, cores, gpus = takes(document, may_use)
@@ -100,7 +100,7 @@ class FluxQuestions:
         return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
 
     async def _probe(self, document: Mapping[str, object]) -> dict[str, object]:
-        """What the scheduler says; nothing where Flux's Python cannot be used, or takes too long for a bid."""
+        """Return the scheduler's answer; empty if Flux's Python is not available or too slow for a bid."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 return await self._follower.ask("probe", document)
@@ -108,7 +108,7 @@ class FluxQuestions:
             return {}
 
     async def _cores_free(self, site: FluxSite, ranks: frozenset[int], jobs: Sequence[FluxJob]) -> int:
-        """Cores that nobody holds on these ranks: by the journal, where it is read, and else by asking."""
+        """Return the free cores on these ranks, from the journal or else from a query."""
         if self._follower.table is None:
             free = parse_r(await self._free())
             return sum(node.counts.get("core", 0) for node in free if node.rank in ranks)
@@ -119,7 +119,7 @@ class FluxQuestions:
         return await self._commands.document("resource", "R", "--states=free")
 
     async def facts(self, jobs: Sequence[FluxJob], own: Mapping[int, int]) -> Facts:
-        """What is free and what others use; `own` are our jobs: id to its gpus."""
+        """Return free and used resources; `own` maps ids of our jobs to their gpus."""
         site = await self.site()
         status = await self._commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
         free = parse_r(await self._free())
@@ -130,7 +130,7 @@ class FluxQuestions:
 
 
 async def read_r(commands: FluxCommands) -> dict[str, object]:
-    """R with the scheduling graph if there is one: from the KVS for the instance's owner, else without it."""
+    """Return R with the scheduling graph if it has one: from the KVS for the instance's owner, else without it."""
     try:
         return await commands.document("kvs", "get", "resource.R")
     except (Unavailable, Invalid):
@@ -138,5 +138,5 @@ async def read_r(commands: FluxCommands) -> dict[str, object]:
 
 
 def read_queues(config: Mapping[str, object]) -> Queues:
-    """The queues of an instance's configuration."""
+    """Return the queues in an instance's configuration."""
     return Queues(parse_queues(config), default_queue(config))

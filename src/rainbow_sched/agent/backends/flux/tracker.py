@@ -1,4 +1,4 @@
-"""Which Flux job is the attempt, and where it is: Flux's word and the job's own files put together."""
+"""Find an attempt's Flux job, and combine Flux's state with the job's own files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rainbow_sched.model.hostlist import collapse
 
 
 def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
-    """Of the jobs with one tag the one that counts: that which began, else the first that has not ended."""
+    """Choose among jobs with one tag: the one that started, else the oldest that has not ended."""
     begun = files.begun()
     if begun is not None:
         jobs = [job for job in jobs if job.id == begun]
@@ -25,7 +25,7 @@ def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
 
 
 async def by_tag(commands: FluxCommands, files: FluxFiles, cluster: str) -> FluxJob | None:
-    """The job with this tag that Flux knows, checked by the key or the cluster that it carries."""
+    """Return the job with this tag, verified by its key or cluster."""
     text = await commands.ask("jobs", "-a", "--json", "--count=0", f"--name={files.tag}")
     record = files.record()
     same = []
@@ -37,7 +37,7 @@ async def by_tag(commands: FluxCommands, files: FluxFiles, cluster: str) -> Flux
 
 
 async def _mark(commands: FluxCommands, job: FluxJob) -> Mapping[str, object]:
-    """What Rainbow wrote into a job's attributes; nothing if it is another's."""
+    """Return Rainbow's attributes of a job; empty if it is not ours."""
     try:
         document = await commands.document("job", "info", job_name(job.id), "jobspec")
         attributes = document["attributes"]
@@ -48,13 +48,13 @@ async def _mark(commands: FluxCommands, job: FluxJob) -> Mapping[str, object]:
 
 
 def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] = ()) -> Update | None:
-    """Where an attempt is; None if neither Flux nor its files tell. `nodes`: of the instance, for their names."""
+    """Return the attempt's state; None if neither Flux nor the files have it. `nodes`: the instance's, for names."""
     if job is None:
         return _from_files(files)
     native, sizes, ended = job_name(job.id), files.sizes(job.id), None
     if job.phase is Phase.ENDED:
         if job.code == ALREADY_RAN and files.begun() not in (None, job.id):
-            return None  # a doubled submission that did not run: it says nothing of the one that did
+            return None  # a repeated submission that did not run
         record = files.record()
         limit = record.duration if record is not None else None
         got = files.wrong_nodes()
@@ -76,13 +76,13 @@ def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] =
 
 
 def _node_list(job: FluxJob, nodes: Sequence[FluxNode]) -> str:
-    """The nodes of a job as a hostlist: as Flux lists them, else by its ranks."""
+    """Return a job's nodes as a hostlist: from Flux, else by its ranks."""
     ranks = frozenset(job.on)
     return job.node_list or collapse([node.name for node in nodes if node.rank in ranks]) or ""
 
 
 def _from_files(files: FluxFiles) -> Update | None:
-    """A job that Flux no longer lists (it was purged), by the codes that its tasks left."""
+    """Return the state of a job that Flux has purged, from the exit codes of its tasks."""
     begun, code, got, record = files.begun(), files.exit_code(), files.wrong_nodes(), files.record()
     if begun is None or (code is None and got is None):
         return None

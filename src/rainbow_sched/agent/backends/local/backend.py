@@ -1,7 +1,7 @@
 """Backend `local`: runs jobs on this machine, within the cores, memory and gpus of its graph.
 
-Each job has a directory under the agent's state (`local_files.py`) and a detached runner
-(`agent/backends/local/wrapper.py`), so jobs survive the agent, and a new agent finds them by tag.
+Each job has a directory in the agent's state directory (`files.py`) and a detached runner (`wrapper.py`), so that jobs
+survive the agent and a new agent finds them by tag.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
-WATCH_INTERVAL = 0.5  # seconds between looks at the growing output of running jobs
-AT_ONCE = 16  # submissions being written to disk
-BLIND_INTERVAL = 0.1  # where the end of a process cannot be awaited, it is looked for
+WATCH_INTERVAL = 0.5  # seconds between checks of running jobs' output
+AT_ONCE = 16  # concurrent submissions
+BLIND_INTERVAL = 0.1  # seconds between checks where pidfd is not available
 
 
 class LocalBackend:
-    """Jobs in a queue, first fit, on one machine."""
+    """A queue of jobs, first fit, on one machine."""
 
     guards_runs = True
     node_rules = RULES
@@ -66,7 +66,7 @@ class LocalBackend:
         self._blind = False
 
     async def start(self) -> None:
-        """Find the jobs of an earlier agent: those that run go on, those that wait wait on."""
+        """Restore the jobs of an earlier agent; running and pending jobs continue."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._history.read()
         for path in sorted(self.root.iterdir()):
@@ -74,7 +74,7 @@ class LocalBackend:
             if not TAG.fullmatch(files.tag):
                 continue
             if path != files.path or not files.exists:
-                files.remove()  # it was being removed, or its submission did not come to its end and never was
+                files.remove()  # an interrupted removal or submission
                 continue
             ticket = files.ticket()
             job = self._jobs[path.name] = Job(files, ticket.request, ticket.order, ticket.allowed)
@@ -96,12 +96,12 @@ class LocalBackend:
         self.machine.occupy(job.place)
         pid = job.files.runner()
         if pid is None:
-            self._look(job)  # it ended between two looks
+            self._look(job)  # it has just ended
         else:
             self._watch(job, pid)
 
     async def submit(self, launch: Launch) -> str:
-        """Queue a job; when this returns it is safe on disk. The same tag again changes nothing."""
+        """Queue a job; it is on disk when this returns. A known tag changes nothing."""
         async with self._turns.of(launch.tag):
             await self._submit(launch)
         self._start_what_fits()
@@ -111,7 +111,7 @@ class LocalBackend:
         if launch.tag in self._jobs:
             return
         if not TAG.fullmatch(launch.tag):
-            raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+            raise Unsupported(f"{launch.tag!r} is not the tag of an attempt")
         reason = await self.check(launch.request, launch.allowed)
         if reason is not None:
             raise CannotBind(reason) if launch.allowed.groups else Unsupported(reason)
@@ -120,12 +120,12 @@ class LocalBackend:
         self._jobs[launch.tag] = Job(files, ticket.request, ticket.order, ticket.allowed)
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
-        """This machine forgets nothing before it is told to, so absent means never."""
+        """Absent means never: this backend drops jobs only in `forget`."""
         job = self._jobs.get(tag)
         return Found(job.update()) if job is not None else Absent(never=True)
 
     async def poll(self) -> tuple[Update, ...]:
-        """Every job there is."""
+        """Return all jobs."""
         self._news.clear()
         for job in self._jobs.values():
             if job.phase is Phase.RUNNING and job.watch < 0:
@@ -134,14 +134,14 @@ class LocalBackend:
         return tuple(job.update() for job in self._jobs.values())
 
     async def changed(self) -> None:
-        """At once when a job began or ended; now and then while output grows."""
+        """Wait until a job starts or ends, or for an interval while output grows."""
         running = any(job.phase is Phase.RUNNING for job in self._jobs.values())
         interval = (BLIND_INTERVAL if self._blind else WATCH_INTERVAL) if running else 10 * WATCH_INTERVAL
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), interval)
 
     async def cancel(self, tag: str) -> None:
-        """End a job: one that waits never begins, one that runs gets SIGTERM and later SIGKILL."""
+        """End a job: a pending one never starts, a running one gets SIGTERM and later SIGKILL."""
         job = self._jobs.get(tag)
         if job is None or job.phase is Phase.ENDED:
             return
@@ -157,16 +157,15 @@ class LocalBackend:
             self._look(job)
 
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of a job's output."""
         job = self._jobs.get(tag)
         return b"" if job is None else await asyncio.to_thread(job.files.read, stream, offset, limit)
 
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """What this machine cannot do."""
+        """Return why this machine cannot run the request."""
         return impossible(Wanted(request, allowed), self.machine)
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """By playing the queue forward, and by the prices of this site."""
+        """Estimate start from a simulation of the queue, and cost from the site's prices."""
         now = time.time()
         running = [
             Running(job.place, job.request.duration, now - (job.started_at or now))
@@ -178,7 +177,7 @@ class LocalBackend:
         return bid_on(wanted, self.machine, running, queued, self._history.ran, self.settings.prices)
 
     async def facts(self) -> Facts:
-        """What is free, and what it costs."""
+        """Return free resources and prices."""
         state: dict[str, object] = {
             "nodes_free": self.machine.count("node", free=True),
             "cores_free": self.machine.count("core", free=True),
@@ -190,7 +189,7 @@ class LocalBackend:
         return Facts(manager="local", state=state)
 
     def reshape(self, graph: Graph) -> None:
-        """The machine changed. What runs keeps what it has; what waits and could never run now goes elsewhere."""
+        """Use the new graph. Running jobs keep their resources; pending jobs that no longer fit are returned."""
         machine = _machine(graph)
         for job in self._jobs.values():
             if job.phase is Phase.RUNNING:
@@ -200,21 +199,20 @@ class LocalBackend:
         for job in self._queue():
             reason = machine.lacks(job.request, job.allowed)
             if reason is not None:
-                job.files.cancel()  # a runner that was asked for and not heard of must not begin it now
+                job.files.cancel()  # a runner that is being started must not begin the job now
                 job.files.end_before_start("no-room", f"the machine changed: {reason}")
                 self._ended(job, job.files.result())
         self._start_what_fits()
         self._news.set()
 
     async def forget(self, tag: str) -> None:
-        """Remove the job's directory."""
         job = self._jobs.get(tag)
         if job is not None and job.phase is Phase.ENDED:
             del self._jobs[tag]
             await asyncio.to_thread(job.files.remove)
 
     async def close(self) -> None:
-        """Stop watching; the runners are on their own and go on."""
+        """Stop watching; runners continue."""
         self._runners.close()
         for job in self._jobs.values():
             self._unwatch(job)
@@ -232,7 +230,7 @@ class LocalBackend:
                 continue
             try:
                 self._run(job, place)
-            except OSError as problem:  # no disk or no process to be had: the job waits on
+            except OSError as problem:  # no disk space or no process: the job stays pending
                 log.warning("%s cannot be started now: %s", job.files.tag, problem)
                 self.machine.release(place)
                 return
@@ -244,14 +242,13 @@ class LocalBackend:
         self._news.set()
 
     def _began(self, tag: str, pid: int) -> None:
-        """A runner was started."""
         job = self._jobs.get(tag)
         if job is not None and job.phase is Phase.RUNNING:
             job.pid = pid
             self._watch(job, pid)
 
     def _not_started(self, tag: str) -> None:
-        """There was no process to be had, or nobody knows: it is started again, and runs once all the same."""
+        """Queue a job again whose runner may not have started: the marker ensures a single run."""
         job = self._jobs.get(tag)
         if job is not None and job.phase is Phase.RUNNING and job.watch < 0:
             self.machine.release(job.place)
@@ -261,9 +258,9 @@ class LocalBackend:
     def _watch(self, job: Job, pid: int) -> None:
         try:
             job.watch = os.pidfd_open(pid)
-        except ProcessLookupError:  # it ended already
+        except ProcessLookupError:  # it has ended
             asyncio.get_running_loop().call_soon(self._look, job)
-        except OSError:  # the kernel has no such thing
+        except OSError:  # no pidfd on this kernel
             self._blind = True
         else:
             asyncio.get_running_loop().add_reader(job.watch, self._look, job)
@@ -275,7 +272,7 @@ class LocalBackend:
             job.watch = -1
 
     def _look(self, job: Job) -> None:
-        """The runner may have ended: read what it left."""
+        """Check a job whose runner may have ended."""
         if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
             return
         left = job.files.left()
@@ -284,7 +281,7 @@ class LocalBackend:
             self._ended(job, left)
             return
         if job.pid and start_time(job.pid) is not None and job.files.begun() is None:
-            return  # it is about to begin
+            return  # about to begin
         self._unwatch(job)
         pid = job.files.runner()
         result = job.files.result()
@@ -292,7 +289,7 @@ class LocalBackend:
             job.end_strays(result)
             self._ended(job, result)
         elif pid is not None:
-            job.pid = pid  # a runner of an earlier agent was first; it is the one that counts
+            job.pid = pid  # a runner of an earlier agent was first
             self._watch(job, pid)
         elif job.files.begun() is None:
             self._ended(job, job.never_began())
@@ -311,5 +308,4 @@ def _machine(graph: Graph) -> Machine:
 
 
 def make(settings: BackendSettings) -> LocalBackend:
-    """Build the backend."""
     return LocalBackend(settings)

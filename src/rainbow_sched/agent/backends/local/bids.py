@@ -1,4 +1,4 @@
-"""Whether and when this machine would run a job: its queue played forward, ends guessed from limits and past. Pure."""
+"""Bids of the local backend: a simulation of the queue, with durations from limits and history."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rainbow_sched.agent.backends.local.machine import Machine, Place
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, BidAnswer
 from rainbow_sched.model.request import Request
 
-MIN_HISTORY = 5  # fewer jobs than this say nothing
+MIN_HISTORY = 5  # with fewer jobs the history is ignored
 KEPT_HISTORY = 500
 MAX_TASKS = 1_024  # of one job
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One job that ended by itself: its limit, if it had one, and how long it took."""
+    """A completed job: its limit, if any, and its duration."""
 
     limit: float | None
     took: float
@@ -28,7 +28,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One job that runs."""
+    """A running job."""
 
     place: Place
     limit: float | None
@@ -37,26 +37,26 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One job that does not run yet."""
+    """A job that is not running yet."""
 
     request: Request
     allowed: AllowedHosts = ANY_HOST
 
 
 def impossible(wanted: Wanted, machine: Machine) -> str | None:
-    """Why this machine can never run it, or None."""
+    """Return why this machine can never run the job, or None."""
     request = wanted.request
     if not request.tasks:
-        return "there is nothing to run: the request has no task"
+        return "the request has no task"
     if request.image:
         return f"this machine runs no container images ({request.image})"
     if constraint := request.options.get("constraint"):
-        return f"no manager here knows the features that the constraint {constraint!r} names"
+        return f"this machine has no features, so the constraint {constraint!r} cannot be met"
     tasks = sum(copies(request, task) for task in request.tasks)
     if tasks > MAX_TASKS:
         return f"one machine runs at most {MAX_TASKS} tasks of a job, not {tasks}"
     if any("\0" in word for task in request.tasks for word in task.command):
-        return "a word of the command holds a zero byte"
+        return "an argument of the command contains a zero byte"
     return machine.lacks(request, wanted.allowed)
 
 
@@ -68,7 +68,7 @@ def bid_on(
     history: Sequence[Ran],
     prices: Prices,
 ) -> BidAnswer:
-    """When it would start behind what runs and waits, and for how much; or why never."""
+    """Return start and cost of a job behind the running and queued ones, or why it can never run."""
     reason = impossible(wanted, machine)
     if reason is not None:
         return BidAnswer(yes=False, reason=reason)
@@ -83,16 +83,16 @@ def bid_on(
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The value below which a share `q` of `values` lies (nearest rank)."""
+    """Return the q-quantile of `values` (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
 
 
 def takes(limit: float | None, q: float, history: Sequence[Ran], elapsed: float = 0.0) -> float:
-    """How long a job takes in all, at quantile `q`, given that it has run for `elapsed`; inf if nothing is known.
+    """Estimate a job's total duration at quantile `q`, after it has run for `elapsed`; inf if unknown.
 
-    With a limit, jobs of the past tell what share of their limits they used; without one, how long they took. Only
-    those that outlived `elapsed` are comparable. The limit is never exceeded.
+    With a limit, the estimate is the share of their limits that past jobs used; without one, their durations. Only jobs
+    that ran at least `elapsed` count. The limit is never exceeded.
     """
     if limit is not None:
         alike = [used for ran in history if ran.limit and (used := ran.took / ran.limit * limit) >= elapsed]
@@ -112,7 +112,7 @@ def starts_in(
     history: Sequence[Ran],
     q: float,
 ) -> float | None:
-    """Seconds until `wanted` would start behind what runs and waits, at quantile `q`; None if that cannot be told."""
+    """Return the seconds until `wanted` starts at quantile `q`; None if unknown."""
     trial = copy(machine)
     trial.free = dict(machine.free)
     ends = [(max(0.0, takes(job.limit, q, history, job.elapsed) - job.elapsed), job.place) for job in running]
@@ -141,7 +141,7 @@ def starts_in(
 
 
 def cost(wanted: Wanted, machine: Machine, prices: Prices) -> float | None:
-    """What the whole job would cost; None if its length is not known, or it does not fit."""
+    """Return the cost of the whole job; None if it does not fit or its duration is not known."""
     units = machine.fit(wanted.request, wanted.allowed, empty=True)
     if units is None:
         return None

@@ -1,6 +1,6 @@
-"""A control group (cgroup v2) for each local job, where this machine lets us: its memory and cpus, and a sure end.
+"""Cgroups (v2) of local jobs: limits of memory and cpus, and a reliable kill.
 
-Nothing but the standard library is imported here: the runner of a job uses it, too.
+Imports only the standard library: runners use it too.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-OWN = "agent"  # the subgroup that systemd puts the agent into (DelegateSubgroup=), so that its unit may have others
+OWN = "agent"  # subgroup of the agent (systemd's DelegateSubgroup=), so that its unit may have others
 WANTED = ("memory", "cpuset", "pids")
-_GONE_WITHIN = 5.0  # seconds in which what was killed must have left
+_GONE_WITHIN = 5.0  # seconds for killed processes to exit
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Where groups for jobs may be made, and what they can limit; an empty path: nowhere."""
+    """The cgroup in which jobs get their own, and its controllers; empty path: none."""
 
     path: str = ""
     controllers: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ NOWHERE = Grounds()
 
 
 def find_grounds(wish: str = "auto", proc: Path = Path("/proc/self")) -> Grounds:
-    """Where jobs may have groups of their own. `wish`: a directory that was delegated to us, `auto`, or `off`.
+    """Return where jobs can have cgroups. `wish`: a delegated directory, `auto`, or `off`.
 
-    By itself only a unit's group is used, with the agent in a subgroup of it. To split the group that the agent itself
-    is in would keep systemd from ever starting it again beside its jobs.
+    `auto` uses only the cgroup of a systemd unit with the agent in a subgroup: splitting the agent's own cgroup would
+    prevent systemd from restarting it beside its jobs.
     """
     if wish == "off":
         return NOWHERE
@@ -53,13 +53,13 @@ def _delegated(proc: Path) -> Grounds:
 
 
 def _usable(path: Path) -> Grounds:
-    """Try it: switch the controllers on that there are, make a group and remove it."""
+    """Enable the available controllers, then create and remove a test cgroup."""
     trial = path / f".try-{os.getpid()}"
     try:
         there = (path / "cgroup.controllers").read_text().split()
         for name in WANTED:
             if name in there:
-                with contextlib.suppress(OSError):  # some are not ours to switch on
+                with contextlib.suppress(OSError):  # not all controllers are delegated
                     (path / "cgroup.subtree_control").write_text(f"+{name}")
         trial.mkdir()
     except OSError:
@@ -74,14 +74,14 @@ def _usable(path: Path) -> Grounds:
 
 
 class JobGroup:
-    """The group of one job."""
+    """The cgroup of one job."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def make(cls, path: Path, *, memory: int, cpus: Sequence[int]) -> JobGroup | None:
-        """Make it with its limits; None if that cannot be."""
+        """Create the cgroup with its limits; None if that fails."""
         try:
             path.mkdir(exist_ok=True)
         except OSError:
@@ -90,44 +90,42 @@ class JobGroup:
         if memory:
             made._set("memory.max", str(memory))
             made._set("memory.swap.max", "0")
-            made._set("memory.oom.group", "1")  # a job that lost one process to it is broken: all of it ends
+            made._set("memory.oom.group", "1")  # kill the whole job on OOM
         if cpus:
             made._set("cpuset.cpus", ",".join(map(str, cpus)))
         return made
 
     @property
     def holds_memory(self) -> bool:
-        """True if the kernel keeps the job within its memory."""
+        """Return True if the kernel enforces the memory limit."""
         return self._read("memory.max") not in ("", "max")
 
     def enter(self) -> None:
-        """Put this process, and what it starts, into the group."""
+        """Move this process into the cgroup."""
         (self.path / "cgroup.procs").write_text("0")
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """True if the kernel ended a process of the job because of its memory limit."""
+        """Return True if the kernel killed a process of the job for lack of memory."""
         events = dict(line.split() for line in self._read("memory.events").splitlines())
         return int(events.get("oom_kill", "0")) > 0 or int(events.get("oom_group_kill", "0")) > 0
 
     def end(self) -> bool:
-        """Kill all that is in it; True when nothing is left."""
+        """Kill all processes; return True when none is left."""
         if not self._set("cgroup.kill", "1"):
             return False
         until = time.monotonic() + _GONE_WITHIN
         while self.populated:
             if time.monotonic() > until:
                 return False
-            time.sleep(0.005)  # what was killed takes a moment to leave, and the group has no bell
+            time.sleep(0.005)  # exiting takes a moment, and there is no notification
         return True
 
     @property
     def populated(self) -> bool:
-        """True while a process is in it."""
         return "populated 1" in self._read("cgroup.events")
 
     def remove(self) -> None:
-        """Leave no trace."""
         with contextlib.suppress(OSError):
             self.path.rmdir()
 

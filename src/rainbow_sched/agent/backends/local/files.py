@@ -1,4 +1,4 @@
-"""One directory per job of the local backend: what to run, where, whether it began, and how it ended."""
+"""The directory of one local job: launch, resources, start marker, result and output."""
 
 from __future__ import annotations
 
@@ -23,34 +23,32 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.request import Request
 
-GONE = ".gone-"  # before the tag of a job whose files are being removed
+GONE = ".gone-"  # prefix of directories being removed
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """A job in the queue, as it was submitted."""
+    """A submitted job."""
 
     tag: str
     request: Request
-    order: int  # the queue's order
+    order: int  # position in the queue
     allowed: AllowedHosts = ANY_HOST
 
 
 class JobFiles:
-    """The files of one job."""
-
     def __init__(self, root: Path, tag: str) -> None:
         self.tag = tag
         self.path = root / tag
 
     @property
     def exists(self) -> bool:
-        """True once it was submitted."""
+        """Return True once the job is submitted."""
         return (self.path / "launch.json").exists()
 
     def create(self, launch: Launch, environment: Mapping[str, str]) -> Ticket:
-        """Write down what is to run; when this returns, it is submitted and safe on disk."""
+        """Write the launch file; the job is submitted and on disk when this returns."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         work = self.path / "work"
         work.mkdir(mode=0o700, exist_ok=True)
@@ -77,14 +75,14 @@ class JobFiles:
         return ticket
 
     def ticket(self) -> Ticket:
-        """What was submitted, read back."""
+        """Read the launch file."""
         launch = json.loads((self.path / "launch.json").read_text())
         only = tuple(GroupHosts(group, tuple(hosts)) for group, hosts in enumerate(launch.get("only", [])) if hosts)
         allowed = AllowedHosts(only, launch.get("checked", False))  # an older agent wrote neither
         return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]), allowed=allowed)
 
     def put_place(self, place: Place, machine: Machine, grounds: Grounds = NOWHERE) -> None:
-        """Write down where it is to run. An earlier place of a job that may have begun stays."""
+        """Write the job's resources."""
         group = str(Path(grounds.path) / self.tag) if grounds.path else ""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
         about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
@@ -92,14 +90,13 @@ class JobFiles:
         write_whole(self.path / "place.json", {**about, "environment": environment, "cgroup": group}, safe=False)
 
     def group(self) -> JobGroup | None:
-        """The control group that was made for it, if any."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             path = json.loads((self.path / "place.json").read_text()).get("cgroup")
             return JobGroup(Path(path)) if path else None
         return None
 
     def place(self, machine: Machine) -> Place:
-        """Where it runs."""
+        """Read the job's resources."""
         with contextlib.suppress(FileNotFoundError):
             data = json.loads((self.path / "place.json").read_text())
             hosts = tuple(map(tuple, data.get("hosts", [])))
@@ -107,16 +104,16 @@ class JobFiles:
         return Place()
 
     def begun(self) -> dict[str, object] | None:
-        """The start marker, or None."""
+        """Return the start marker, or None."""
         return self._json(MARKER)
 
     def cancel(self) -> None:
-        """Leave word that it is not to begin."""
+        """Prevent the job from starting."""
         with contextlib.suppress(FileNotFoundError):
             (self.path / CANCEL).touch(mode=0o600)
 
     def runner(self) -> int | None:
-        """The process that runs it, if it still does."""
+        """Return the process id of the runner if it is alive."""
         marker = self.begun()
         if marker is None or marker["boot"] != boot_id():
             return None
@@ -124,12 +121,12 @@ class JobFiles:
         return pid if start_time(pid) == marker["start"] else None
 
     def result(self) -> Result | None:
-        """How it ended; None if it has not. Only for a job whose runner is gone or that left its exit file."""
+        """Return the result, or None. Only for a job without a runner, or with a result file."""
         left = self.left()
         if left is not None:
             return left
         alive = self.runner() is not None
-        left = self.left()  # a runner that has ended meanwhile left it before
+        left = self.left()  # written by a runner that has just ended
         if left is not None:
             return left
         marker = self.begun()
@@ -139,30 +136,28 @@ class JobFiles:
         return Result(
             state=AttemptState.FAILED,
             failure=Failure.NODE if restarted else Failure.UNKNOWN,
-            reason="the machine restarted under it" if restarted else "its runner was killed, so its end is unknown",
+            reason="the machine rebooted" if restarted else "its runner was killed, so its outcome is unknown",
             started_at=float(str(marker["at"])),
         )
 
     def left(self) -> Result | None:
-        """What was written down of its end, or None."""
+        """Return the result in the file, or None."""
         ended = self._json(EXIT)
         return None if ended is None else _result(ended)
 
     def end_before_start(self, cause: str, reason: str = "") -> None:
-        """Write down the end of a job that never began."""
+        """Write the result of a job that never started."""
         ended = {"code": None, "cause": cause, "reason": reason or cause, "started": None, "ended": time.time()}
         write_whole(self.path / EXIT, ended)
 
     def sizes(self) -> tuple[int, int]:
-        """Bytes of stdout and stderr."""
         return size(self.path / STREAMS[0]), size(self.path / STREAMS[1])
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of output."""
         return piece(self.path / stream, offset, limit)
 
     def remove(self) -> None:
-        """All of it. The name goes first: what is left of a removal that was cut short must not look like a job."""
+        """Remove the directory. It is renamed first, so that an interrupted removal does not look like a job."""
         gone = self.path.with_name(f"{GONE}{self.tag}")
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(gone, ignore_errors=True)
@@ -181,13 +176,13 @@ _FAILURES = {"time-limit": Failure.TIME_LIMIT, "memory": Failure.MEMORY, "launch
 _STATES = {
     "cancelled": AttemptState.CANCELLED,
     "out-of-touch": AttemptState.PREEMPTED,
-    "no-room": AttemptState.RETURNED,  # it never ran
+    "no-room": AttemptState.RETURNED,
     WRONG_NODES: AttemptState.RETURNED,
 }
 
 
 def _result(ended: Mapping[str, object]) -> Result:
-    """What the runner wrote down, or who ended it before it began."""
+    """Return the result from the file of the runner or the backend."""
     started, stopped = (None if ended[name] is None else float(str(ended[name])) for name in ("started", "ended"))
     code, cause = None if ended["code"] is None else int(str(ended["code"])), str(ended["cause"])
     if cause == "exit" and code is not None:

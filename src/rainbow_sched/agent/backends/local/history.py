@@ -1,4 +1,4 @@
-"""How long local jobs really took, kept in a file: what bids guess from. Losing it costs nothing but good guesses."""
+"""History of local job durations, from which bids are estimated."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rainbow_sched.model.attempt import AttemptState
 
 
 class History:
-    """The last jobs that ended by themselves."""
+    """Durations of the last completed jobs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.ran: list[Ran] = []
 
     def read(self) -> None:
-        """Take over what an earlier agent left; a damaged line is skipped."""
+        """Read the file; skip damaged lines."""
         with contextlib.suppress(FileNotFoundError):
             lines = self._path.read_text().splitlines()
             if len(lines) > 4 * KEPT_HISTORY:
@@ -30,12 +30,12 @@ class History:
                     self.ran.append(Ran(limit, took))
 
     def add(self, limit: float | None, result: Result | None) -> None:
-        """One more, if it tells how long such jobs take, and there is room for it."""
+        """Add a completed job; ignore errors, as the history is optional."""
         if result is None or result.state is AttemptState.CANCELLED or not result.started_at or not result.ended_at:
             return
         took = result.ended_at - result.started_at
         if took < 0:
-            return  # the clock was set back meanwhile
+            return  # the clock was set back
         self.ran = [*self.ran[-KEPT_HISTORY:], Ran(limit, took)]
         with contextlib.suppress(OSError), self._path.open("a") as file:
             file.write(json.dumps([limit, took]) + "\n")

@@ -1,4 +1,4 @@
-"""One job of the local backend as its agent sees it: where it is, what it takes, and how it ended."""
+"""A job of the local backend in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("rainbow.agent")
 
 @dataclass(slots=True)
 class Job:
-    """What is known of one job. The only mutable thing of the backend; the files are the truth."""
+    """State of one job. The only mutable object of the backend; the files are authoritative."""
 
     files: JobFiles
     request: Request
@@ -28,13 +28,12 @@ class Job:
     place: Place = NOWHERE
     started_at: float | None = None
     result: Result | None = None
-    nodes: str = ""  # hostlist: where it was placed
-    sizes: tuple[int, int] | None = None  # of its output, once that grows no more
-    pid: int = 0  # the runner that this agent started
-    watch: int = -1  # a descriptor that becomes readable when the runner ends
+    nodes: str = ""  # hostlist of its hosts
+    sizes: tuple[int, int] | None = None  # final output sizes, once the job has ended
+    pid: int = 0  # process id of the runner that this agent started
+    watch: int = -1  # pidfd that becomes readable when the runner ends
 
     def update(self) -> Update:
-        """Where it is."""
         return Update(
             tag=self.files.tag,
             phase=self.phase,
@@ -46,7 +45,7 @@ class Job:
         )
 
     def never_began(self) -> Result:
-        """Its runner ended, and had not begun it."""
+        """Return the result of a job whose runner ended before the job started."""
         said = ""
         with contextlib.suppress(OSError, IndexError):
             said = f": {(self.files.path / 'runner.log').read_text().splitlines()[-1]}"
@@ -54,7 +53,7 @@ class Job:
         return Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason=reason)
 
     def end_strays(self, result: Result) -> None:
-        """A runner ends all of its job; one that was killed could not."""
+        """Kill processes of a job whose runner was killed; a runner normally does this itself."""
         if result.failure is not Failure.UNKNOWN:
             return
         group = self.files.group()
@@ -62,4 +61,4 @@ class Job:
             group.end()
             group.remove()
         if count := end_strays(self.files.path):
-            log.warning("%s: its runner was killed; ended %d processes that it left", self.files.tag, count)
+            log.warning("%s: its runner was killed; killed %d remaining processes", self.files.tag, count)

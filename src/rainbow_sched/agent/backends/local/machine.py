@@ -1,4 +1,4 @@
-"""What of this machine is free, and where a request goes: first fit over the tree of its graph. Pure."""
+"""Free resources of this machine, and first-fit placement over its graph."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rainbow_sched.model.quantities import factor, human_bytes
 from rainbow_sched.model.request import Level, Request
 
 RULES = NodeRules(hosts=True, groups=True)
-IDENTIFIED = ("core", "gpu")  # units of these have numbers: cpus to bind to, devices to show
+IDENTIFIED = ("core", "gpu")  # types whose units have numbers: cpus, gpu devices
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one job takes: units by vertex, and which cpus and gpus these are."""
+    """Resources of one job: units by vertex, with the numbers of cpus and gpus."""
 
     units: Mapping[int, int] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()
     gpus: tuple[int, ...] = ()
-    memory: int = 0  # bytes; 0: it did not ask
-    hosts: tuple[tuple[str, ...], ...] = ()  # the hosts of each of the request's groups
+    memory: int = 0  # bytes; 0: not requested
+    hosts: tuple[tuple[str, ...], ...] = ()  # by group of the request
 
     @property
     def nodes(self) -> str:
-        """All its hosts as a hostlist."""
+        """Return all hosts as a hostlist."""
         names = list(dict.fromkeys(name for hosts in self.hosts for name in hosts))
         return collapse(names) or ",".join(names)
 
@@ -39,17 +39,17 @@ NOWHERE = Place()
 
 
 class Machine:
-    """The leaves of a graph with what is free of each. Memory counts in bytes, all else in units of the graph."""
+    """The leaves of a graph with their free units. Memory counts in bytes, all else in units of the graph."""
 
     def __init__(self, graph: Graph, cpus: Sequence[int] = ()) -> None:
-        """`cpus`: the processors that may be used; cores are bound to them if there are enough for the graph."""
+        """`cpus`: the usable processors; cores are bound to them if there are enough for the graph."""
         self.graph = graph
         self._children = graph.children()
         self._scale = [(factor(unit) or 1) if unit else 1 for unit in graph.units]
         self.leaves = [i for i, below in enumerate(self._children) if not below]
         self.size = {i: graph.sizes[i] * self._scale[i] for i in self.leaves}
         self.free = dict(self.size)
-        self._host = self._hosts()  # by leaf the vertex of the node that it lies in; -1: in none
+        self._host = self._hosts()  # leaf -> vertex of its node; -1: none
         self._numbers = self._numbered(cpus)
         self._idle = {i: list(numbers) for i, numbers in self._numbers.items()}
 
@@ -61,11 +61,10 @@ class Machine:
         return {i: found[i] for i in self.leaves}
 
     def host_name(self, vertex: int) -> str:
-        """The name of a node."""
         return self.graph.names[vertex] or self.graph.ids[vertex]
 
     def _numbered(self, cpus: Sequence[int]) -> dict[int, list[int]]:
-        """Which cpu or gpu numbers each leaf stands for."""
+        """Return the cpu or gpu numbers of each leaf."""
         numbers: dict[int, list[int]] = {}
         cores = [i for i in self.leaves if self.graph.types[i] == "core"]
         known = {i: _cpus_of(self.graph.metadata.get(i, {})) for i in cores}
@@ -83,7 +82,7 @@ class Machine:
         return numbers
 
     def count(self, type: str, *, free: bool = False) -> int:
-        """All units of a type, or the free ones. For inner vertices: how many there are, or are wholly free."""
+        """Return the units of a type, all or free. Inner vertices count if all below them is free."""
         found = 0
         for i, kind in enumerate(self.graph.types):
             if kind != type:
@@ -95,12 +94,12 @@ class Machine:
         return found
 
     def fit(self, request: Request, allowed: AllowedHosts = ANY_HOST, *, empty: bool = False) -> dict[int, int] | None:
-        """Units by leaf that `request` would take of what is free (or of the empty machine); None: no room."""
+        """Return the units by leaf that `request` would take now (or of an empty machine); None: no room."""
         groups = self._groups(request, allowed, dict(self.size if empty else self.free))
         return None if groups is None else _added(groups)
 
     def _groups(self, request: Request, allowed: AllowedHosts, free: dict[int, int]) -> list[dict[int, int]] | None:
-        """Units by leaf for each group; those that may run on the fewest hosts choose first."""
+        """Return the units by leaf for each group; groups with the fewest allowed hosts choose first."""
         found: list[dict[int, int]] = [{} for _ in request.groups]
         for number in sorted(range(len(found)), key=lambda number: len(allowed.of(number)) or len(self.leaves)):
             closed = {i: free[i] for i in self._closed(allowed.of(number))}
@@ -112,7 +111,7 @@ class Machine:
         return found
 
     def _closed(self, hosts: Sequence[str]) -> Iterator[int]:
-        """The leaves of all nodes but these; none if no hosts are named."""
+        """Yield the leaves of all nodes but these; none if no hosts are given."""
         names = frozenset(hosts)
         if names:
             for i, host in self._host.items():
@@ -120,7 +119,7 @@ class Machine:
                     yield i
 
     def take(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> Place | None:
-        """Reserve room for `request` on its allowed hosts, or None."""
+        """Reserve resources for `request` on its allowed hosts; None if there is no room."""
         groups = self._groups(request, allowed, dict(self.free))
         if groups is None:
             return None
@@ -129,7 +128,7 @@ class Machine:
         for i, amount in units.items():
             kind = self.graph.types[i]
             if i in self._idle and kind in chosen:
-                each = len(self._numbers[i]) // self.size[i]  # a core may be several hardware threads
+                each = len(self._numbers[i]) // self.size[i]  # a core may have several hardware threads
                 chosen[kind] += self._idle[i][: amount * each]
         memory = sum(amount for i, amount in units.items() if self.graph.types[i] == "memory")
         hosts = tuple(self._names(group) for group in groups)
@@ -142,7 +141,7 @@ class Machine:
         return tuple(self.host_name(node) for node in nodes if node >= 0)
 
     def occupy(self, place: Place) -> None:
-        """Reserve exactly this; also for a job that an earlier agent placed, even if that is over what is there."""
+        """Reserve these resources, even beyond the free ones, for a job placed by an earlier agent."""
         for i, amount in place.units.items():
             if i in self.free:
                 self.free[i] -= amount
@@ -151,16 +150,16 @@ class Machine:
             self._idle[i] = [number for number in idle if number not in gone[self.graph.types[i]]]
 
     def holdings(self, place: Place) -> dict[str, int]:
-        """Its units by the ids of their vertices, which mean the same in another graph of this machine."""
+        """Return the units by vertex id, which is stable across graphs of this machine."""
         return {self.graph.ids[i]: amount for i, amount in place.units.items()}
 
     def held(self, holdings: Mapping[str, int]) -> dict[int, int]:
-        """Units by vertex; those of vertices that this graph lacks are not counted."""
+        """Return the units by vertex; unknown vertices are skipped."""
         known = self.graph.positions()
         return {known[id]: amount for id, amount in holdings.items() if id in known}
 
     def release(self, place: Place) -> None:
-        """Give back what `take` or `occupy` reserved."""
+        """Release the resources of `take` or `occupy`."""
         for i, amount in place.units.items():
             if i in self.free:
                 self.free[i] = min(self.size[i], self.free[i] + amount)
@@ -170,7 +169,7 @@ class Machine:
             self._idle[i] = [n for n in numbers if n in returned or n in self._idle[i]]
 
     def lacks(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """Why `request` could never run here on its allowed hosts, or None."""
+        """Return why `request` can never run here on its allowed hosts, or None."""
         for level in request.walk():
             if level.type in self.graph.types or (level.abstract and level.inside and not level.requires):
                 continue
@@ -180,24 +179,23 @@ class Machine:
         except CannotBind as problem:
             return str(problem)
         if self.fit(request, allowed, empty=True) is None:
-            return "it does not fit on this machine even when nothing else runs: " + self.totals() + unknown
+            return "it does not fit on this machine even if nothing else runs: " + self.totals() + unknown
         return None
 
     def _unknown(self, request: Request, allowed: AllowedHosts) -> str:
-        """What to say of allowed hosts that are not here; raise `CannotBind` if the job cannot be kept on its own."""
+        """Return a text about allowed hosts that are not here; raise `CannotBind` if the job cannot be bound."""
         nodes = [self.host_name(i) for i, type in enumerate(self.graph.types) if type == "node"]
         reason = unkept(request, allowed, RULES, self.graph, "this machine")
-        if reason is None and not allowed.checked and len(nodes) > 1:
-            named = request.hosts or request.not_hosts or request.properties
-            reason = "it names hosts or properties, and the server does not say on which nodes; upgrade the server"
-            reason = reason if named else None
+        named = request.hosts or request.not_hosts or request.properties
+        if reason is None and not allowed.checked and len(nodes) > 1 and named:
+            reason = "it names hosts or properties, and the server does not send the allowed nodes; upgrade the server"
         if reason is not None:
             raise CannotBind(reason)
         bound = [bound_hosts(group.hosts, nodes, "this machine's graph") for group in allowed.groups]
         return "".join(f"; {one.unknown}" for one in bound if one.unknown)
 
     def totals(self) -> str:
-        """What there is in all, in words."""
+        """Return all resources in words."""
         kinds = dict.fromkeys(self.graph.types[i] for i in self.leaves)
         parts = []
         for kind in kinds:
@@ -209,7 +207,7 @@ class Machine:
     # --- first fit ---
 
     def _below(self, top: int) -> Iterator[int]:
-        """All vertices below `top`, top first."""
+        """Yield all vertices below `top` in preorder."""
         stack = list(reversed(self._children[top]))
         while stack:
             i = stack.pop()
@@ -223,7 +221,7 @@ class Machine:
         return all(free[i] == self.size[i] for i in self._leaves_of(top))
 
     def _place(self, level: Level, top: int, free: dict[int, int], taken: dict[int, int]) -> bool:
-        """Take `level` below `top`; on False, `free` and `taken` are as they were."""
+        """Take `level` below `top`; on False, `free` and `taken` are unchanged."""
         here = [i for i in (top, *self._below(top)) if self.graph.types[i] == level.type]
         if not here and level.inside and level.abstract:
             here = [top]
@@ -245,7 +243,7 @@ class Machine:
         return done
 
     def _inside(self, level: Level, host: int, free: dict[int, int], taken: dict[int, int]) -> bool:
-        """Take one vertex of `level`: what is asked inside it, or the whole of it."""
+        """Take one vertex of `level`: the resources requested inside it, or all of it."""
         whole = level.exclusive or not level.inside
         if whole and not self._untouched(host, free):
             return False
@@ -262,7 +260,7 @@ class Machine:
         return True
 
     def _amount(self, level: Level, here: list[int], free: dict[int, int], taken: dict[int, int]) -> bool:
-        """Take units of a leaf's type, from as many vertices as it needs."""
+        """Take units of a leaf type from as many vertices as needed."""
         if not here:
             return False
         left = level.count.min * ((factor(level.unit) or 1) if level.unit else self._scale[here[0]])
@@ -290,6 +288,6 @@ def _added(groups: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _cpus_of(metadata: Mapping[str, object]) -> list[int]:
-    """The processor numbers that discovery wrote on a core, or none."""
+    """Return the processor numbers of a core from discovery."""
     cpus = metadata.get("cpus")
     return [cpu for cpu in cpus if isinstance(cpu, int)] if isinstance(cpus, list | tuple) else []

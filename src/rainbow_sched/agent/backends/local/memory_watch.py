@@ -1,6 +1,6 @@
-"""How much memory a job uses, looked up process by process, where no control group keeps it within its limit.
+"""Memory use of a job by process, where no cgroup limits it.
 
-Nothing but the standard library is imported here: the runner of a job uses it.
+Imports only the standard library: runners use it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import os
 import resource
 from pathlib import Path
 
-EVERY = 0.5  # seconds between two looks
+EVERY = 0.5  # seconds between measurements
 _TAIL = 4096
 _WORDS = (b"MemoryError", b"bad_alloc", b"annot allocate memory", b"ut of memory", b"OutOfMemoryError")
 
 
 def in_use(top: int) -> int:
-    """Bytes that the processes below `top` have to themselves."""
+    """Return the private bytes of all processes below `top`."""
     total, left = 0, _children(top)
     while left:
         pid = left.pop()
@@ -23,7 +23,7 @@ def in_use(top: int) -> int:
         try:
             resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
         except OSError:
-            continue  # it ended meanwhile
+            continue  # already ended
         total += max(0, int(resident) - int(shared)) * resource.getpagesize()
     return total
 
@@ -36,7 +36,7 @@ def _children(pid: int) -> list[int]:
 
 
 def speaks_of_memory(errors: Path) -> bool:
-    """True if the end of what a job wrote to its errors says that it could not get memory."""
+    """Return True if the end of stderr reports a failed allocation."""
     try:
         with errors.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
@@ -47,5 +47,4 @@ def speaks_of_memory(errors: Path) -> bool:
 
 
 def human(amount: int) -> str:
-    """Bytes in words."""
     return f"{amount / 2**20:.0f} MiB"

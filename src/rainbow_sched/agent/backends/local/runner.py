@@ -1,4 +1,4 @@
-"""Starts the runners of local jobs, asks them to end, and ends what a killed one left behind."""
+"""Start and stop runners of local jobs, and kill processes that a killed runner left."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.model.errors import Invalid
 
 log = logging.getLogger("rainbow.agent")
-LAST_WORD = 2.0  # seconds in which the starter must have gone
+LAST_WORD = 2.0  # seconds for the starter to exit
 
 
 class Runners:
-    """Ask the starter (`starter.py`) for runners; start it when it is needed, and again when it has ended."""
+    """Start runners through the starter process (`starter.py`), which is restarted when it ends."""
 
     def __init__(self, root: Path, started: Callable[[str, int], None], failed: Callable[[str], None]) -> None:
-        """`started` is told each runner's process id; `failed`, of whom nothing is known: the starter died."""
+        """Call `started` with each runner's process id, `failed` for each runner that may not have started."""
         self._root, self._started, self._failed = root, started, failed
         self._starter: subprocess.Popen[bytes] | None = None
         self._rest = b""
-        self.asked: set[str] = set()  # tags whose runner is being started
+        self.asked: set[str] = set()  # tags of runners being started
 
     def start(self, tag: str) -> None:
-        """Have the job of `tag` run by a process of its own session that outlives us; raise OSError if that fails."""
+        """Start the runner of `tag` in its own session; raise OSError if that fails."""
         starter = self._starter or self._begin()
         assert starter.stdin is not None
         starter.stdin.write(f"{tag}\n".encode())
@@ -64,14 +64,14 @@ class Runners:
             else:
                 self._failed(tag)
         if not data:
-            log.warning("the process that starts jobs ended; another takes its place")
+            log.warning("the starter process ended; starting another")
             self.close()
             lost, self.asked = self.asked, set()
             for tag in lost:
                 self._failed(tag)
 
     def close(self) -> None:
-        """Let the starter go; runners stay."""
+        """Stop the starter; runners continue."""
         starter, self._starter, self._rest = self._starter, None, b""
         if starter is not None and starter.stdin is not None and starter.stdout is not None:
             asyncio.get_running_loop().remove_reader(starter.stdout.fileno())
@@ -86,18 +86,18 @@ class Runners:
 
 
 def grounds_for(wish: str) -> Grounds:
-    """Where runners give their jobs control groups; a place that was named must be one."""
+    """Return where runners create cgroups; raise Invalid if a given directory is not usable."""
     found = find_grounds(wish)
     if wish not in ("auto", "off") and not found.path:
         raise Invalid(
-            f"-O cgroup={wish}: no groups for jobs can be made there; name a directory of cgroup v2 that was delegated "
-            "to this user, or say auto or off"
+            f"-O cgroup={wish}: cannot create cgroups there; give a cgroup v2 directory that is delegated to this "
+            "user, or auto or off"
         )
     return found
 
 
 def ask_to_end(pid: int) -> None:
-    """Tell a runner to end its job. By a descriptor, so that a number that was given anew meets nobody else."""
+    """Send SIGTERM to a runner, by pidfd so that a reused process id is not hit."""
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
@@ -107,11 +107,11 @@ def ask_to_end(pid: int) -> None:
 
 
 def end_strays(directory: Path) -> int:
-    """End what a job left running whose runner was killed: the processes that write to its output."""
+    """Kill processes that write to the output of a job, after its runner was killed."""
     ended = 0
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and any(_inside(process / link, directory) for link in ("fd/1", "fd/2")):
-            with contextlib.suppress(OSError):  # it went by itself
+            with contextlib.suppress(OSError):  # already gone
                 os.kill(int(process.name), signal.SIGKILL)
                 ended += 1
     return ended
@@ -120,5 +120,5 @@ def end_strays(directory: Path) -> int:
 def _inside(link: Path, directory: Path) -> bool:
     try:
         return link.readlink().is_relative_to(directory)
-    except OSError:  # somebody else's, or gone
+    except OSError:  # another user's process, or gone
         return False

@@ -1,8 +1,8 @@
-"""A small warm process that forks a runner for every job it is told of; the agent starts it and speaks to it by pipes.
+"""A small process that forks a runner for each job; the agent talks to it over pipes.
 
-An interpreter takes twenty milliseconds to start, a fork one. It reads tags, one a line, and
-answers each with the runner's process id. When the agent goes it goes, too; runners stay.
-Nothing but the standard library is imported here, and in what is imported from here.
+Starting an interpreter takes twenty milliseconds, a fork one. The process reads one tag per line and answers with the
+runner's process id. It exits with the agent; runners continue. It imports only the standard library, directly and
+indirectly.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _BEGIN = f"import sys; sys.path.append(sys.argv[1]); {_MAIN}"
 
 
 def words(*arguments: str) -> list[str]:
-    """The command that starts it, or with `--one DIR` a single runner; nothing in the environment can change it."""
+    """Return the command of the starter, or with `--one DIR` of a single runner, independent of the environment."""
     return [sys.executable, "-I", "-S", "-c", _BEGIN, str(Path(rainbow_sched.__file__).parent.parent), *arguments]
 
 
 def main(arguments: list[str]) -> None:
-    """`ROOT`: serve the jobs below it; `--one DIR`: be the runner of one job."""
+    """With `ROOT`, serve the jobs below it; with `--one DIR`, run one job."""
     if arguments[0] == "--one":
         sys.exit(wrapper.main(Path(arguments[1]).resolve()))
     serve(Path(arguments[0]).resolve())
 
 
 def serve(root: Path) -> None:
-    """Fork a runner for each tag that comes in, until nobody is left to ask."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever ends is reaped by the kernel
+    """Fork a runner for each tag on stdin until it is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children
     with os.fdopen(os.dup(0), "rb") as asked:
         for line in asked:
             tag = line.decode().strip()
             try:
                 pid = os.fork()
             except OSError:
-                pid = -1  # no process to be had now
+                pid = -1  # no process available
             if pid == 0:
                 _run(root / tag)
             try:
@@ -51,7 +51,7 @@ def serve(root: Path) -> None:
 
 
 def _run(directory: Path) -> None:
-    """Be a runner; never returns."""
+    """Become a runner; never returns."""
     code = 1
     try:
         os.setsid()
@@ -61,7 +61,7 @@ def _run(directory: Path) -> None:
             os.dup2(nothing, number)
         os.closerange(3, 256)
         code = wrapper.main(directory)
-    except BaseException:  # the last resort of a process: whatever went wrong is left where the agent finds it
+    except BaseException:  # last resort: leave the traceback for the agent
         (directory / "runner.log").write_text(traceback.format_exc())
     finally:
         os._exit(code)

@@ -1,10 +1,9 @@
-"""Runs one job of the local backend and outlives the agent; `agent/backends/local/starter.py` starts it.
+"""The runner process of one local job; it outlives the agent. Started by `starter.py`.
 
-DIR holds `launch.json` (what to run) and `place.json` (where). The wrapper links its start
-marker into place, which only one process can do, so that even a doubled submission runs
-once; it runs the tasks in a process group of their own, ends them at the time limit or on
-SIGTERM, and leaves how it ended in `exit`. It imports nothing but the standard library,
-so that it starts quickly and nothing in the job's environment can change it.
+DIR holds `launch.json` (the job) and `place.json` (its resources). The runner creates its start marker with a link,
+which succeeds once, so a repeated submission runs once. It runs the tasks in their own process group, ends them at
+the time limit or on SIGTERM, and writes the result to `exit`. It imports only the standard library, to start quickly
+and independently of the job's environment.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from rainbow_sched.agent.backends.local.memory_watch import human
 MARKER, EXIT, CANCEL = "started", "exit", "cancel"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
-LOOK = 20.0  # seconds between looks at the agent's last contact
+LOOK = 20.0  # seconds between reads of the agent's last contact
 
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """Changes when the machine restarts."""
+    """Return an id that changes at each boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_time(pid: int) -> int | None:
-    """When process `pid` began, in clock ticks since boot; None if there is none. Tells a reused number apart."""
+    """Return a process's start time in clock ticks since boot, which tells reused ids apart; None if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -76,7 +75,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def mark_started(directory: Path) -> bool:
-    """Put the start marker in place, safe on disk: a power cut must not let it run again. False: somebody was first."""
+    """Create the start marker on disk, so that a power failure cannot start the job again; False if it exists."""
     beside = directory / f".{MARKER}.{os.getpid()}"
     me = {"pid": os.getpid(), "start": start_time(os.getpid()), "boot": boot_id(), "at": time.time()}
     _write(beside, me, safe=True)
@@ -91,7 +90,7 @@ def mark_started(directory: Path) -> bool:
 
 
 class Run:
-    """One job under way."""
+    """A running job."""
 
     def __init__(self, directory: Path, launch: dict[str, Any], place: dict[str, Any]) -> None:
         self.directory, self.launch, self.place = directory, launch, place
@@ -100,8 +99,8 @@ class Run:
         self.codes: list[int] = []
         self.cause = "exit"
         self.reason = ""
-        self.contact = boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)  # no older than the order to run
-        self.kernel = self._own_group()  # where the machine lets us
+        self.contact = boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)  # the agent submitted just now
+        self.kernel = self._own_group()  # None: no cgroup available
         self.counted = bool(place["memory"]) and not (self.kernel is not None and self.kernel.holds_memory)
 
     def _own_group(self) -> JobGroup | None:
@@ -109,7 +108,7 @@ class Run:
         return JobGroup.make(Path(path), memory=self.place["memory"], cpus=self.place["cpus"]) if path else None
 
     def start(self) -> None:
-        """Start every task; the first makes the process group, the others join it."""
+        """Start every task; the first creates the process group, the others join it."""
         prepare = _preparation(self.place, self.kernel, limited=self.counted)
         for rank, task in enumerate(self.launch["tasks"]):
             environment = {**self.launch["environment"], **self.place["environment"], "RAINBOW_TASK_RANK": str(rank)}
@@ -125,14 +124,14 @@ class Run:
                     stdout=out,
                     stderr=err,
                     process_group=self.group,
-                    preexec_fn=prepare,  # noqa: PLW1509 - there are no threads here
+                    preexec_fn=prepare,  # noqa: PLW1509 - single-threaded
                 )
-            child.returncode = 0  # reaped below, not by subprocess
+            child.returncode = 0  # reaped in `reap`
             self.group = self.group or child.pid
             self.alive.add(child.pid)
 
     def wait(self) -> None:
-        """Until every task has ended: by itself, by its time limit, or by SIGTERM and, if it must be, SIGKILL."""
+        """Wait until all tasks have ended: by themselves, at the time limit, or by SIGTERM and then SIGKILL."""
         limit = self.launch["limit"]
         deadline = None if limit is None else time.monotonic() + limit
         kill_at: float | None = None
@@ -146,49 +145,48 @@ class Run:
                 asked = got is not None and got.si_signo == signal.SIGTERM
                 if self.alive and self.is_to_end(asked, deadline is not None and now >= deadline):
                     self.signal(signal.SIGTERM)
-                    self.signal(signal.SIGCONT)  # for those that are stopped
+                    self.signal(signal.SIGCONT)  # for stopped processes
                     kill_at = now + (0.0 if self.cause == "memory" else self.launch["grace"])
             elif now >= kill_at:
                 self.signal(signal.SIGKILL)
                 kill_at = now + 1.0
 
     def is_to_end(self, asked: bool, late: bool) -> bool:
-        """True, with the cause noted, if it must end now."""
+        """Return True and set the cause if the job must end now."""
         if asked:
             self.cause, self.reason = "cancelled", "cancelled"
         elif late:
             self.cause, self.reason = "time-limit", f"ran longer than its limit of {self.launch['limit']:g} s"
         elif self.counted and (used := memory_watch.in_use(os.getpid())) > self.place["memory"]:
             self.cause = "memory"
-            self.reason = f"used {human(used)} of memory, and had asked for {human(self.place['memory'])}"
+            self.reason = f"used {human(used)} of memory; it requested {human(self.place['memory'])}"
         elif self.out_of_touch():
             self.cause, self.reason = "out-of-touch", "the server could not be reached for too long"
         return self.cause != "exit"
 
     def out_of_touch(self) -> bool:
-        """True if the server may have started this job elsewhere: the agent notes when it was last heard of."""
+        """Return True if the server may have started the job elsewhere, by the agent's file of its last contact."""
         guard = self.launch["guard"]
         if guard is None:
             return False
         try:
             boot, at = json.loads((self.directory.parent.parent / "contact").read_text())
-        except (OSError, ValueError):  # the agent's files are gone: nobody was heard of since
+        except (OSError, ValueError):  # the agent's files are gone: no contact since
             boot, at = self.contact
         if boot == boot_id():
             self.contact = boot, at
         return bool(time.clock_gettime(time.CLOCK_BOOTTIME) - self.contact[1] > guard)
 
     def signal(self, number: int) -> None:
-        """Send a signal to all tasks and what they started."""
         if not self.group:
-            return  # nothing began, and group 0 would be our own
+            return  # nothing has started, and group 0 would be our own
         try:
             os.killpg(self.group, number)
         except (ProcessLookupError, PermissionError):
             return
 
     def reap(self) -> None:
-        """Note what has ended. Strays that lost their parent come here too, and only leave."""
+        """Collect ended processes; orphans are reaped without effect on the result."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -203,7 +201,7 @@ class Run:
                 self.codes.append(128 - code if code < 0 else code)
 
     def sweep(self) -> None:
-        """End whatever the tasks left behind, also what left their process group."""
+        """Kill all remaining processes, also those that left the process group."""
         self.signal(signal.SIGKILL)
         if self.kernel is not None:
             self.kernel.end()
@@ -223,16 +221,18 @@ class Run:
                 break
 
     def blame_memory(self) -> None:
-        """Find out whether a job that failed by itself did so for want of memory, and tidy its group away."""
+        """Detect a failure for lack of memory, and remove the cgroup."""
         asked = human(self.place["memory"])
         if self.kernel is not None:
             if self.kernel.ran_out_of_memory and self.cause == "exit":
-                self.cause, self.reason = "memory", f"used more than the {asked} of memory it had asked for"
+                self.cause, self.reason = "memory", f"used more than the requested {asked} of memory"
             self.kernel.remove()
         failed = any(self.codes) and self.cause == "exit"
         if failed and self.counted and memory_watch.speaks_of_memory(self.directory / "stderr"):
             self.cause = "memory"
-            self.reason = f"exit code {max(self.codes)}; by its errors, the {asked} of memory it asked for were too few"
+            self.reason = (
+                f"exit code {max(self.codes)}; stderr reports that the requested {asked} of memory are too few"
+            )
 
 
 def _preparation(place: dict[str, Any], group: JobGroup | None, *, limited: bool) -> Callable[[], None]:
@@ -254,29 +254,29 @@ def _preparation(place: dict[str, Any], group: JobGroup | None, *, limited: bool
 
 
 def not_started(launch: dict[str, Any], problem: Exception) -> str:
-    """What could not be done at the start: the folder is as likely the reason as the command."""
+    """Return why the command could not start: the working directory is as likely as the command."""
     command, said = launch["tasks"][0][0], str(problem)
     if isinstance(problem, OSError) and problem.filename in (command, launch["cwd"]):
         said = problem.strerror or said
         if problem.filename == launch["cwd"]:
-            return f"cannot begin in the folder {launch['cwd']!r}: {said}"
+            return f"cannot use the working directory {launch['cwd']!r}: {said}"
     return f"cannot start {command!r}: {said}"
 
 
 def outside(launch: dict[str, Any], place: dict[str, Any]) -> str:
-    """Why the job must not start where it was placed: on hosts that are not among its allowed ones; or nothing."""
+    """Return why the job must not start on the hosts where it was placed; empty if it may."""
     got = place.get("hosts", [])
-    for group, only in enumerate(launch.get("only", [])):  # launch files of older agents say nothing of hosts
+    for group, only in enumerate(launch.get("only", [])):  # launch files of older agents have no hosts
         hosts = got[group] if group < len(got) else ["an unknown host"]
         if only and not set(hosts) <= set(only):
-            said = f"it was placed on {', '.join(hosts)}, and it may run on {', '.join(only)} only"
+            said = f"it was placed on {', '.join(hosts)}, but may run on {', '.join(only)} only"
             return f"{said[:500]}; it was not started"
     return ""
 
 
 def main(directory: Path) -> int:
-    """Run the job of `directory` unless somebody did; 0 if it ran here."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # first: a cancel right after the marker must not end us
+    """Run the job of `directory`; return 0, or 3 if another runner has started it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # before the marker: a cancel must not end the runner
     if not mark_started(directory):
         return 3
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -1,4 +1,4 @@
-"""What Slurm's accounting knows of a job that the controller has forgotten; many sites have none, and that is fine."""
+"""Lookup of single jobs in Slurm's accounting (`sacct`), which many sites do not have."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rainbow_sched.model.errors import RainbowError
 
 _FIELDS = ("JobIDRaw", "JobName", "State", "ExitCode", "Submit", "Start", "End", "NNodes", "NCPUS")
 SKEW = 120.0  # seconds that the clocks of agent and controller may differ
-NOT_AGAIN = 3600.0  # seconds for which a refusal counts: a site without accounting does not get one by itself
+NOT_AGAIN = 3600.0  # seconds without further queries after a failure: accounting does not appear by itself
 
 
 class Accounts:
-    """Asks `sacct` for single jobs, seldom: only for those that squeue does not list."""
+    """Query `sacct` for jobs that squeue does not list."""
 
     def __init__(self, commands: SlurmCommands, clock: Callable[[], float] = time.monotonic) -> None:
         self._commands, self._clock = commands, clock
         self._none_until = 0.0
 
     async def job(self, tag: str, record: Record) -> SlurmJob | None:
-        """The job as accounting has it; None if there is no accounting, or it does not know."""
+        """Return the job from accounting; None if it is not found or there is no accounting."""
         if not record.native or self._clock() < self._none_until:
             return None
         try:
@@ -43,7 +43,7 @@ def _when(seconds: float) -> str:
 
 
 def parse_accounts(text: str) -> list[SlurmJob]:
-    """The jobs of `sacct --parsable2`; a name with a bar in it is not one of ours."""
+    """Parse `sacct --parsable2`; a job with a bar in its name is not ours."""
     found = []
     for line in text.splitlines():
         words = line.split("|")

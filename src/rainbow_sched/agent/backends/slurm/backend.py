@@ -1,8 +1,8 @@
-"""Backend `slurm`: runs jobs through sbatch on the cluster whose login node the agent runs on, as the agent's user.
+"""Backend `slurm`: runs jobs with sbatch, as the agent's user, from a login node.
 
-Every job lies in a directory that its nodes can see (`slurm_files.py`) and carries its tag
-as name and comment. One `squeue` answers for all jobs, one `scontrol` for all nodes. An id
-alone proves nothing: Slurm gives ids out again after a crash of its controller.
+Each job has a directory that its nodes can see (`files.py`) and carries its tag as name and comment. One `squeue`
+reads all jobs, one `scontrol` all nodes. A job id is no proof of identity: Slurm reuses ids after a crash of its
+controller.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
 
 _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
-AT_ONCE = 4  # calls of sbatch: more do not make a controller faster
+AT_ONCE = 4  # concurrent sbatch calls; more do not speed the controller up
 
 
 class SlurmBackend:
-    """One Slurm cluster."""
+    """A Slurm cluster."""
 
-    guards_runs = False  # its jobs do not see whether the agent lives
+    guards_runs = False  # jobs cannot see whether the agent is alive
 
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
@@ -80,12 +80,12 @@ class SlurmBackend:
 
     @property
     def node_rules(self) -> NodeRules:
-        """What Slurm can be told, and why it takes no job of several groups once that is known."""
+        """What Slurm can enforce; `one_group` says why this site runs no jobs of several groups."""
         reason = self.questions.no_groups
         return replace(RULES, groups=not reason, one_group=reason)
 
     async def start(self) -> None:
-        """Find out what the cluster is; if it does not answer now, it is asked again when it is needed."""
+        """Read the cluster's configuration; if Slurm does not answer, it is read on first use."""
         self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._gone.read()
@@ -95,10 +95,10 @@ class SlurmBackend:
     # --- jobs ---
 
     async def submit(self, launch: Launch) -> str:
-        """Hand a job to sbatch, unless Slurm has it already."""
+        """Submit a job with sbatch, unless Slurm has it."""
         async with self._turns.of(launch.tag):
             if not TAG.fullmatch(launch.tag):
-                raise Unsupported(f"{launch.tag!r} is no tag of an attempt")
+                raise Unsupported(f"{launch.tag!r} is not the tag of an attempt")
             files = SlurmFiles(self.root, launch.tag)
             before = files.record()
             if before is not None:
@@ -117,7 +117,7 @@ class SlurmBackend:
             return native
 
     async def _submitted_before(self, tag: str, files: SlurmFiles) -> str:
-        """The id of a job that was submitted without our knowing whether Slurm took it; empty if it did not."""
+        """Return the id of a job whose submission may have failed; empty if Slurm does not have it."""
         job = choose(self.queue.ours(await self.queue.fresh()).get(tag, []), files)
         if job is None:
             return files.begun() or ""
@@ -129,7 +129,7 @@ class SlurmBackend:
     async def _sbatch(self, files: SlurmFiles, record: Record, words: tuple[str, ...]) -> str:
         await self.commands.awake()
         comment = Comment(self.settings.cluster, files.tag, record.key)
-        place = str(files.path).replace("%", "%%")  # Slurm has meanings of its own for %
+        place = str(files.path).replace("%", "%%")  # sbatch expands % patterns
         done = await self.commands.run(
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"),
             *(f"--job-name={files.tag}", f"--comment={comment}", f"--chdir={files.path}"),
@@ -142,12 +142,12 @@ class SlurmBackend:
                 await asyncio.to_thread(files.remove)
                 if record.only and _NODE_NAME.search(done.err):
                     self.questions.reshape(self.settings)
-                    raise CannotBind(f"{problem}; the nodes of the cluster have changed, and are asked for again")
+                    raise CannotBind(f"{problem}; the cluster's nodes have changed and will be read again")
             raise problem
         return done.out.strip().partition(";")[0]
 
     async def lookup(self, tag: str) -> Found | Absent | Unknown:
-        """What Slurm and the job's own files know of a tag."""
+        """Return the job from Slurm or from its own files."""
         if tag in self._gone:
             return Absent()
         files = SlurmFiles(self.root, tag)
@@ -161,7 +161,7 @@ class SlurmBackend:
         return await self._forgotten.look(files)
 
     async def poll(self) -> tuple[Update, ...]:
-        """Every job of ours that Slurm knows, or that left its exit code behind."""
+        """Return every job of ours that Slurm lists or that left its exit code."""
         jobs = self.queue.ours(await self.queue.fresh())
         return await asyncio.to_thread(self._updates, jobs)
 
@@ -178,13 +178,12 @@ class SlurmBackend:
         return tuple(found)
 
     async def changed(self) -> None:
-        """Soon after something was done or a running job wrote something, then ever more seldom up to the interval."""
+        """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
         await self._pace.wait(
             lambda: any(SlurmFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
         )
 
     async def cancel(self, tag: str) -> None:
-        """End a job, found by its tag."""
         jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
         alive = [job.id for job in jobs if job.phase is not Phase.ENDED]
         if alive:
@@ -195,21 +194,20 @@ class SlurmBackend:
                 raise problem
 
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of a job's output, from its file."""
         return await asyncio.to_thread(SlurmFiles(self.root, tag).read, stream, offset, limit)
 
     # --- questions ---
 
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """What Slurm cannot be told, and what it could never run."""
+        """Return what Slurm cannot express or could never run, or None."""
         return await self.questions.check(request, allowed)
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """By `sbatch --test-only`, and by the prices of this site."""
+        """Estimate start with `sbatch --test-only`, cost from the site's prices."""
         return await self.questions.bid(request, allowed)
 
     async def facts(self) -> Facts:
-        """What is free and what others use, asked for at most once per interval."""
+        """Return free and used resources, refreshed once per interval."""
         return await self._facts.get(self._look)
 
     async def _look(self) -> Facts:
@@ -235,23 +233,22 @@ class SlurmBackend:
         return found
 
     def reshape(self, graph: Graph) -> None:
-        """Take over another graph; Slurm is asked anew what it has."""
+        """Use another graph and read the cluster again."""
         self.settings = replace(self.settings, graph=graph)
         self.questions.reshape(self.settings)
         self._facts.expire()
 
     async def forget(self, tag: str) -> None:
-        """Remove the job's directory; Slurm shows the job for a while yet, and that is no longer news."""
+        """Remove the job's directory; Slurm lists the job for a while, which is ignored."""
         self._gone.add(tag)
         self._forgotten.forget(tag)
         await asyncio.to_thread(SlurmFiles(self.root, tag).remove)
 
     async def close(self) -> None:
-        """Nothing to stop: jobs are Slurm's."""
+        """Do nothing: jobs continue in Slurm."""
 
 
 def _part(found: Shape) -> Part:
-    """What was asked for one group."""
     return Part(
         gpus=found.gpus_per_node,
         cores=0 if found.exclusive else found.total_cores,
@@ -261,5 +258,4 @@ def _part(found: Shape) -> Part:
 
 
 def make(settings: BackendSettings) -> SlurmBackend:
-    """Build the backend."""
     return SlurmBackend(settings)

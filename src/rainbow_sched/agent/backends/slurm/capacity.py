@@ -1,4 +1,4 @@
-"""Could a shape ever run here? Counted over the nodes as they are when nothing else runs. Pure."""
+"""Check whether the nodes could ever run a job's shape, ignoring other jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rainbow_sched.model.quantities import human_bytes
 
 
 def lacks(found: Shape, nodes: Sequence[SlurmNode]) -> str | None:
-    """Why `found` can never run on these nodes, or None."""
+    """Return why `found` can never run on these nodes, or None."""
     allowed = [node for node in nodes if _allowed(found, node)]
     if found.nodes is not None:
         fit = sum(_times(found, node) > 0 for node in allowed)
@@ -30,7 +30,7 @@ def _allowed(found: Shape, node: SlurmNode) -> bool:
 
 
 def _times(found: Shape, node: SlurmNode) -> int:
-    """How often the part that one node or slot takes fits into this node."""
+    """Return how many nodes or slots of the shape fit into this node."""
     fits = [node.cores // max(1, found.cores)]
     if found.memory:
         fits.append(node.memory // found.memory)

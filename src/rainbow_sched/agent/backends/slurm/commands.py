@@ -1,4 +1,4 @@
-"""Runs Slurm's client programs: with a clean environment, a time limit, and errors told apart by what they mean."""
+"""Run Slurm's client programs, and classify their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rainbow_sched.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
 PING_TIMEOUT = 10.0
-# The controller could not be reached or did not answer: whether it took the request is not known.
+# The controller did not answer: it may or may not have processed the request.
 _NO_ANSWER = re.compile(
     r"unable to contact|socket timed out|connection (?:refused|reset|timed out)|transport endpoint|zero bytes|"
     r"message (?:receive|send) failure|temporarily unable|communication|controller.*not respond|protocol auth|"
@@ -24,10 +24,10 @@ _KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "
 
 
 class SlurmCommands:
-    """Slurm's client programs as the agent's user."""
+    """Slurm's client programs, run as the agent's user."""
 
     def __init__(self, environment: Mapping[str, str], *, conf: str = "", timeout: float = TIMEOUT) -> None:
-        """`conf`: the slurm.conf to use, if it is not the machine's own."""
+        """`conf`: path of slurm.conf, if not the default."""
         kept = {name: environment[name] for name in _KEPT if name in environment}
         self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
         if conf:
@@ -36,7 +36,7 @@ class SlurmCommands:
         self._sick = False
 
     async def ask(self, *words: str) -> str:
-        """What a question answers; raise Unavailable if there is no answer, Invalid if it is refused."""
+        """Return a program's output; raise Unavailable if Slurm does not answer, Invalid if it refuses."""
         await self.awake()
         done = await self.run(*words, extra={"SLURM_TIME_FORMAT": "%s"})
         if done.code == 0:
@@ -44,22 +44,22 @@ class SlurmCommands:
         raise self.problem(done)
 
     async def awake(self) -> None:
-        """Raise Unavailable if the controller is down, as far as is known.
+        """Raise Unavailable if the controller is down.
 
-        After a question without an answer it is pinged first, which takes milliseconds: while
-        it is down, a question takes as long as Slurm's own timeout.
+        After an unanswered query the controller is pinged first, which takes milliseconds; a query would take Slurm's
+        timeout.
         """
         if self._sick and not await self.healthy():
             raise Unavailable("the Slurm controller does not answer")
 
     def problem(self, done: Done) -> Unavailable | Invalid:
-        """The error that a failed program stands for."""
+        """Return the error of a failed program."""
         said = done.complaint
         self._sick = bool(_NO_ANSWER.search(said))
         return Unavailable(f"Slurm does not answer: {said}") if self._sick else Invalid(f"Slurm refuses: {said}")
 
     async def healthy(self) -> bool:
-        """True if a controller answers."""
+        """Return True if a controller answers."""
         try:
             done = await self.run("scontrol", "ping", timeout=PING_TIMEOUT)
         except Unavailable:
@@ -69,7 +69,7 @@ class SlurmCommands:
         return up
 
     async def run(self, *words: str, extra: Mapping[str, str] | None = None, timeout: float | None = None) -> Done:
-        """Run one program to its end; raise Unavailable if it cannot be run or takes too long."""
+        """Run a program; raise Unavailable if it cannot be run or times out."""
         environment = {**self._environment, **(extra or {})}
         try:
             return await run(words, environment, timeout or self._timeout)
@@ -79,7 +79,7 @@ class SlurmCommands:
 
 
 def own_groups() -> frozenset[str]:
-    """The names of the groups that our user is in; root may use whatever it likes, so none are told."""
+    """Return the names of our user's groups; none for root, who may use all partitions."""
     if os.geteuid() == 0:
         return frozenset()
     names = set()

@@ -1,4 +1,4 @@
-"""A request as the options of `sbatch`; several groups become the components of one heterogeneous job. Pure."""
+"""Convert a request to sbatch options; several groups become components of a heterogeneous job."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ LICENSES = "--licenses="
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One group as Slurm is asked for it."""
+    """One group of a request as sbatch options."""
 
-    group: int  # position in `Request.groups`
+    group: int  # index in `Request.groups`
     shape: Shape
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A whole job as Slurm is asked for it."""
+    """A request as sbatch options and srun steps."""
 
     components: tuple[Component, ...]  # in Slurm's order
-    steps: tuple[Step, ...] = ()  # what srun starts; none: the one task runs in the batch script
+    steps: tuple[Step, ...] = ()  # srun steps; none: the batch script runs the only task
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options of sbatch, one component after the other."""
+        """Return the options of sbatch, components separated by a colon."""
         words: tuple[str, ...] = ()
         for component in self.components:
             words += (":", *component.words) if words else component.words
@@ -44,17 +44,17 @@ class Asking:
 
 
 def of_group(request: Request, allowed: AllowedHosts, group: int) -> tuple[Request, AllowedHosts]:
-    """The request with one of its groups, and the hosts of that."""
+    """Return the request with one of its groups, and the allowed hosts of that group."""
     hosts = allowed.of(group)
     bound = (GroupHosts(0, hosts),) if hosts else ()
     return replace(request, groups=(request.groups[group],)), AllowedHosts(bound, allowed.checked)
 
 
 def components(made: Sequence[Component], site: Site) -> tuple[Component, ...]:
-    """The components in an order and in words that keep them apart.
+    """Return the components with the order and options that keep them independent.
 
-    sbatch carries `--exclude` and `--mem` of one component over to others that say nothing, so each says its own; it
-    refuses `--mem-per-cpu` after `--mem`, so components with `--mem` come last. Licenses are for the job as a whole.
+    sbatch applies `--exclude` and `--mem` of one component to others without the option, so each gets its own. It
+    rejects `--mem-per-cpu` after `--mem`, so components with `--mem` come last. Licenses are for the whole job.
     """
     if len(made) == 1:
         return tuple(made)
@@ -77,13 +77,13 @@ def _without_licenses(component: Component) -> Component:
 
 
 def steps(request: Request, made: Sequence[Component], site: Site) -> tuple[Step, ...]:
-    """What srun starts in which component; raise `Unsupported` for tasks that one srun cannot start together."""
+    """Return the srun steps; raise `Unsupported` for tasks that one srun cannot start together."""
     if len(made) == 1:
         shape = made[0].shape
         words = step_words(copies(request, request.tasks[0]), shape.nodes or shape.slots, shape.cores)
         return (Step(0, words),) if words else ()
     index = {component.group: number for number, component in enumerate(made)}
-    found: dict[int, tuple[int, int]] = {}  # by group: which task, and how many of it
+    found: dict[int, tuple[int, int]] = {}  # group -> task index and count
     for number, task in enumerate(request.tasks):
         for group, many in _shared_out(request, task).items():
             if group in found:
@@ -104,7 +104,7 @@ def steps(request: Request, made: Sequence[Component], site: Site) -> tuple[Step
 
 
 def _shared_out(request: Request, task: Task) -> dict[int, int]:
-    """How often a task runs in each group: per slot; one script, or so many in all, from the first group on."""
+    """Return how often a task runs in each group: per slot, or a total distributed from the first group on."""
     mine = [n for n, group in enumerate(request.groups) if group.name == task.group] or range(len(request.groups))
     room = {n: task.per_slot * slots(request.groups[n]) for n in mine}
     if task.total is None and not task.script:

@@ -1,4 +1,4 @@
-"""What a Slurm cluster reports of itself now and then: free nodes, cores and gpus, queue, marks, what others use."""
+"""Facts of a Slurm cluster: free resources, queue depth, node states, use by others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from rainbow_sched.model.graph import Graph
 
 
 class MarkedNodes:
-    """Nodes that were once reported as not up, kept on disk: only of those is `up` ever said, so that a mark that an
-    operator set in Rainbow on another node stays."""
+    """Names that were once reported as not up, on disk.
+
+    Only for these is `up` reported, so that a mark that an operator set in Rainbow on another node is kept.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -28,7 +30,6 @@ class MarkedNodes:
             self.names = set(json.loads(path.read_text()))
 
     def add(self, marks: Mapping[str, str]) -> None:
-        """Remember those."""
         if not self.names.issuperset(marks):
             self.names.update(marks)
             write_whole(self._path, sorted(self.names))
@@ -42,7 +43,7 @@ def make_facts(
     state: Mapping[str, object],
     unreachable: Container[str] = (),
 ) -> Facts:
-    """The facts; `own` are our running jobs, each with what was asked for it, `state` what else is to be said."""
+    """Return the facts; `own` are our running jobs with their records, `state` is additional state."""
     known = {name: None for name, type in zip(graph.names, graph.types, strict=True) if type == "node"}
     marks = merge_marks(marked.names, nodes, known, unreachable)
     marked.add(marks)
@@ -53,14 +54,14 @@ def make_facts(
 
 
 def _holding(job: SlurmJob, record: Record, threads: Mapping[str, int]) -> Holding:
-    """What the server counts for a job, which may be less than Slurm gave it: whole nodes, or memory nobody asked for.
+    """Return the resources that the server counts for a job.
 
-    That rest is in use like what others use.
+    Slurm may give it more: whole nodes, or memory that was not requested. The rest counts as used by others.
     """
     try:
         hosts = tuple(job.hosts())
     except Invalid:
-        hosts = ()  # a list of nodes too long for its field: what it holds counts as taken by others
+        hosts = ()  # a truncated node list: all its resources count as used by others
     many = max(1, len(hosts) or job.nodes)
     cpus, memory = -(-job.cpus // many), -(-job.memory // many)
     if record.cores:

@@ -1,8 +1,8 @@
-"""One directory per Slurm job: what it runs, the batch script, what was submitted, whether it began, how it ended.
+"""The directory of one Slurm job: batch script, record of the submission, start marker, result and output.
 
-The directory must be visible on the nodes (option `spool`). The batch script is ours and the
-user's words lie in files beside it, so nothing in them can be taken for an #SBATCH line. Its
-start marker is made with O_EXCL, so of two submissions of one tag only the first runs.
+The directory must be visible on the nodes (option `spool`). The user's words are in files beside the batch script, so
+none of them can be read as an #SBATCH line. The start marker is created with O_EXCL, so of two submissions of one tag
+only the first runs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rainbow_sched.model.hostlist import collapse, expand
 from rainbow_sched.model.request import Task
 
 STARTED, ALIVE, EXIT, CANCEL, RECORD = "started", "alive", "exit", "cancel", "record.json"
-WITHDRAWN = "withdrawn"  # instead of a job's id: it was marked as begun so that it never begins
-BEAT = 10  # seconds between two signs of life
+WITHDRAWN = "withdrawn"  # content of a marker that prevents the start
+BEAT = 10  # seconds between heartbeats
 NODES = "nodes"
-ALREADY_RAN = 113  # what the batch script of a doubled submission ends with
-NOT_ALLOWED = 114  # what the batch script of a job on wrong nodes ends with
+ALREADY_RAN = 113  # exit code of a repeated submission
+NOT_ALLOWED = 114  # exit code on nodes that are not allowed
 
-# `set -C` makes the shell open the marker with O_EXCL. `trap :` keeps this script alive while the job tidies up after
-# SIGTERM; a job's own processes do not inherit it. GNU timeout exits with 124, or 137 when it had to kill. `beat` ends
-# with the script, however that ends.
+# `set -C` makes the shell create the marker with O_EXCL. `trap :` keeps this script alive while the job handles
+# SIGTERM; the job's processes do not inherit it. GNU timeout exits with 124, or 137 after SIGKILL. `beat` ends with the
+# script.
 _BATCH = """\
 #!/bin/sh
 dir={dir}
@@ -77,15 +77,15 @@ _TASK = "RAINBOW_TASK_RANK=${{SLURM_PROCID:-0}}; export RAINBOW_TASK_RANK\nexec 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What srun starts in one component."""
+    """An srun step in one component."""
 
-    task: int  # position in `Request.tasks`
+    task: int  # index in `Request.tasks`
     words: tuple[str, ...]  # srun and its options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What was asked for one component of a heterogeneous job; see `Record` for the fields."""
+    """Resources of one component of a heterogeneous job; fields as in `SlurmRecord`."""
 
     gpus: int = 0
     cores: int = 0
@@ -95,20 +95,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was submitted; written before sbatch is called, and again with the id after."""
+    """The record of a submission, written before sbatch is called and again with the job id."""
 
     key: str
     asked: float  # seconds since the epoch
     native: str = ""
-    gpus: int = 0  # on each node
-    cores: int = 0  # in all, as the server counts them; 0: whole nodes, or not known
-    memory: int = 0  # MiB in all; 0: likewise
+    gpus: int = 0  # per node
+    cores: int = 0  # total; 0: whole nodes, or not known
+    memory: int = 0  # MiB in total; 0: likewise
     duration: float | None = None
-    only: str = ""  # hostlist: where it may run; empty: on any node
-    parts: tuple[Part, ...] = ()  # of a heterogeneous job: the same by component, in Slurm's order
+    only: str = ""  # hostlist of allowed nodes; empty: any
+    parts: tuple[Part, ...] = ()  # components of a heterogeneous job, in Slurm's order
 
     def whole(self) -> Record:
-        """The record of a job that consists of its parts; of a single one that is all there is to say."""
+        """Return the record with the fields of its only component, or with the hosts of all."""
         if len(self.parts) == 1:
             return replace(self.part(0), parts=())
         names = dict.fromkeys(name for part in self.parts if part.only for name in expand(part.only))
@@ -116,38 +116,34 @@ class Record:
 
     @property
     def allowed(self) -> str:
-        """Where it may run, for messages; of several components each."""
+        """Return the allowed nodes for messages, by component."""
         return " : ".join(part.only or "any node" for part in self.parts) or self.only
 
     def part(self, number: int) -> Record:
-        """The record of one component."""
+        """Return the record of one component."""
         return replace(self, **asdict(self.parts[number])) if number < len(self.parts) else self
 
 
 def hostlist(names: Sequence[str]) -> str:
-    """Names of nodes as one word."""
     return collapse(names) or ",".join(names)
 
 
 class SlurmFiles:
-    """The files of one job."""
-
     def __init__(self, root: Path, tag: str) -> None:
         self.tag = tag
         self.path = root / tag
 
     @property
     def script(self) -> Path:
-        """The batch script."""
         return self.path / "batch.sh"
 
     def create(self, launch: Launch, record: Record, steps: Sequence[Step]) -> None:
-        """Write down what is to run. `steps`: what srun starts; none: the batch script runs the one task itself."""
+        """Write the job's files. `steps`: srun steps; none: the batch script runs the only task."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         work = self.path / "work"
         work.mkdir(mode=0o700, exist_ok=True)
         environment = clean_environment(launch, dict(os.environ))
-        if launch.array_index is not None:  # scripts that were written for sbatch --array ask for it
+        if launch.array_index is not None:  # expected by scripts written for sbatch --array
             environment["SLURM_ARRAY_TASK_ID"] = str(launch.array_index)
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
         write(self.path / "environment", exports)
@@ -175,13 +171,13 @@ class SlurmFiles:
         self.put(record)
 
     def _task(self, number: int, task: Task) -> list[str]:
-        """Write the script of one task; its command. srun does not see that, as a word `:` would end it there."""
+        """Write the script of a task and return its command, hidden from srun, which splits commands at a word `:`."""
         command = list(task.command) or script(self.path / (f"script{number}" if number else "script"), task.script)
         write(self.path / f"task{number}.sh", _TASK.format(command=shlex.join(command)))
         return command
 
     def _step_words(self, steps: Sequence[Step]) -> list[str]:
-        """The command that starts all tasks: one srun, with a `:` before each component but the first."""
+        """Return the command that starts all tasks: one srun, components separated by `:`."""
         words: list[str] = []
         for step in steps or (Step(0, ()),):
             words += [":", *step.words[1:]] if words else step.words
@@ -189,11 +185,9 @@ class SlurmFiles:
         return words
 
     def put(self, record: Record) -> None:
-        """Write the record, whole and safe on disk."""
         write_whole(self.path / RECORD, asdict(record))
 
     def record(self) -> Record | None:
-        """What was submitted, or None."""
         try:
             told = json.loads((self.path / RECORD).read_text())
             return Record(**{**told, "parts": tuple(Part(**part) for part in told.get("parts", ()))})
@@ -201,13 +195,13 @@ class SlurmFiles:
             return None
 
     def begun(self) -> str | None:
-        """The id of the Slurm job that began, or None."""
+        """Return the Slurm id of the job that started, or None."""
         with contextlib.suppress(FileNotFoundError):
             return (self.path / STARTED).read_text().strip()
         return None
 
     def withdraw(self) -> bool:
-        """Make sure that it never begins, by making its start marker; False if it has begun."""
+        """Prevent the job from starting by creating its marker; False if it has started."""
         try:
             with os.fdopen(os.open(self.path / STARTED, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(f"{WITHDRAWN}\n")
@@ -216,19 +210,19 @@ class SlurmFiles:
         return True
 
     def signs_of_life(self) -> tuple[object, ...] | None:
-        """What changes while it lives; None if its script gives no such signs."""
+        """Return values that change while the job lives; None if its script has no heartbeat."""
         with contextlib.suppress(FileNotFoundError):
             return ((self.path / ALIVE).stat().st_mtime_ns, *self.sizes())
         return None
 
     def begun_at(self) -> float | None:
-        """When it began."""
+        """Return the start time."""
         with contextlib.suppress(FileNotFoundError):
             return (self.path / STARTED).stat().st_mtime
         return None
 
     def left(self) -> Exit | None:
-        """What the batch script wrote at its end, or None."""
+        """Return what the batch script wrote at its end, or None."""
         try:
             code, began, ended, cause = (self.path / EXIT).read_text().split()
         except (FileNotFoundError, ValueError):
@@ -236,18 +230,18 @@ class SlurmFiles:
         return Exit(code=int(code), started=float(began), ended=float(ended), cause=cause)
 
     def nodes(self) -> str:
-        """The nodes that Slurm gave it, by its own script's word; empty if it has not begun."""
+        """Return the nodes of the job from its script; empty before the start."""
         with contextlib.suppress(FileNotFoundError):
             return (self.path / NODES).read_text().strip()
         return ""
 
     def over_memory(self) -> bool:
-        """True if Slurm wrote into the job's errors that it took too much memory."""
+        """Return True if Slurm reported the memory limit on the job's stderr."""
         size = self.sizes()[1]
         return b"exceeded memory limit" in self.read("stderr", max(0, size - 4096), 4096)
 
     def command(self) -> str:
-        """The name of the program that it was to run, for messages; of several tasks each."""
+        """Return the program's name for messages, or several for several tasks."""
         names = []
         with contextlib.suppress(OSError):
             for line in self.script.read_text().splitlines():
@@ -256,33 +250,30 @@ class SlurmFiles:
         return " or ".join(names)
 
     def ask_to_end(self) -> None:
-        """Note that it was Rainbow who ended it."""
+        """Note that Rainbow ended the job."""
         with contextlib.suppress(FileNotFoundError):
             (self.path / CANCEL).touch(mode=0o600)
 
     def asked_to_end(self) -> bool:
-        """True if Rainbow ended it."""
+        """Return True if Rainbow ended the job."""
         return (self.path / CANCEL).exists()
 
     def signs(self) -> tuple[object, ...]:
-        """What changes when a running job writes output or ends, without asking Slurm."""
+        """Return values that change when a running job writes output or ends."""
         return (*self.sizes(), (self.path / EXIT).exists())
 
     def sizes(self) -> tuple[int, int]:
-        """Bytes of stdout and stderr."""
         return size(self.path / STREAMS[0]), size(self.path / STREAMS[1])
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of output."""
         return piece(self.path / stream, offset, limit)
 
     def remove(self) -> None:
-        """All of it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _got(record: Record) -> str:
-    """The word of the batch script that stands for all nodes it was given."""
+    """Return the batch script's expression for all nodes of the job."""
     return ",".join(_variable(number) for number in range(len(record.parts))) or _NODELIST
 
 
@@ -291,7 +282,7 @@ def _variable(component: int) -> str:
 
 
 def _apart(components: int) -> str:
-    """The line without which srun would refuse components of which some ask for memory by node and some by cpu."""
+    """Return the line without which srun rejects components that request memory in different ways."""
     if not components:
         return ""
     places = ["", *(f"_{kind}_GROUP_{number}" for kind in ("HET", "PACK") for number in range(components))]
@@ -299,7 +290,7 @@ def _apart(components: int) -> str:
 
 
 def _check(record: Record) -> str:
-    """The lines that end a job which is bound to nodes and was given others, before anything of the user's is read."""
+    """Return the lines that end a job on nodes that are not allowed, before the user's commands are read."""
     bound = [(_variable(number), part.only) for number, part in enumerate(record.parts)] or [("$got", record.only)]
     lines = [
         f'[ -z "$(rb_outside "{got}" {allowed_words(expand(only))})" ] || finish {NOT_ALLOWED} {WRONG_NODES}\n'
@@ -310,9 +301,9 @@ def _check(record: Record) -> str:
 
 
 def step_words(tasks: int, slots: int, cores: int, *, component: int | None = None) -> tuple[str, ...]:
-    """The srun that starts so many tasks on what was given; none for a single task, which runs as it is.
+    """Return the srun command for the tasks; none for a single task, which needs no srun.
 
-    `component`: of a heterogeneous job; there one task is started by srun, too.
+    `component`: of a heterogeneous job, where a single task needs srun too.
     """
     if tasks == 1 and component is None:
         return ()
@@ -322,12 +313,12 @@ def step_words(tasks: int, slots: int, cores: int, *, component: int | None = No
 
 
 def bad_environment(environment: Mapping[str, str]) -> str | None:
-    """Why a job's environment cannot be set by a shell, or None."""
+    """Return why a shell cannot set the environment, or None."""
     for name, value in environment.items():
         if not name.replace("_", "a").isalnum() or not name.isascii() or name[0].isdigit():
-            return f"{name[:40]!r} is no name of an environment variable"
+            return f"{name[:40]!r} is not a valid name of an environment variable"
         if "\0" in value:
-            return f"the environment variable {name} holds a zero byte"
+            return f"the environment variable {name} contains a zero byte"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Reads `squeue` for all jobs at once, and says what Slurm's states mean for an attempt. Pure."""
+"""Parse `squeue`, and map Slurm's job states to results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rainbow_sched.agent.core.values import Phase, Result
 from rainbow_sched.discovery.slurm import node_names
 from rainbow_sched.model.attempt import AttemptState, Failure
 
-_FIELDS: Mapping[str, int] = {  # squeue's name of a field and the width it is given
+_FIELDS: Mapping[str, int] = {  # squeue field -> width
     "JobID": 12,
     "UserID": 12,
     "State": 16,
@@ -24,20 +24,20 @@ _FIELDS: Mapping[str, int] = {  # squeue's name of a field and the width it is g
     "tres-alloc": 120,
     "Name": 40,
     "Comment": 160,
-    "HetJobID": 12,  # the first component's id; N/A for any other job
+    "HetJobID": 12,  # id of the first component; N/A for other jobs
     "Reason": 40,
     "NodeList": 512,
 }
 _FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS.items())
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "-O", _FORMAT)
-SHOW_WAITING = ("squeue", "--noheader", "--states=PENDING", "--format=%i")  # everybody's
+SHOW_WAITING = ("squeue", "--noheader", "--states=PENDING", "--format=%i")  # of all users
 _MEMORY = re.compile(r"mem=(\d+(?:\.\d+)?)([KMGTP]?)", re.ASCII)
 _IN_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 WAITING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
-ENDED: Mapping[str, tuple[AttemptState, Failure | None]] = {  # any other state is one in which it still runs
+ENDED: Mapping[str, tuple[AttemptState, Failure | None]] = {  # in any other state the job runs
     "COMPLETED": (AttemptState.SUCCEEDED, None),
     "FAILED": (AttemptState.FAILED, Failure.EXIT),
     "CANCELLED": (AttemptState.CANCELLED, None),
@@ -50,12 +50,12 @@ ENDED: Mapping[str, tuple[AttemptState, Failure | None]] = {  # any other state 
     "PREEMPTED": (AttemptState.PREEMPTED, None),
     "REVOKED": (AttemptState.PREEMPTED, None),
 }
-_OUTPUT_FAILED = 53  # Slurm's "signal" for a job whose output file could not be opened
+_OUTPUT_FAILED = 53  # Slurm's "signal" of a job whose output file could not be opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One line of squeue; of a heterogeneous job that of its first component, with the others as `parts`."""
+    """A job in squeue; for a heterogeneous job its first component, with the others as `parts`."""
 
     id: str
     user: int
@@ -67,28 +67,26 @@ class SlurmJob:
     signal: int = 0
     nodes: int = 1
     cpus: int = 1
-    memory: int = 0  # MiB in all
+    memory: int = 0  # total MiB
     name: str = ""
     comment: str = ""
     reason: str = ""
     node_list: str = ""
-    leader: str = ""  # the id of the first component of its heterogeneous job; empty: it is none
+    leader: str = ""  # id of the first component of a heterogeneous job; empty: not heterogeneous
     parts: tuple[SlurmJob, ...] = ()  # the other components
 
     @property
     def phase(self) -> Phase:
-        """Waits, runs or ended."""
         if self.state in WAITING:
             return Phase.SUBMITTED
         return Phase.ENDED if self.state in ENDED else Phase.RUNNING
 
     def hosts(self) -> list[str]:
-        """The nodes it runs on."""
         return node_names(self.node_list)
 
     @property
     def whole_node_list(self) -> str:
-        """The hostlist of its nodes; empty if there is none, or if it may be cut: it was too long for its field."""
+        """Return the hostlist of all nodes; empty if there is none or it may be truncated."""
         lists = [one.node_list for one in (self, *self.parts)]
         cut = any(len(text) >= _FIELDS["NodeList"] for text in lists)
         return "" if cut or not all(lists) or "(null)" in lists else ",".join(lists)
@@ -96,16 +94,14 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """What the job's own script left behind."""
-
     code: int
     started: float | None = None
     ended: float | None = None
-    cause: str = "exit"  # exit, time-limit, launch (no such command), cwd (no such folder) or wrong-nodes
+    cause: str = "exit"  # exit, time-limit, launch (command not found), cwd (no working directory) or wrong-nodes
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
-    """Every job of squeue's answer; fields are cut by width, so that nothing in a name can move another field."""
+    """Parse squeue's output; fields have fixed widths, so that a job's name cannot shift other fields."""
     found = []
     for line in text.splitlines():
         at, values = 0, {}
@@ -118,7 +114,7 @@ def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
 
 
 def _joined(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
-    """Components of heterogeneous jobs as parts of their first one, which is the job: it has the script and the id."""
+    """Combine the components of heterogeneous jobs: the first one has the script and the id."""
     parts: dict[str, list[SlurmJob]] = {}
     for job in jobs:
         if job.leader not in ("", job.id):
@@ -152,14 +148,14 @@ def _job(values: Mapping[str, str]) -> SlurmJob:
 
 
 def wait_status(text: str) -> tuple[int, int]:
-    """Exit code and signal from `42:0`, or from a raw wait status as 22.05 prints it."""
+    """Return exit code and signal from `42:0`, or from a raw wait status as 22.05 prints it."""
     first, colon, second = text.partition(":")
     if not first.isdecimal() or (colon and not second.isdecimal()):
         return 0, 0
     if colon:
         return int(first), int(second)
     status = int(first)
-    # A signal number over 31 is one of Slurm's own marks, written in the low byte with no exit code.
+    # Signal numbers over 31 are Slurm's own codes, in the low byte without an exit code.
     return (status >> 8, 0) if status & 0x7F == 0 else (0, status & 0x7F)
 
 
@@ -173,7 +169,7 @@ def _memory(text: str) -> int:
 
 
 def result(job: SlurmJob, left: Exit | None, *, over_memory: bool = False) -> Result:
-    """How a job ended: Slurm says why, its own script says with which code."""
+    """Return the result: Slurm has the cause, the job's script the exit code."""
     ended = _ended(job, left, over_memory=over_memory)
     return replace(ended, started_at=job.started, ended_at=job.ended)
 
@@ -185,7 +181,7 @@ def _ended(job: SlurmJob, left: Exit | None, *, over_memory: bool) -> Result:
     if job.state in ("COMPLETED", "FAILED") and left is not None:
         return from_exit(left)
     if job.state == "FAILED" and job.signal == _OUTPUT_FAILED:
-        reason = "Slurm could not open the job's output; is the spool directory on every node?"
+        reason = "Slurm could not open the job's output; check that the spool directory is on every node"
         return Result(state=state, failure=Failure.LAUNCH, reason=reason)
     if job.state == "FAILED" and over_memory:
         return Result(state=state, failure=Failure.MEMORY, exit_code=code, reason="exceeded its memory limit")
@@ -197,12 +193,12 @@ def _ended(job: SlurmJob, left: Exit | None, *, over_memory: bool) -> Result:
         "FAILED": exited(code).reason,
         "CANCELLED": "cancelled",
         "TIMEOUT": over_limit(None),
-    }.get(job.state, f"Slurm says {job.state} ({job.reason})")
+    }.get(job.state, f"Slurm reports {job.state} ({job.reason})")
     return Result(state=state, exit_code=code or None, failure=failure, reason=reason)
 
 
 def from_exit(left: Exit) -> Result:
-    """How a job ended by its own script's word."""
+    """Return the result from the job's script."""
     ended = exited(left.code, started=left.started, ended=left.ended)
     if left.cause == "time-limit":
         return replace(ended, failure=Failure.TIME_LIMIT, reason=over_limit(None))
@@ -212,7 +208,7 @@ def from_exit(left: Exit) -> Result:
 
 
 def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[SlurmJob]]:
-    """Our own jobs by tag. A name alone proves nothing: the comment must say the same, unless a site rewrote it."""
+    """Return our jobs by tag. The comment must match the name, unless the site rewrites comments."""
     found: dict[str, list[SlurmJob]] = {}
     for job in jobs:
         said = read_comment(job.comment)
@@ -225,17 +221,17 @@ def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[Sl
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What Rainbow writes into a job's comment."""
+    """Rainbow's data in a job's comment."""
 
     cluster: str
     tag: str
-    key: str  # random, once per submission: ids are given out again after a crash of the controller
+    key: str  # random per submission: Slurm reuses ids after a crash of the controller
 
     def __str__(self) -> str:
         return f"rainbow:{self.cluster}:{self.tag}:{self.key}"
 
 
 def read_comment(text: str) -> Comment | None:
-    """A comment that Rainbow wrote, or None."""
+    """Parse a comment that Rainbow wrote; None for others."""
     parts = text.split(":")
     return Comment(*parts[1:]) if len(parts) == 4 and parts[0] == "rainbow" else None

@@ -1,8 +1,7 @@
-"""Jobs that Slurm took and has no record of any more: a killed controller forgets, and ends what it does not know.
+"""Jobs that Slurm accepted and no longer lists: a killed controller may forget running jobs and kill them.
 
-What is certain is said at once: what accounting (`sacct`) knows, and that a job without a start
-marker will never run, for we make the marker ourselves. A job that began is watched: its script
-gives a sign of life every few seconds, and when that stays out, it was ended.
+Certain results are returned at once: those from accounting (`sacct`), and that a job without a start marker will never
+run, because the agent then creates the marker itself. A started job writes heartbeats; without them it has ended.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ class _Seen:
 
 
 class Forgotten:
-    """Watches them. The clocks are passed in: `clock` only ever goes forward, `now` is the time of day."""
+    """Detect the end of lost jobs. `clock` is monotonic, `now` is the time of day."""
 
     def __init__(self, accounts: Accounts, settle: float, clock: Callable[[], float], now: Callable[[], float]) -> None:
         self._accounts, self._settle, self._clock, self._now = accounts, settle, clock, now
         self._seen: dict[str, _Seen] = {}
 
     async def look(self, files: SlurmFiles) -> Found | Absent | Unknown:
-        """What became of a job that Slurm does not list."""
+        """Return the state of a job that Slurm does not list."""
         record = files.record()
         if record is None or (not record.native and files.begun() is None):
-            return Absent(never=True)  # whether sbatch took it is not known, but of two submissions only one runs
+            return Absent(never=True)  # sbatch may have accepted it, but of two submissions only one runs
         told = await self._accounts.job(files.tag, record)
         update = update_of(files, told, self._now()) if told is not None else None
         if update is not None and update.phase is Phase.ENDED:
@@ -50,13 +49,13 @@ class Forgotten:
         if self._silent(files):
             native = files.begun() or record.native
             return Found(Update(tag=files.tag, phase=Phase.ENDED, native=native, result=_ENDED, sizes=files.sizes()))
-        return Unknown("Slurm has no record of it, but it began and has not left an exit code yet")
+        return Unknown("Slurm has no record of the job, but it started and has left no exit code yet")
 
     def _silent(self, files: SlurmFiles) -> bool:
-        """True if it began and gave no sign of life for as long as we have watched it, which was long enough."""
+        """Return True if the job has written no heartbeat for the settle time."""
         signs, now = files.signs_of_life(), self._clock()
         if signs is None:
-            return overdue(files, self._now())  # a script that gives none: by the time of day and its limit
+            return overdue(files, self._now())  # no heartbeat: use start time and limit
         before = self._seen.get(files.tag)
         if before is None or before.signs != signs:
             self._seen[files.tag] = _Seen(signs, now)
@@ -64,5 +63,4 @@ class Forgotten:
         return now - before.at >= self._settle
 
     def forget(self, tag: str) -> None:
-        """It is over and told."""
         self._seen.pop(tag, None)

@@ -1,4 +1,4 @@
-"""Names of one site (partition, account, qos ...) and extra words, into words of sbatch by allow-list. Pure."""
+"""Convert site options (partition, account, qos ...) and extra options to sbatch options, by allow-list."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rainbow_sched.model.errors import Invalid, Unsupported
 from rainbow_sched.model.hostlist import expand
 
 SITE = ("partition", "account", "qos", "constraint", "reservation", "licenses")
-SYNONYMS: Mapping[str, str] = {"queue": "partition", "bank": "account"}  # Flux's words for the same
-OWN = frozenset({"output", "error", "clusters", "project"})  # Rainbow does these itself, or they are not for Slurm
+SYNONYMS: Mapping[str, str] = {"queue": "partition", "bank": "account"}  # Flux's names for the same
+OWN = frozenset({"output", "error", "clusters", "project"})  # handled by Rainbow, or not for Slurm
 EXTRA = "extra"
 ALLOWED_EXTRA = (
     "nice",
@@ -26,27 +26,27 @@ ALLOWED_EXTRA = (
     "spread-job",
     "tmp",
 )
-EXCLUDE, NODE_LISTS = "exclude", frozenset({"nodelist", "nodefile"})  # extra words that speak of nodes
+EXCLUDE, NODE_LISTS = "exclude", frozenset({"nodelist", "nodefile"})  # extra options about nodes
 _VALUE = re.compile(r"[\w.,:;@%/+&|*()\[\]=^-]{1,200}", re.ASCII)
 _EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
 _SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)
 
 
 def chosen_options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
-    """The site's names for what a job is to have: the user's options over the site's defaults."""
+    """Return the site options of a job: the user's options over the site's defaults."""
     chosen = {key: site[key] for key in SITE if site.get(key)}
     for key, value in wanted.items():
         name = SYNONYMS.get(key, key)
         if name in OWN or name in (EXTRA, "input"):
             continue
         if name not in SITE:
-            raise Unsupported(f"Slurm has no option {key!r} here; there are {', '.join((*SITE, EXTRA))}")
+            raise Unsupported(f"unknown option {key!r}; this site has {', '.join((*SITE, EXTRA))}")
         chosen[name] = site.get(f"{name}.{value}", value)
     return chosen
 
 
 def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str, str]) -> str:
-    """The partition that is required, else those of `chosen`; raise `Unsupported` if the user's own do not hold it."""
+    """Return the required partition, else the chosen ones; raise `Unsupported` if the user chose others."""
     named = chosen.get("partition", "")
     own = any(SYNONYMS.get(key, key) == "partition" for key in wanted)
     if required and own and required not in named.split(","):
@@ -55,16 +55,16 @@ def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str,
 
 
 def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments) -> list[str]:
-    """Words for the user's options over the site's defaults; raise `Unsupported` for what is not allowed.
+    """Return the sbatch options of a job; raise `Unsupported` for an option that is not allowed.
 
-    `site` is the agent's own configuration: a default such as `partition = batch`, and a map
-    of other people's names such as `partition.gpu = gpu-a100`.
+    `site` is the agent's configuration: defaults such as `partition = batch`, and translations such as
+    `partition.gpu = gpu-a100`.
     """
     chosen = _joined(chosen_options(wanted, site), made)
     words = []
     for name, value in chosen.items():
         if not _VALUE.fullmatch(value):
-            raise Unsupported(f"{name}={value[:40]!r} has letters that no name in Slurm has")
+            raise Unsupported(f"{name}={value[:40]!r} has characters that Slurm does not allow in names")
         words.append(f"--{name}={value}")
     if wanted.get("input"):
         words.append(f"--input={wanted['input']}")
@@ -72,7 +72,7 @@ def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Argum
 
 
 def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
-    """The options with what the request itself asks of partition and features."""
+    """Return the options with the partition and features of the request."""
     found = dict(chosen)
     if made.partition:
         found["partition"] = made.partition
@@ -87,14 +87,14 @@ def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NodesInExtra:
-    """What the user's extra words say of nodes. Slurm honours the last `--exclude` only, so ours must hold theirs."""
+    """Nodes in the user's extra options. Slurm honours only the last `--exclude`, so ours must include the user's."""
 
     exclude: tuple[str, ...] = ()
-    named: bool = False  # they name nodes that the job must get
+    named: bool = False  # specific nodes are requested
 
 
 def nodes_in_extra(wanted: Mapping[str, str]) -> NodesInExtra:
-    """Read `--exclude` and `--nodelist` among the extra words; raise `Unsupported`."""
+    """Parse `--exclude` and `--nodelist` in the extra options; raise `Unsupported` if invalid."""
     exclude: list[str] = []
     named = False
     for word in _split(wanted.get(EXTRA, "")):
@@ -112,7 +112,7 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise Unsupported(f"the extra words {text[:60]!r} cannot be read: {error}") from None
+        raise Unsupported(f"the extra options {text[:60]!r} cannot be parsed: {error}") from None
 
 
 def _extra_words(text: str, site: Mapping[str, str]) -> list[str]:
@@ -121,11 +121,11 @@ def _extra_words(text: str, site: Mapping[str, str]) -> list[str]:
     for word in _split(text):
         found = _EXTRA.fullmatch(word)
         if found is None:
-            raise Unsupported(f"an extra word is --name or --name=value, not {word[:40]!r}")
+            raise Unsupported(f"an extra option must be --name or --name=value, not {word[:40]!r}")
         if found[1] not in allowed:
             raise Unsupported(f"this site does not allow --{found[1]}; it allows {', '.join(sorted(allowed))}")
         if found[2] is not None and not _VALUE.fullmatch(found[2]):
-            raise Unsupported(f"the value of --{found[1]} has letters that are not allowed")
-        if found[1] != EXCLUDE:  # that is in our own word
+            raise Unsupported(f"the value of --{found[1]} has characters that are not allowed")
+        if found[1] != EXCLUDE:  # included in our own
             words.append(word)
     return words

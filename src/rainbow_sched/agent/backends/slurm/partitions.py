@@ -1,7 +1,7 @@
-"""In which partitions a job could run: their limits, who may use them, and their nodes. Pure.
+"""Partitions in which a job could run: their limits, access and nodes.
 
-Slurm itself takes a job that breaks a partition's limit and leaves it waiting for ever, and
-`sbatch --test-only` promises it a start; so the limits are checked here.
+Slurm accepts a job that exceeds a partition's limits and leaves it pending, and `sbatch --test-only` gives it a start
+time. So the limits are checked here.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rainbow_sched.model.errors import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What decides on the partition, beside the shape."""
+    """Properties of a job, beside its shape, that partitions limit."""
 
-    partition: str = ""  # by name, or several with commas; empty: nobody said
+    partition: str = ""  # one or several with commas; empty: not specified
     account: str = ""
     duration: float | None = None
 
 
 def pick(found: Shape, site: Site, nodes: Sequence[SlurmNode], asked: Asked) -> str:
-    """The partitions to name to sbatch; empty: its default one does. Raise `Unsupported` if it could run in none."""
+    """Return partitions for sbatch; empty: the default one. Raise `Unsupported` if the job fits in none."""
     if asked.partition:
         names = asked.partition.split(",")
         reasons = {name: _refusal(found, site, name, nodes, asked) for name in names}
@@ -45,10 +45,10 @@ def pick(found: Shape, site: Site, nodes: Sequence[SlurmNode], asked: Asked) -> 
 
 
 def _refusal(found: Shape, site: Site, name: str, nodes: Sequence[SlurmNode], asked: Asked) -> str | None:
-    """Why it could not run in this partition, or None."""
+    """Return why the job cannot run in this partition, or None."""
     rule = site.rules.get(name)
     if rule is None:
-        raise Unsupported(f"there is no partition {name!r}; there are {', '.join(sorted(site.rules))}")
+        raise Unsupported(f"no partition {name!r}; this cluster has {', '.join(sorted(site.rules))}")
     broken = closed(rule, site.groups) or _breaks(found, rule, asked)
     if broken is not None:
         return f"partition {name} {broken}"
@@ -57,9 +57,9 @@ def _refusal(found: Shape, site: Site, name: str, nodes: Sequence[SlurmNode], as
 
 
 def closed(rule: SlurmPartition, groups: frozenset[str]) -> str | None:
-    """Why nobody like us can use a partition now, or None. `groups`: those of our user; empty: not known."""
+    """Return why our user cannot use a partition, or None. `groups`: those of the user; empty: not known."""
     if not rule.up:
-        return f"is not open: {rule.state.lower()}"
+        return f"is not available: {rule.state.lower()}"
     if rule.groups and groups and groups.isdisjoint(rule.groups):
         return f"is for the groups {', '.join(rule.groups)} only"
     return None
@@ -87,6 +87,6 @@ def _say(seconds: float) -> str:
 
 
 def unreachable(site: Site, nodes: Sequence[SlurmNode]) -> set[str]:
-    """Nodes that no partition which we could use holds: nothing of ours can run there now."""
+    """Return the nodes that are in no usable partition."""
     usable = {name for name, rule in site.rules.items() if closed(rule, site.groups) is None}
     return {node.name for node in nodes if usable.isdisjoint(node.partitions)}

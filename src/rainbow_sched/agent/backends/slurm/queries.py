@@ -1,4 +1,4 @@
-"""What the agent asks Slurm beside its jobs: what the cluster is, could run, when, and at what price."""
+"""Queries to Slurm other than jobs: configuration, feasibility, start estimates."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", 
 
 
 class SlurmQuestions:
-    """Questions to one cluster."""
+    """Queries to one cluster, with its configuration cached."""
 
     def __init__(self, settings: BackendSettings, commands: SlurmCommands) -> None:
         self._settings, self._commands = settings, commands
         self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
         self._site: Site | None = None
-        self._no_groups = ""  # as it was last seen
-        self.nodes: tuple[SlurmNode, ...] = ()  # as they were last seen
+        self._no_groups = ""  # last known value
+        self.nodes: tuple[SlurmNode, ...] = ()  # last known nodes
 
     @property
     def no_groups(self) -> str:
-        """Why no job of several groups can run here; empty: it can, or Slurm was not asked yet."""
+        """Return why jobs of several groups cannot run here; empty: they can, or it is not known yet."""
         return self._no_groups
 
     def reshape(self, settings: BackendSettings) -> None:
-        """The cluster is another now, or its graph: it is looked at anew."""
+        """Discard the cached configuration."""
         self._settings, self._site = settings, None
 
     async def site(self) -> Site:
-        """The cluster in its own words; raise Unavailable if Slurm cannot be asked."""
+        """Return the cluster's configuration; raise Unavailable if Slurm does not answer."""
         if self._site is None:
             nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
             partitions = parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))
@@ -66,23 +66,23 @@ class SlurmQuestions:
         return self._site
 
     async def look_again(self) -> Site:
-        """The same with the nodes as they are now; a cluster that was reconfigured is read anew."""
+        """Read the nodes again, and the configuration if it has changed."""
         site = await self.site()
         self.nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
         rules = {part.name: part for part in parse_partitions(await self._commands.ask(*SHOW_PARTITIONS))}
         if site.shape != shape_of(self.nodes) or site.rules != rules:
-            self._site = None  # what can be asked for is other now
+            self._site = None  # read again below
         return await self.site()
 
     async def _racks(self) -> dict[str, str]:
-        """Nodes by leaf switch; none where Slurm has no topology to show."""
+        """Return the leaf switch of each node; empty if Slurm has no topology."""
         try:
             return parse_topology(await self._commands.ask(*SHOW_TOPOLOGY))
         except Invalid:
             return {}
 
     async def check(self, request: Request, allowed: AllowedHosts) -> str | None:
-        """What Slurm cannot be told, and what it could never run."""
+        """Return what Slurm cannot express or could never run, or None."""
         try:
             await self.require(request, allowed)
         except Unsupported as problem:
@@ -90,7 +90,7 @@ class SlurmQuestions:
         return None
 
     async def require(self, request: Request, allowed: AllowedHosts) -> Asking:
-        """How Slurm is asked for a request that can be run; raise `Unsupported` with the reason otherwise."""
+        """Return the sbatch options of a request; raise `Unsupported` if it can never run."""
         reason = _cannot_start(request)
         if reason is not None:
             raise Unsupported(reason)
@@ -103,10 +103,10 @@ class SlurmQuestions:
         return Asking(found, steps(request, found, site))
 
     def _component(self, request: Request, allowed: AllowedHosts, site: Site, group: int | None) -> Component:
-        """One group; `group`: which of several."""
+        """Return one component; `group`: its index if there are several."""
         extra = nodes_in_extra(request.options)
         if group is not None and extra.named:
-            raise Unsupported("nodes that are named in the extra words cannot be told from group to group")
+            raise Unsupported("a job of several groups must not name nodes in its extra options")
         found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
         said = chosen_options(request.options, options)
@@ -118,19 +118,19 @@ class SlurmQuestions:
         return Component(group or 0, found, (*made.words, *option_words(request.options, options, made)))
 
     def _picked(self, shapes: Sequence[Shape], site: Site, asked: Asked) -> tuple[Shape, str]:
-        """The first of some shapes that could run, and its partitions; raise `Unsupported` if none could."""
-        problem = Unsupported("no node of a rack is among the hosts that the request allows")
+        """Return the first shape that could run, with its partitions; raise `Unsupported` if none could."""
+        problem = Unsupported("no node in a rack is allowed by the request")
         for found in shapes:
             try:
                 return found, pick(found, site, self.nodes, asked)
             except Unsupported as reason:
                 problem = CannotBind(f"{reason}; {found.unknown}") if found.unknown else reason
         if len(shapes) > 1:
-            problem = type(problem)(f"no rack here has all of it: {problem}")
+            problem = type(problem)(f"no single rack can run it: {problem}")
         raise problem
 
     async def bid(self, request: Request, allowed: AllowedHosts) -> BidAnswer:
-        """By `sbatch --test-only`, and by the prices of this site."""
+        """Estimate start with `sbatch --test-only`, cost from the site's prices."""
         try:
             asking = await self.require(request, allowed)
         except Unsupported as problem:
@@ -155,17 +155,17 @@ class SlurmQuestions:
         found = parse_test(done.err)
         problem = self._commands.problem(done) if done.code else None
         if found is None or isinstance(problem, Unavailable):
-            raise problem or Unavailable("sbatch --test-only said nothing")
+            raise problem or Unavailable("sbatch --test-only gave no estimate")
         self._estimates.put(words, found)
         return found
 
 
 def _cannot_start(request: Request) -> str | None:
-    """Why no job of Slurm can run its command, or None."""
+    """Return why no Slurm job can run the command, or None."""
     if len(request.tasks) != 1 and (len(request.groups) == 1 or not request.tasks):
-        return f"Slurm runs one task per job, in as many copies as needed; this request has {len(request.tasks)}"
+        return f"Slurm runs one task per job, in any number of copies; this request has {len(request.tasks)}"
     if request.image:
-        return f"this backend starts no container images ({request.image})"
+        return f"this backend does not run container images ({request.image})"
     if any("\0" in word for task in request.tasks for word in task.command):
-        return "a word of the command holds a zero byte"
+        return "an argument of the command contains a zero byte"
     return bad_environment(request.environment)

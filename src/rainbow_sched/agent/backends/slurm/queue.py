@@ -1,4 +1,4 @@
-"""The one question about all jobs, shared by everybody who asks at the same time."""
+"""The query for all jobs, shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rainbow_sched.agent.backends.slurm.jobs import SQUEUE, SlurmJob, ours, pars
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every job of our user that Slurm knew at a moment."""
+    """All jobs of our user at one time."""
 
-    begun: float  # the clock before the question was sent
+    begun: float  # clock before the query
     jobs: tuple[SlurmJob, ...] = ()
 
 
 class SlurmQueue:
-    """Asks squeue. A caller never gets an answer that is older than its question."""
+    """Query squeue. No caller gets a result older than its call."""
 
     def __init__(self, commands: SlurmCommands, *, user: int, cluster: str) -> None:
         self._commands, self._user, self._cluster = commands, user, cluster
@@ -27,7 +27,7 @@ class SlurmQueue:
         self.last = Snapshot(-1.0)
 
     async def fresh(self) -> Snapshot:
-        """All jobs, as of after this call; many callers share one question. Raise Unavailable if there is no answer."""
+        """Return all jobs as of now or later; concurrent callers share a query. Raise Unavailable without an answer."""
         wanted = time.monotonic()
         async with self._asking:
             if self.last.begun < wanted:
@@ -36,5 +36,5 @@ class SlurmQueue:
             return self.last
 
     def ours(self, snapshot: Snapshot) -> dict[str, list[SlurmJob]]:
-        """Our own jobs by tag."""
+        """Return our jobs by tag."""
         return ours(snapshot.jobs, self._user, self._cluster)

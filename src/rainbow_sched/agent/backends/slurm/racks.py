@@ -1,7 +1,7 @@
-"""In which rack a job runs that has to lie within one. Pure.
+"""Choose a rack for a job that must run within one.
 
-`--switches=1` does not keep it there: Slurm ignores it without a topology and gives it up after some minutes, and the
-racks of the cluster's graph need not be Slurm's switches. So one rack is chosen, and Slurm chooses among its nodes.
+`--switches=1` is not sufficient: Slurm ignores it without a topology and drops it after some minutes, and the racks of
+the graph need not be Slurm's switches. So the agent chooses a rack, and Slurm chooses among its nodes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from rainbow_sched.model.graph import Graph, Mark
 
 
 def within_racks(found: Shape, site: Site, nodes: Sequence[SlurmNode]) -> list[Shape]:
-    """The same in one rack each, that with room now and the most free cores first; itself if it may lie in several.
+    """Return the shape restricted to each rack, racks with free room and most free cores first.
 
-    Racks without a node that is left are left out. Raise `CannotBind` if Slurm knows no node of any rack.
+    A shape that may span racks is returned as it is. Racks without usable nodes are skipped. Raise `CannotBind` if
+    Slurm knows no node of any rack.
     """
     if not found.one_rack:
         return [found]
@@ -30,7 +31,7 @@ def within_racks(found: Shape, site: Site, nodes: Sequence[SlurmNode]) -> list[S
     known = bound_hosts([name for names in racks for name in names], site.nodes, "Slurm")
     there = set(known.names).difference(found.exclude)
     if found.nodes == 1 or (found.nodes is None and found.slots == 1 and not found.gpus_in_all):
-        racks = [[name for names in racks for name in names]]  # what lies in one node lies in one rack
+        racks = [[name for names in racks for name in names]]  # one node is in one rack
     shapes = []
     for names in racks:
         left = there.intersection(names)
@@ -44,7 +45,7 @@ def within_racks(found: Shape, site: Site, nodes: Sequence[SlurmNode]) -> list[S
 
 
 def _racks(graph: Graph) -> list[list[str]]:
-    """The names of the nodes in each rack; a name that two racks hold tells neither, and is left out."""
+    """Return the node names of each rack, without names that occur in two racks."""
     members: dict[int, list[str]] = {i: [] for i, type in enumerate(graph.types) if type == RACK}
     for i, type in enumerate(graph.types):
         at = graph.parents[i] if type == "node" else -1
@@ -57,7 +58,7 @@ def _racks(graph: Graph) -> list[list[str]]:
 
 
 def _rest(node: SlurmNode) -> SlurmNode:
-    """What is free of a node, as if that were all of it. A node in use stays one that nobody can have for himself."""
+    """Return a node with only its free resources; a node in use stays unavailable for exclusive jobs."""
     return replace(node, cpus_usable=node.cpus_usable - node.cpus_alloc, memory=max(0, node.memory - node.memory_alloc))
 
 

@@ -1,4 +1,4 @@
-"""A Request in sbatch's words: nodes, tasks, cpus, gres, memory; what sbatch cannot say is refused. Pure."""
+"""Convert a request to sbatch's terms: nodes, tasks, cpus, gres, memory. The rest is refused."""
 
 from __future__ import annotations
 
@@ -20,53 +20,52 @@ from rainbow_sched.model.request import Equals, Level, Request, Requirement
 _MIB = 2**20
 RULES = NodeRules(hosts=True, groups=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))
 RACK = "rack"
-MAX_WORD = 100_000  # bytes: no system takes one word of a command line that is longer than 128 KiB
+MAX_WORD = 100_000  # bytes: Linux limits one argument to 128 KiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The resources of one job. Per node if `nodes` is said, else per slot."""
+    """Resources of one job: per node if `nodes` is set, else per slot."""
 
     nodes: int | None = None
-    slots: int = 1  # without `nodes`: so many, each within one node
-    cores: int = 0  # in each node or slot; 0: not said
-    gpus: int = 0  # in each node or slot
+    slots: int = 1  # without `nodes`: number of slots, each within one node
+    cores: int = 0  # per node or slot; 0: not specified
+    gpus: int = 0  # per node or slot
     gpus_in_all: int = 0
     gpu_kind: str = ""
-    gres: tuple[tuple[str, int], ...] = ()  # others than gpus, in each node
-    memory: int = 0  # MiB in each node or slot
+    gres: tuple[tuple[str, int], ...] = ()  # other gres, per node
+    memory: int = 0  # MiB per node or slot
     exclusive: bool = False
-    whole: bool = False  # all of each node, its memory too
-    one_rack: bool = False  # which one is chosen in `slurm_racks.py`
+    whole: bool = False  # all resources of each node
+    one_rack: bool = False  # the rack is chosen in `racks.py`
     features: frozenset[str] = frozenset()
     partition: str = ""
     exclude: frozenset[str] = frozenset()
-    only: tuple[str, ...] = ()  # the nodes on which it may run, checked again at its start; empty: not bound
-    unknown: str = ""  # allowed hosts that Slurm does not know, as a reason
+    only: tuple[str, ...] = ()  # allowed nodes, checked again at the start; empty: any
+    unknown: str = ""  # allowed hosts that Slurm does not have, as a reason
 
     @property
     def total_cores(self) -> int:
-        """Cores in all, as far as the request says."""
+        """Total cores, as far as the request specifies them."""
         return max(1, self.cores) * (self.nodes or self.slots)
 
     @property
     def total_gpus(self) -> int:
-        """Gpus in all."""
         return self.gpus * (self.nodes or self.slots) + self.gpus_in_all
 
     @property
     def total_memory(self) -> int:
-        """MiB in all, as far as the request says."""
+        """Total MiB, as far as the request specifies it."""
         return 0 if self.whole else self.memory * (self.nodes or self.slots)
 
     @property
     def gpus_per_node(self) -> int:
-        """Gpus on a node, for keeping account of what our own jobs hold."""
+        """Gpus per node, for the accounting of our own jobs."""
         return self.gpus if self.nodes else self.total_gpus
 
 
 def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Shape:
-    """The shape of a request of one group on its allowed hosts; raise `Unsupported` with what Slurm cannot be told."""
+    """Return the shape of a request with one group; raise `Unsupported` for what Slurm cannot express."""
     [group] = request.groups
     found = _top(group.levels, site)
     for requirement in (*request.requires, *(one for level in request.walk() for one in level.requires)):
@@ -79,7 +78,7 @@ def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Sha
 
 
 def _with_hosts(found: Shape, request: Request, site: Site, allowed: AllowedHosts) -> Shape:
-    """Exclude all nodes but those that the request and the server allow."""
+    """Exclude all nodes except those that the request and the server allow."""
     hosts = allowed.of(0)
     if not (hosts or request.hosts or request.not_hosts or found.exclude):
         return found
@@ -88,7 +87,7 @@ def _with_hosts(found: Shape, request: Request, site: Site, allowed: AllowedHost
         raise CannotBind(reason)
     exclude = set(found.exclude).union(nodes.intersection(request.not_hosts))
     if request.hosts and (not allowed.checked or nodes.issuperset(request.hosts)):
-        exclude |= nodes.difference(request.hosts)  # names of racks are among the allowed hosts as their nodes
+        exclude |= nodes.difference(request.hosts)  # racks are allowed by their nodes
     bound, unknown = bool(request.hosts), ""
     if hosts:
         known = bound_hosts(hosts, site.nodes, "Slurm")
@@ -106,15 +105,15 @@ def _top(levels: tuple[Level, ...], site: Site) -> Shape:
     while len(levels) == 1 and levels[0].type != "node" and levels[0].inside:
         level = levels[0]
         if level.exclusive:
-            raise Unsupported(f"Slurm keeps nodes free of other jobs; it cannot be asked to keep a {level.type} free")
+            raise Unsupported(f"Slurm allocates nodes exclusively, not a {level.type}")
         if level.type == RACK and RACK in site.types and level.count.min == 1:
             one_rack = True
         elif level.type in site.types and level.type != "cluster":
-            raise Unsupported(f"Slurm gives out nodes, cores and gres; it cannot be asked for {_say(level)} of its own")
+            raise Unsupported(f"Slurm allocates nodes, cores and gres, not {_text(level)}")
         elif level.type != "cluster" and not level.abstract:
             raise Unsupported(f"{level.type}: 0 here, {level.count.min} needed")
         elif level.count.min != 1:
-            raise Unsupported(f"{_say(level)} stands for this cluster, and that is there once")
+            raise Unsupported(f"{_text(level)} means this cluster, which exists once")
         levels = level.inside
     if len(levels) == 1 and levels[0].type == "node":
         return replace(_nodes(levels[0], site), one_rack=one_rack)
@@ -122,7 +121,7 @@ def _top(levels: tuple[Level, ...], site: Site) -> Shape:
 
 
 def _nodes(level: Level, site: Site) -> Shape:
-    """Distinct nodes, whole or with something inside; or slots, each within one node."""
+    """Distinct nodes, whole or with resources inside; or slots, each within one node."""
     if not level.inside:
         return Shape(nodes=level.count.min, exclusive=True, whole=True)
     inside = _contents(level.inside, site)
@@ -138,7 +137,7 @@ def _contents(levels: Iterable[Level], site: Site) -> Shape:
     gres: dict[str, int] = {}
     for level in levels:
         if level.inside:
-            raise Unsupported(f"Slurm cannot be asked for {_say(level)} inside a node")
+            raise Unsupported(f"Slurm cannot allocate {_text(level)} inside a node")
         many = level.count.min
         if level.type == "core":
             cores += many
@@ -154,7 +153,7 @@ def _contents(levels: Iterable[Level], site: Site) -> Shape:
 
 
 def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
-    """Cores and gpus wherever they are: each core is a slot of its own."""
+    """Cores and gpus anywhere: each core is its own slot."""
     found = Shape()
     for level in levels:
         if level.type == "core" and not level.inside:
@@ -164,40 +163,41 @@ def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
         elif level.type not in site.types:
             raise Unsupported(f"{level.type}: 0 here, {level.count.min} needed; this cluster has {_kinds(site)}")
         else:
-            raise Unsupported(f"Slurm gives out nodes, cores and gres; it cannot be asked for {_say(level)} by itself")
+            raise Unsupported(f"Slurm allocates nodes, cores and gres, not {_text(level)} by itself")
     return found
 
 
 def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Shape:
-    """A name that Slurm itself knows becomes its word; what else is required is kept by the allowed hosts."""
+    """Pass on requirements that Slurm can enforce; the allowed hosts enforce the others."""
     if not is_passed_on(requirement, RULES):
         return found
     for term in requirement.terms:
         value = str(term.value) if isinstance(term, Equals) else ""
         if term.field not in NAMING_FIELDS:
-            continue  # what else is required of it is kept by the allowed hosts
+            continue  # enforced by the allowed hosts
         if requirement.subsystem == FEATURES:
             found = _with_feature(found, value, site)
         elif requirement.subsystem == PARTITIONS:
             found = _with_partition(found, value, site)
         else:
             if value not in site.gpu_kinds:
-                raise Unsupported(f"gpus: no {value} here; there are {', '.join(sorted(site.gpu_kinds)) or 'none'}")
+                kinds = ", ".join(sorted(site.gpu_kinds)) or "none"
+                raise Unsupported(f"gpus: no {value}; this cluster has {kinds}")
             if found.gpu_kind not in ("", value):
                 raise Unsupported(f"Slurm gives a job gpus of one kind, not of {found.gpu_kind} and {value}")
             if not found.total_gpus:
-                raise Unsupported(f"a node with {value} gpus is asked for by asking for a gpu of it")
+                raise Unsupported(f"to get a node with {value} gpus, request one of its gpus")
             found = replace(found, gpu_kind=value)
     return found
 
 
 def _with_property(found: Shape, name: str, site: Site, allowed: AllowedHosts) -> Shape:
-    """A property that Slurm knows becomes its word; any other is kept by the allowed hosts."""
+    """Pass on properties that Slurm knows; the allowed hosts enforce the others."""
     bare = name.removeprefix("^")
     if bare not in site.features and bare not in site.partitions and (allowed.checked or name != bare):
         if not allowed.checked and carried_in_graph(site.graph, bare):
             raise CannotBind(
-                f"Slurm does not know the property {bare!r}, and the server does not say which nodes have it; "
+                f"Slurm does not know the property {bare!r}, and the server does not send the nodes that have it; "
                 "upgrade the server"
             )
         return found
@@ -208,18 +208,18 @@ def _with_property(found: Shape, name: str, site: Site, allowed: AllowedHosts) -
         return _with_feature(found, name, site)
     if name in site.partitions:
         return _with_partition(found, name, site)
-    raise Unsupported(f"no node here has the property {name!r}: it is neither a feature nor a partition")
+    raise Unsupported(f"no node has the property {name!r}: it is neither a feature nor a partition")
 
 
 def _with_feature(found: Shape, name: str, site: Site) -> Shape:
     if name not in site.features:
-        raise Unsupported(f"no node here has the feature {name!r}; there are {', '.join(sorted(site.features))}")
+        raise Unsupported(f"no node has the feature {name!r}; this cluster has {', '.join(sorted(site.features))}")
     return replace(found, features=found.features | {name})
 
 
 def _with_partition(found: Shape, name: str, site: Site) -> Shape:
     if name not in site.partitions:
-        raise Unsupported(f"there is no partition {name!r}; there are {', '.join(sorted(site.partitions))}")
+        raise Unsupported(f"no partition {name!r}; this cluster has {', '.join(sorted(site.partitions))}")
     if found.partition not in ("", name):
         raise Unsupported(f"a job runs in one partition, not in {found.partition} and {name}")
     return replace(found, partition=name)
@@ -228,11 +228,11 @@ def _with_partition(found: Shape, name: str, site: Site) -> Shape:
 def _mebibytes(level: Level) -> int:
     amount = in_bytes(level.count.min, level.unit or "MiB")
     if amount is None:
-        raise Unsupported(f"{level.unit!r} is no unit of memory")
+        raise Unsupported(f"{level.unit!r} is not a unit of memory")
     return -(-amount // _MIB)
 
 
-def _say(level: Level) -> str:
+def _text(level: Level) -> str:
     return f"{level.count.min} {level.type}"
 
 
@@ -242,7 +242,7 @@ def _kinds(site: Site) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What sbatch is told of a shape, with the parts that the user's own options may add to."""
+    """sbatch options of a shape; partition and features are merged with the user's options."""
 
     words: tuple[str, ...]
     partition: str = ""
@@ -252,9 +252,9 @@ class Arguments:
 def arguments(
     found: Shape, site: Site, duration: float | None, *, named: bool = False, component: bool = False
 ) -> Arguments:
-    """The shape as words of sbatch, without partition and constraint; `named`: the user's own words name nodes.
+    """Return the sbatch options without partition and constraint; `named`: the user's own options name nodes.
 
-    `component`: of a heterogeneous job, where a component that does not say `--exclude` gets that of another.
+    `component`: of a heterogeneous job, where a component without `--exclude` inherits another's.
     """
     words: list[str] = []
     cores = max(1, found.cores)
@@ -264,7 +264,7 @@ def arguments(
     else:
         words += [f"--ntasks={found.slots}", f"--cpus-per-task={cores}"]
     if site.threaded and not found.whole:
-        words.append("--threads-per-core=1")  # Slurm counts hardware threads; a request counts cores
+        words.append("--threads-per-core=1")  # Slurm counts hardware threads, a request counts cores
     words += _gres_words(found)
     if found.whole:
         words.append("--mem=0")
@@ -281,9 +281,9 @@ def arguments(
 
 
 def _host_words(found: Shape, site: Site, *, named: bool, component: bool) -> list[str]:
-    """Slurm chooses among the nodes that are left. `--nodelist` asks for all nodes that it lists.
+    """Return `--exclude`, so that Slurm chooses among the other nodes, or `--nodelist` if all of them are needed.
 
-    Slurm keeps the other components of a heterogeneous job off those, so there it is not used.
+    `--nodelist` is not used in heterogeneous jobs: Slurm keeps the other components off those nodes.
     """
     if not found.exclude:
         return ["--exclude="] if component else []
@@ -293,7 +293,7 @@ def _host_words(found: Shape, site: Site, *, named: bool, component: bool) -> li
     else:
         word = f"--exclude={_listed([name for name in site.nodes if name in found.exclude])}"
     if len(word) > MAX_WORD:
-        raise CannotBind(f"the nodes on which it must not run are too many to be listed to Slurm ({len(word)} bytes)")
+        raise CannotBind(f"the list of excluded nodes is too long for sbatch ({len(word)} bytes)")
     return [word]
 
 
@@ -307,7 +307,7 @@ def _gres_words(found: Shape) -> list[str]:
     words = []
     if found.gpus and (
         found.nodes is not None or found.slots == 1
-    ):  # one slot is on one node; any version knows --gres
+    ):  # one slot is on one node; all versions support --gres
         per_node.append(f"gpu:{kind}{found.gpus}")
     elif found.gpus:
         words.append(f"--gpus-per-task={kind}{found.gpus}")
@@ -317,5 +317,5 @@ def _gres_words(found: Shape) -> list[str]:
 
 
 def cost(found: Shape, prices: Prices, duration: float | None) -> float | None:
-    """What the whole job costs at these prices; None if its length is not known and something has a price."""
+    """Return the cost of the job; None if its duration is not known and needed."""
     return prices.cost(cores=found.total_cores, nodes=found.nodes or 1, gpus=found.total_gpus, duration=duration)

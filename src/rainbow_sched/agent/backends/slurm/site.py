@@ -1,4 +1,4 @@
-"""What the driver must know of a Slurm site to put a request into sbatch's words: gres, features, partitions, racks."""
+"""Configuration of a Slurm site: gres, features, partitions, racks."""
 
 from __future__ import annotations
 
@@ -14,36 +14,34 @@ BACKFILL = "sched/backfill"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A cluster in the words of its own configuration."""
-
     graph: Graph
-    types: frozenset[str]  # every type of resource that the graph has
+    types: frozenset[str]  # resource types in the graph
     gres: frozenset[str] = frozenset()  # gpu, fpga ...
     gpu_kinds: frozenset[str] = frozenset()
     features: Mapping[str, frozenset[str]] = field(default_factory=dict)  # name -> nodes
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    rules: Mapping[str, SlurmPartition] = field(default_factory=dict)  # the partitions' limits, as Slurm lists them
-    groups: frozenset[str] = frozenset()  # our user's; empty: not known
+    rules: Mapping[str, SlurmPartition] = field(default_factory=dict)  # partitions' limits from Slurm
+    groups: frozenset[str] = frozenset()  # of our user; empty: not known
     nodes: tuple[str, ...] = ()
-    threaded: bool = False  # a core is several cpus in Slurm's count
-    shape: str = ""  # of the nodes it was made from
-    config: Mapping[str, str] = field(default_factory=dict)  # of the controller, as `scontrol show config` lists it
+    threaded: bool = False  # Slurm counts hardware threads as cpus
+    shape: str = ""  # digest of the nodes
+    config: Mapping[str, str] = field(default_factory=dict)  # controller configuration from `scontrol show config`
 
     @property
     def no_groups(self) -> str:
-        """Why no job of several groups can run here; empty: it can."""
+        """Return why jobs of several groups cannot run here; empty: they can."""
         plugin = self.config.get("SchedulerType", BACKFILL)
         if plugin == BACKFILL:
             return ""
-        return f"Slurm starts heterogeneous jobs with {BACKFILL} only, and this one has {plugin}"
+        return f"Slurm starts heterogeneous jobs only with {BACKFILL}; this site uses {plugin}"
 
     @property
     def no_shared_steps(self) -> bool:
-        """True if one srun cannot start tasks in several components of a job."""
+        """Return True if one srun cannot start tasks in several components."""
         return "disable_hetjob_steps" in self.config.get("SchedulerParameters", "").split(",")
 
     def default_memory(self, partition: str) -> str:
-        """What a job gets that says nothing of memory, as a word of sbatch; `partition`: empty: the default one."""
+        """Return the option for the default memory of a partition; empty name: the default partition."""
         rules = self.rules.values()
         rule = self.rules.get(partition) or next((rule for rule in rules if rule.default), None)
         for about in (rule.memory if rule is not None else {}, self.config):
@@ -60,7 +58,7 @@ def make_site(
     groups: frozenset[str] = frozenset(),
     config: Mapping[str, str] | None = None,
 ) -> Site:
-    """The site as Slurm describes it; `graph` is the one that is registered for it."""
+    """Build the site from Slurm's description; `graph` is the registered one."""
     features: dict[str, set[str]] = {}
     members: dict[str, set[str]] = {part.name: set() for part in partitions}
     for node in nodes:
@@ -86,7 +84,7 @@ def make_site(
 
 
 def shape_of(nodes: Sequence[SlurmNode]) -> str:
-    """The same for the same nodes, whatever they do: what changes when the cluster was rebuilt or reconfigured."""
+    """Return a digest of the nodes' hardware and configuration."""
     told = hashlib.sha256()
     for node in nodes:
         size = (node.cpus_usable, node.sockets, node.cores_per_socket, node.threads, node.memory)

@@ -1,4 +1,4 @@
-"""Which Slurm job is the attempt, and where it is: Slurm's word and the job's own files put together."""
+"""Find an attempt's Slurm job, and combine Slurm's state with the job's own files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rainbow_sched.agent.core.values import WRONG_NODES, Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 
 CLOCK_SKEW = 120.0  # seconds that the clocks of agent and controller may differ
-SETTLE = 60.0  # seconds in which a run that Slurm lost sight of may still write its exit code
-FORGOTTEN_GRACE = 3600.0  # a job that Slurm forgot and that began is waited for so long, or for its own limit
+SETTLE = 60.0  # seconds in which a lost job may still write its exit code
+FORGOTTEN_GRACE = 3600.0  # seconds until a lost job without a limit is considered ended
 
 
 def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
-    """Of the jobs with one tag the one that counts: that which began, else the first that we asked for."""
+    """Choose among jobs with one tag: the one that started, else the oldest that has not ended."""
     record, begun = files.record(), files.begun()
     if begun is not None:
         jobs = [job for job in jobs if job.id == begun]
@@ -29,7 +29,7 @@ def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
 
 
 def _same(job: SlurmJob, record: Record) -> bool:
-    """Is this the job that we submitted? By its key; where a site rewrites comments, by when it was submitted."""
+    """Return True if we submitted this job, by its key, or by its time where a site rewrites comments."""
     said = read_comment(job.comment)
     if said is not None:
         return said.key == record.key
@@ -37,7 +37,7 @@ def _same(job: SlurmJob, record: Record) -> bool:
 
 
 def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | None:
-    """Where an attempt is; None if neither Slurm nor its files tell."""
+    """Return the attempt's state; None if neither Slurm nor the files have it."""
     left = files.left()
     if left is not None and left.cause == WRONG_NODES:
         return _never_started(files, job, left)
@@ -64,7 +64,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
         if left is None and job.code == ALREADY_RAN:
             return _ran_before(found, job, now)
         if left is not None and left.code == 0 and not files.asked_to_end():
-            ended = from_exit(left)  # it came to its end, whatever a controller that lost its memory says of it
+            ended = from_exit(left)  # it succeeded, even if a restarted controller reports something else
         else:
             ended = _explained(result(job, left, over_memory=files.over_memory()), files)
         return replace(found, started_at=job.started, result=ended)
@@ -72,7 +72,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
 
 
 def _never_started(files: SlurmFiles, job: SlurmJob | None, left: Exit) -> Update:
-    """Its script found that Slurm gave it nodes on which it may not run, and did not start its command."""
+    """Return the end of a job that got nodes on which it may not run."""
     record = files.record()
     ended = wrong_nodes(files.nodes(), record.allowed if record is not None else "", "Slurm", left.ended)
     if files.asked_to_end():
@@ -82,8 +82,8 @@ def _never_started(files: SlurmFiles, job: SlurmJob | None, left: Exit) -> Updat
 
 
 def withdrawn(files: SlurmFiles) -> Update:
-    """A job that Slurm took and lost before it began, and that cannot begin any more: it goes elsewhere."""
-    ended = Result(state=AttemptState.RETURNED, reason="Slurm took it and lost it before it began")
+    """Return the end of a job that Slurm lost before it started and that can no longer start."""
+    ended = Result(state=AttemptState.RETURNED, reason="Slurm accepted the job and lost it before it started")
     if files.asked_to_end():
         ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began")
     record = files.record()
@@ -91,9 +91,9 @@ def withdrawn(files: SlurmFiles) -> Update:
 
 
 def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
-    """A job that Slurm started a second time, after its controller lost its memory, and that did not run again.
+    """Return the end of a job that Slurm started a second time after losing its state.
 
-    The first run may still leave its exit code, so nothing is said for a while.
+    None while the first run may still write its exit code.
     """
     if now < (job.ended or now) + SETTLE:
         return None
@@ -102,19 +102,19 @@ def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
 
 
 def _explained(ended: Result, files: SlurmFiles) -> Result:
-    """The result with what only the job's files tell: which command, which limit."""
+    """Add command and limit from the job's files to the reason."""
     left, record = files.left(), files.record()
     if left is not None and left.cause == "launch":
         return replace(ended, reason=not_found(files.command()))
     if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
         return replace(ended, reason=over_limit(record.duration))
     if ended.state is AttemptState.CANCELLED and not files.asked_to_end():
-        return replace(ended, reason="ended in Slurm, not by Rainbow: by scancel, or by its controller")
+        return replace(ended, reason="cancelled in Slurm (scancel or controller), not by Rainbow")
     return ended
 
 
 def overdue(files: SlurmFiles, now: float) -> bool:
-    """True if a job that Slurm forgot should have ended by now, had it gone on."""
+    """Return True if a lost job must have ended by its limit."""
     record, began = files.record(), files.begun_at()
     limit = record.duration if record is not None and record.duration is not None else FORGOTTEN_GRACE
     return began is None or now > began + limit + CLOCK_SKEW

@@ -65,7 +65,7 @@ async def test_what_is_not_understood_is_said_once_and_the_next_child_is_listene
     follower = await following(bad, bad, CAUGHT_UP + ECHO)
     assert await follower.ask("anything", {"answer": {"yes": 1}}) == {"yes": 1}
     await follower.close()
-    assert caplog.text.count("cannot be followed") == 1
+    assert caplog.text.count("cannot follow") == 1
 
 
 async def test_a_refusal_is_told_from_no_answer():

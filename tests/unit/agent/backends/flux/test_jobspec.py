@@ -170,7 +170,7 @@ def test_a_rack_that_the_instance_does_not_have_stands_for_the_instance():
     [
         (flags(nodes=1, tasks=1, memory="4G"), "memory"),
         (replace(flags(), image="x"), "container"),
-        (replace(flags(), options={"qos": "x"}), "no option 'qos'; |no option 'qos' here"),
+        (replace(flags(), options={"qos": "x"}), "unknown option 'qos'"),
         (replace(flags(), tasks=(Task(command=("a",)),) * 2), "one task"),
         (replace(flags(), groups=(Group(levels=(Level(type="quantum"),)),)), "quantum"),
     ],
@@ -206,12 +206,12 @@ QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
 @pytest.mark.parametrize(
     ("request_", "queues", "reason"),
     [
-        (flags(tasks=16), QUEUES, "a queue must be named; there are batch, debug"),
+        (flags(tasks=16), QUEUES, "name a queue; this instance has batch, debug"),
         (flags(tasks=16), replace(QUEUES, default="batch"), None),
         (flags(tasks=17), replace(QUEUES, default="batch"), "room for 16 on the 2 nodes"),
         (replace(flags(tasks=17), options={"queue": "debug"}), QUEUES, None),
-        (replace(flags(), options={"queue": "night"}), QUEUES, "no queue 'night'; there are batch, debug"),
-        (replace(flags(), options={"queue": "night"}), Queues(), "no queue 'night'; there are none"),
+        (replace(flags(), options={"queue": "night"}), QUEUES, "no queue 'night'; this instance has batch, debug"),
+        (replace(flags(), options={"queue": "night"}), Queues(), "no queue 'night'; this instance has none"),
         (replace(flags(tasks=17), properties=("ib",)), Queues(), "room for 16 on the 2 nodes"),
         (replace(flags(tasks=17), properties=("^ib",)), Queues(), "room for 16 on the 2 nodes"),
         (replace(flags(tasks=9), hosts=("n1",)), Queues(), "room for 8 on the 1 node"),
@@ -267,10 +267,14 @@ NVME = Level(type="node", requires=(Requirement("io", (Equals("kind", "nvme"),))
 @pytest.mark.parametrize(
     ("request_", "allowed", "reason"),
     [
-        (flags(), bound("x1", "x2"), r"may run on x\[1-2\], which Flux does not know: it has n\[0-3\]"),
+        (flags(), bound("x1", "x2"), r"may run on x\[1-2\], but Flux has n\[0-3\]"),
         (replace(flags(), hosts=("n1",)), bound("n2"), "no node of this instance is among the hosts"),
-        (replace(flags(), groups=(Group(levels=(NVME,)),)), AllowedHosts(), "the server does not say on which nodes"),
-        (replace(flags(), not_hosts=("c",)), AllowedHosts(), "c is no node"),
+        (
+            replace(flags(), groups=(Group(levels=(NVME,)),)),
+            AllowedHosts(),
+            "the server does not send the allowed nodes",
+        ),
+        (replace(flags(), not_hosts=("c",)), AllowedHosts(), "c is not a node"),
     ],
 )
 def test_a_job_that_cannot_be_kept_on_its_nodes_is_refused(request_: Request, allowed: AllowedHosts, reason: str):

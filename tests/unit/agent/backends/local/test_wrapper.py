@@ -10,8 +10,8 @@ from rainbow_sched.agent.backends.local.wrapper import not_started
 @pytest.mark.parametrize(
     ("command", "cwd", "said"),
     [
-        ("true", "/no/such/folder", "cannot begin in the folder '/no/such/folder': No such file or directory"),
-        ("true", "/etc/passwd", "cannot begin in the folder '/etc/passwd': Not a directory"),
+        ("true", "/no/such/folder", "cannot use the working directory '/no/such/folder': No such file or directory"),
+        ("true", "/etc/passwd", "cannot use the working directory '/etc/passwd': Not a directory"),
         ("/no/such/command", "/", "cannot start '/no/such/command': No such file or directory"),
         ("/etc/passwd", "/", "cannot start '/etc/passwd': Permission denied"),
     ],

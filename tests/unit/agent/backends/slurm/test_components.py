@@ -133,9 +133,7 @@ def test_a_slurm_that_cannot_start_heterogeneous_jobs_says_so():
     assert SITE.no_groups == ""
     assert a_site("").no_groups == ""
     builtin = a_site(CONFIG.replace("backfill", "builtin"))
-    assert (
-        builtin.no_groups == "Slurm starts heterogeneous jobs with sched/backfill only, and this one has sched/builtin"
-    )
+    assert builtin.no_groups == "Slurm starts heterogeneous jobs only with sched/backfill; this site uses sched/builtin"
 
 
 def a_record(*parts: Part) -> Record:

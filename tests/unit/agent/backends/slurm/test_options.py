@@ -52,10 +52,10 @@ def test_extra_words_pass_only_if_the_site_allows_them():
         ({"extra": "--uid=0"}, "does not allow --uid"),
         ({"extra": "-p main"}, "not '-p'"),
         ({"extra": "--nice='$(x)'"}, "not allowed"),
-        ({"extra": "--nice='"}, "cannot be read"),
-        ({"account": "a b"}, "letters"),
-        ({"account": "--uid=0\n"}, "letters"),
-        ({"mail-user": "x"}, "no option 'mail-user'"),
+        ({"extra": "--nice='"}, "cannot be parsed"),
+        ({"account": "a b"}, "characters"),
+        ({"account": "--uid=0\n"}, "characters"),
+        ({"mail-user": "x"}, "unknown option 'mail-user'"),
     ],
 )
 def test_anything_else_is_refused(options, reason):

@@ -121,7 +121,7 @@ def test_one_node_may_lie_in_any_rack_and_what_lies_in_none_is_not_used():
 
 def test_racks_without_a_node_that_slurm_knows_are_refused_with_both_names():
     elsewhere = make_site(RACKED.graph, parse_nodes(LINE.format(name="z1", **OTHER)), PARTITIONS)
-    with pytest.raises(CannotBind, match=r"a\[1-3\],g1, which Slurm does not know: it has z1"):
+    with pytest.raises(CannotBind, match=r"a\[1-3\],g1, but Slurm has z1"):
         within_racks(shape(in_one_rack(2), elsewhere), elsewhere, ())
 
 
@@ -153,7 +153,7 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_kept_b
     [
         (
             of(Level(type="rack", exclusive=True, inside=(Level(type="node", inside=(Level(type="core"),)),))),
-            "cannot be asked to keep a rack free",
+            "allocates nodes exclusively, not a rack",
         ),
         (of(Level(type="quantum", count=Count(1))), "quantum: 0 here"),
         (
@@ -169,10 +169,13 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_kept_b
         (replace(flags(), properties=("h100",)), "'h100'"),
         (
             of(Level(type="node", requires=(Requirement("features", (Within("name", min="a"),)),))),
-            "requirement on features, Slurm cannot be told so, and the server does not say on which nodes",
+            "requirement on features, which Slurm cannot enforce, and the server does not send the allowed nodes",
         ),
         (of(Level(type="node", requires=NVME)), "requirement on io"),
-        (replace(flags(), requires=(Requirement("gpus", (Equals("model", "h100"),)),)), "no h100 here; there are a100"),
+        (
+            replace(flags(), requires=(Requirement("gpus", (Equals("model", "h100"),)),)),
+            "no h100; this cluster has a100",
+        ),
         (replace(flags(), requires=(Requirement("partitions", (Equals("name", "x"),)),)), "no partition 'x'"),
         (replace(flags(), hosts=("elsewhere",)), "no node of this cluster"),
         (
@@ -271,12 +274,12 @@ def test_nodes_that_the_users_own_words_name_are_not_overruled_by_ours():
 @pytest.mark.parametrize(
     ("request_", "allowed", "reason"),
     [
-        (flags(), bound("x1", "x2"), r"may run on x\[1-2\], which Slurm does not know: it has a\[1-3\],g1"),
+        (flags(), bound("x1", "x2"), r"may run on x\[1-2\], but Slurm has a\[1-3\],g1"),
         (flags(), AllowedHosts(), None),
         (of(Level(type="node", requires=NVME)), bound(), None),
         (of(Level(type="node", requires=NVME)), AllowedHosts(), "upgrade"),
         (of(Level(type="cluster", requires=NVME, inside=flags().groups[0].levels)), AllowedHosts(), None),
-        (replace(flags(), not_hosts=("r1",)), AllowedHosts(), "r1 is no node, and the server does not say"),
+        (replace(flags(), not_hosts=("r1",)), AllowedHosts(), "r1 is not a node, and the server does not send"),
         (replace(flags(), properties=("quiet",)), AllowedHosts(), "neither a feature nor a partition"),
     ],
 )
@@ -302,5 +305,5 @@ def test_gpus_of_two_kinds_are_refused_and_not_given_as_one():
 
 def test_a_list_of_nodes_that_no_command_line_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("rainbow_sched.agent.backends.slurm.shape.MAX_WORD", 10)
-    with pytest.raises(CannotBind, match="too many to be listed"):
+    with pytest.raises(CannotBind, match="too long for sbatch"):
         host_words(flags(), bound("a2"))
