@@ -48,7 +48,7 @@ def takes_back_what_was_offered_before_the_restore(patch: Patch) -> None:
 
     def with_leases(self: GenerationTable, id: str, at: float, *more: Any) -> Any:
         restore = begin(self, id, at, *more)
-        for row in self.cluster_reports():
+        for row in self.restore_reports():
             self.resume_leases(row.cluster_id, at)
         return restore
 
@@ -70,7 +70,7 @@ def goes_on_without_asking_the_agents(patch: Patch) -> None:
 
 @mutant(RESTORED)
 def gives_the_ids_of_an_earlier_restore_again(patch: Patch) -> None:
-    patch.setattr(generations, "skipped", lambda seen, last_event: MIN_SKIPPED_IDS)
+    patch.setattr(generations, "ids_to_skip", lambda seen, last_event: MIN_SKIPPED_IDS)
 
 
 @mutant(RESTORED)
@@ -80,7 +80,7 @@ def gives_the_attempts_of_an_earlier_restore_again(patch: Patch) -> None:
     def at_the_same_number(self: GenerationTable, id: str, at: float, *more: Any) -> Any:
         given = self.db.counter(FIRST_ATTEMPT)
         restore = begin(self, id, at, *more)
-        self.db.take(FIRST_ATTEMPT, given + SKIPPED_ATTEMPTS - self.db.counter(FIRST_ATTEMPT))
+        self.db.allocate(FIRST_ATTEMPT, given + SKIPPED_ATTEMPTS - self.db.counter(FIRST_ATTEMPT))
         return restore
 
     patch.setattr(GenerationTable, "begin_restore", at_the_same_number)

@@ -198,7 +198,7 @@ async def _begin_in(store: Store, seen: Sequence[HistoryMark]) -> _Begun:
 
     def work(tx: Tx) -> _Begun:
         generation = tx.begin_restore(id, now, seen)
-        return _Begun(generation=generation, last_event=tx.last_seq(), clusters=len(tx.cluster_reports()))
+        return _Begun(generation=generation, last_event=tx.last_seq(), clusters=len(tx.restore_reports()))
 
     return await store.write(work)
 

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.store.records import ClusterReport
+from rainbow_sched.store.records import RestoreReport
 
 WAITERS = 500  # jobs that wait for others and are looked at in one transaction
 
@@ -32,7 +32,7 @@ class Effects:
     room: int = WAITERS  # how many more of those this transaction takes
     settling: bool = False
     unsettled: bool = False  # some were left over
-    reports: list[ClusterReport] = field(
+    reports: list[RestoreReport] = field(
         default_factory=list
     )  # clusters that have said what they know, after a restore
     events: bool = False

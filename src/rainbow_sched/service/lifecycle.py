@@ -287,7 +287,7 @@ def _may_have_begun(tx: Tx, attempt: Attempt) -> bool:
     """Return whether an attempt was confirmed, for all we know, in a history that a restore has lost."""
     if attempt.job > tx.old_jobs():
         return False
-    return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.cluster_reports())
+    return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.restore_reports())
 
 
 def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:

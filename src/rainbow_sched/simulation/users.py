@@ -238,7 +238,7 @@ class Users:
         for id, job in self.witness.jobs.items():
             if job.hold is Hold.MAY_HAVE_RUN and not job.state.terminal:
                 self.cancel(id)
-        for row in self.server.disk.look(lambda tx: tx.cluster_reports()):
+        for row in self.server.disk.look(lambda tx: tx.restore_reports()):
             if row.state is ReportState.UNCLEAR:
                 self.give_up(row.cluster)
         for cluster in self.clusters:

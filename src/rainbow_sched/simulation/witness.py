@@ -48,7 +48,7 @@ def unknown_outcome(attempt: Attempt) -> bool:
 
 def unreported(tx: Tx) -> frozenset[str]:
     """The clusters that have not said what they know since a restore."""
-    return frozenset(row.cluster for row in tx.cluster_reports() if row.state is ReportState.AWAITED)
+    return frozenset(row.cluster for row in tx.restore_reports() if row.state is ReportState.AWAITED)
 
 
 @dataclass(frozen=True, slots=True)

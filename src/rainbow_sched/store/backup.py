@@ -1,7 +1,7 @@
 """Backups: a consistent copy of a database in one SQLite file, made while the server runs.
 
-SQLite and PostgreSQL have the same tables, so one format serves both, and a backup of one can be restored into the
-other. The claim is not copied between them: who serves a database is not part of its history.
+SQLite and PostgreSQL have the same tables, so both use this format, and a backup of one can be restored into the other.
+The claim is not copied.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     from rainbow_sched.store.claim_keeper import Claim
 
-PAGES_AT_ONCE = 4096  # of SQLite, between two calls of `progress`
-ROWS_AT_ONCE = 10_000  # of PostgreSQL
+PAGES_PER_STEP = 4096  # SQLite pages between two calls of `progress`
+ROWS_PER_BATCH = 10_000  # of PostgreSQL
 NOT_COPIED = frozenset({"claims", "schema_versions"})
-Progress = Callable[[str, float], None]  # what is copied, and how much of it is done, from 0 to 1
+Progress = Callable[[str, float], None]  # name of the table or file, and the completed share from 0 to 1
 
 
 def no_progress(what: str, share: float) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup holds."""
+    """A summary of a backup file."""
 
     path: Path
     schema: int
@@ -53,9 +53,9 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def back_up(url: str, target: Path, progress: Progress = no_progress) -> Backup:
-    """Copy the database at `url` to the new file `target`, which appears when it is whole.
+    """Copy the database at `url` to the new file `target`, which appears when it is complete.
 
-    NotFound: there is no database or no folder. AlreadyExists: nothing is overwritten.
+    NotFound: there is no database or no folder. AlreadyExists: `target` exists.
     """
     if target.exists():
         raise AlreadyExists(f"{target} exists, and a backup overwrites nothing: name another file")
@@ -74,7 +74,7 @@ def back_up(url: str, target: Path, progress: Progress = no_progress) -> Backup:
 
 @contextlib.contextmanager
 def scratch_file(target: Path) -> Iterator[Path]:
-    """A name beside `target` for a file that is not whole yet; what is left there at the end is removed."""
+    """Create an incomplete file beside `target`, and delete what is left of it at the end."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         os.close(os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -88,14 +88,14 @@ def scratch_file(target: Path) -> Iterator[Path]:
 
 
 def put_in_place(scratch: Path, target: Path) -> None:
-    """Give a whole file its name; both survive a power cut."""
+    """Rename a complete file to its final name; force both to disk."""
     sync(scratch)
     os.rename(scratch, target)
     sync(target.parent)
 
 
 def sync(path: Path) -> None:
-    """Force a file, or the names in a folder, to disk."""
+    """Force a file or a folder's entries to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -104,15 +104,15 @@ def sync(path: Path) -> None:
 
 
 def inspect(path: Path) -> Backup:
-    """Read a backup from end to end. Corrupt: it is damaged; Invalid: it is no backup of Rainbow."""
+    """Verify a backup and return its summary. Corrupt: it is damaged; Invalid: it is not a backup of Rainbow."""
     with _opened(path) as connection:
-        # `quick_check` of SQLite 3.40.0 to 3.41.0 takes whole tables without rowids for damaged ones.
+        # `quick_check` of SQLite 3.40.0 to 3.41.0 reports intact tables without rowids as damaged.
         [(verdict,)] = connection.execute("PRAGMA integrity_check(1)").fetchall()
         if verdict != "ok":
             raise Corrupt(f"{path} is damaged ({verdict}): use another backup")
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"schema_versions", "counters", "jobs", "events"} <= tables:
-            raise Invalid(f"{path} is no backup of Rainbow's database")
+            raise Invalid(f"{path} is not a backup of a Rainbow database")
         [(schema,)] = connection.execute("SELECT coalesce(max(version), 0) FROM schema_versions").fetchall()
         if schema > migrations()[-1].version:
             raise Conflict(
@@ -130,7 +130,7 @@ def inspect(path: Path) -> Backup:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that changes nothing, with the driver's errors as ours."""
+    """Open a read-only connection; translate driver errors."""
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
     connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
@@ -140,41 +140,41 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     except sqlite3.DatabaseError as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-            raise Corrupt(f"{path} is damaged or no SQLite database ({error})") from None
+            raise Corrupt(f"{path} is damaged or not a SQLite database ({error})") from None
         raise Invalid(f"cannot read {path}: {error}") from None
     finally:
         connection.close()
 
 
 def last_mark(path: Path) -> HistoryMark | None:
-    """Return how far a SQLite database has come; None if that cannot be read."""
+    """Return the generation and newest event of a SQLite database; None if they cannot be read."""
     try:
         with _opened(path) as connection:
             row = connection.execute("SELECT number, id FROM generations ORDER BY number DESC LIMIT 1").fetchone()
             event = connection.execute("SELECT value FROM counters WHERE name = 'event'").fetchone()
-    except RainbowError:  # it is missing, damaged or older than this table
+    except RainbowError:  # the file is missing or damaged, or its schema has no generations
         return None
     return HistoryMark(row[0], row[1], event[0] if event else 0) if row else None
 
 
 def copy_file(source: Path, target: Path, progress: Progress = no_progress) -> None:
-    """Copy a SQLite database as it is at one moment, with what its write-ahead log holds; others may write it."""
+    """Copy a consistent snapshot of a SQLite database with its write-ahead log; it may be written meanwhile."""
 
     def report(status: int, remaining: int, total: int) -> None:
         progress(source.name, 1 - remaining / total if total else 1.0)
 
     with _opened(source) as connection:
-        connection.execute("BEGIN")  # one moment for all pages: without it each write would begin the copy anew
+        connection.execute("BEGIN")  # one snapshot for all pages; otherwise each write would restart the copy
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
         copy = sqlite3.connect(target, isolation_level=None)
         try:
-            connection.backup(copy, pages=PAGES_AT_ONCE, progress=report)
+            connection.backup(copy, pages=PAGES_PER_STEP, progress=report)
         finally:
             copy.close()
 
 
 def tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the columns of every table that is copied; those that others refer to come first."""
+    """Return the columns of every copied table, referenced tables first."""
     names = [
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
@@ -216,20 +216,20 @@ def _from_postgres(url: str, target: Path, progress: Progress) -> None:
 def _check_schema(source: psycopg.Connection[tuple[object, ...]]) -> None:
     there = source.execute("SELECT to_regclass('schema_versions') IS NOT NULL").fetchone()
     if not there or not there[0]:
-        raise NotFound("that PostgreSQL database is not Rainbow's: it has no tables of it")
+        raise NotFound("that PostgreSQL database has no tables of Rainbow")
     row = source.execute("SELECT coalesce(max(version), 0) FROM schema_versions").fetchone()
     version, newest = row[0] if row else 0, migrations()[-1].version
     if version != newest:
         raise Conflict(
-            f"that database has schema {version}, and this Rainbow {newest}: make the backup with the Rainbow "
-            "that serves the database"
+            f"that database has schema {version}, and this Rainbow has schema {newest}: make the backup with the "
+            "version of Rainbow that serves the database"
         )
 
 
 def _copy_rows(source: psycopg.Connection[tuple[object, ...]], copy: sqlite3.Connection, progress: Progress) -> None:
     from psycopg import sql
 
-    copy.execute("PRAGMA synchronous = OFF")  # the whole file is forced to disk at the end
+    copy.execute("PRAGMA synchronous = OFF")  # `put_in_place` forces the file to disk
     copy.execute("PRAGMA foreign_keys = OFF")
     copy.execute("BEGIN")
     columns_of = tables(copy)
@@ -238,16 +238,16 @@ def _copy_rows(source: psycopg.Connection[tuple[object, ...]], copy: sqlite3.Con
         copy.execute(f'DELETE FROM "{table}"')  # noqa: S608
         insert = f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})'  # noqa: S608
         with source.cursor(name="rainbow_backup") as cursor:
-            cursor.itersize = ROWS_AT_ONCE
+            cursor.itersize = ROWS_PER_BATCH
             names = sql.SQL(", ").join(map(sql.Identifier, columns))
             cursor.execute(sql.SQL("SELECT {} FROM {}").format(names, sql.Identifier(table)))
-            while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            while rows := cursor.fetchmany(ROWS_PER_BATCH):
                 copy.executemany(insert, rows)
     copy.execute("COMMIT")
 
 
 def fill_postgres(url: str, copy: Path, claim: Claim, progress: Progress = no_progress) -> None:
-    """Replace the rows of a PostgreSQL database by those of a SQLite file with the same schema: all of them, or none.
+    """Replace all rows of a PostgreSQL database by those of a SQLite file of the same schema, in one transaction.
 
     Replaced: another server has taken the claim on the database.
     """

@@ -1,9 +1,9 @@
-"""What a store promises: durable writes that share a commit, reads that see one moment, and every verb in between.
+"""The store interface: durable writes with group commit, consistent reads, and every query of a transaction.
 
-`Store.write` returns only when its work is committed to disk. The work runs in the store's own
-thread, inside a savepoint: if it raises, nothing of it remains and its neighbours in the same
-commit are untouched. It may be run again after a lost connection, so it changes nothing but the
-transaction. `Store.read` sees one consistent moment and never waits for a writer.
+`Store.write` returns only when the work is committed to disk. The work runs in the store's own thread, inside a
+savepoint: if it raises, its changes are undone and the other works of the same commit are unaffected. It may run
+again after a lost connection, so it must change nothing but the transaction. `Store.read` sees one consistent
+snapshot and never waits for a writer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from rainbow_sched.store.records import (
     Account,
     AuditRow,
     ClusterGroup,
-    ClusterReport,
     Command,
     DecidedJob,
     Dependency,
@@ -31,6 +30,7 @@ from rainbow_sched.store.records import (
     NewJob,
     PlacedAttempt,
     ReportState,
+    RestoreReport,
     WaitingJob,
 )
 
@@ -38,7 +38,6 @@ __all__ = [
     "Account",
     "AuditRow",
     "ClusterGroup",
-    "ClusterReport",
     "Command",
     "DecidedJob",
     "Dependency",
@@ -48,6 +47,7 @@ __all__ = [
     "PlacedAttempt",
     "ReadOnly",
     "ReportState",
+    "RestoreReport",
     "Store",
     "Tx",
     "WaitingJob",
@@ -57,137 +57,133 @@ T = TypeVar("T")
 
 
 class ReadOnly(RuntimeError):
-    """A writing verb was used inside `Store.read`; this is a mistake in the calling code."""
+    """A query that writes was used inside `Store.read`; this is a mistake in the calling code."""
 
 
-class ClusterVerbs(Protocol):
-    """Clusters and their graphs. Names are compared byte for byte."""
+class Tx(Protocol):
+    """The queries of one transaction. Use it only inside the work that it was passed to."""
+
+    # --- Clusters and their graphs. Names are compared byte for byte. ---
 
     def add_cluster(self, name: str, at: float) -> Cluster:
-        """A new cluster; AlreadyExists if a live one has the name."""
+        """Register a cluster; raise AlreadyExists if a live one has the name."""
 
     def cluster(self, name: str) -> Cluster | None:
-        """The live cluster of that name."""
+        """Return the live cluster of that name."""
 
     def cluster_by_id(self, id: int) -> Cluster | None:
-        """A cluster, removed or not."""
+        """Return a cluster, live or removed."""
 
     def clusters(self) -> list[Cluster]:
-        """All live clusters by name."""
+        """Return all live clusters by name."""
 
     def update_cluster(self, id: int, **changes: object) -> Cluster:
         """Change standing, manager, seen_at, state, state_at, marks, used, rules, record, drain_reason, node_rules or
         wrong_nodes."""
 
     def remove_cluster(self, id: int, at: float) -> None:
-        """Take it out: its name is free again, its graphs are gone, its live attempts belong to nobody's lease."""
+        """Remove a cluster: its name is free again, its graphs are deleted, its live attempts have no lease."""
 
     def put_graph(self, cluster_id: int, subsystem: str, data: bytes, at: float) -> None:
-        """Keep a graph; subsystem "" is the dominant one."""
+        """Store a graph; subsystem "" is the dominant one."""
 
     def graph(self, cluster_id: int, subsystem: str) -> bytes | None:
-        """A graph as it was put; Corrupt if its bytes changed since."""
+        """Return a graph as it was stored; raise Corrupt if its bytes have changed since."""
 
     def graphs(self, cluster_id: int) -> dict[str, bytes]:
-        """Every graph of a cluster by subsystem."""
+        """Return every graph of a cluster by subsystem."""
 
     def subsystems(self, cluster_id: int) -> list[str]:
-        """The names of its subsystems, without the dominant graph."""
+        """Return the names of a cluster's subsystems, without the dominant graph."""
 
     def drop_graph(self, cluster_id: int, subsystem: str) -> bool:
-        """Forget a graph; False if there was none."""
+        """Delete a graph; return False if there was none."""
 
+    # --- Jobs and their state changes ---
 
-class JobVerbs(Protocol):
-    """Jobs, and the events that brought them where they are."""
+    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[int]:
+        """Store new jobs with their events, attempts, decisions and dependencies; return their ids in order."""
 
-    def add_jobs(self, drafts: Sequence[NewJob]) -> list[int]:
-        """Store new jobs with their events, attempts, decisions and dependencies; their ids in order."""
-
-    def add_lost_job(self, id: int, draft: NewJob) -> None:
-        """Store a job again under the id that it had in a history that is lost."""
+    def add_lost_job(self, id: int, new_job: NewJob) -> None:
+        """Store a job again under the id that it had before the restore."""
 
     def job(self, id: int) -> Job | None:
-        """One job; Corrupt if its stored request changed since it was written."""
+        """Return a job; raise Corrupt if its stored request has changed since it was written."""
 
     def jobs(self, ids: Sequence[int]) -> list[Job]:
-        """Those of these jobs that exist, in order of their ids."""
+        """Return those of these jobs that exist, ordered by id."""
 
-    def apply_decisions(self, settled: Sequence[DecidedJob], at: float) -> None:
-        """Give many queued jobs to their clusters, or hold them; raise Conflict if one has moved on."""
+    def apply_decisions(self, decided: Sequence[DecidedJob], at: float) -> None:
+        """Bind or hold many queued jobs; raise Conflict if one has changed since it was read."""
 
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
-        """The jobs that `owner` submitted under these client tokens."""
+        """Return the jobs that `owner` submitted under these client tokens."""
 
     def list_jobs(self, which: JobFilter, *, after: int | None = None, limit: int) -> list[Job]:
-        """Newest first, below id `after`. Specs are not checked here: a list shows damage, `job` refuses it."""
+        """Return jobs below id `after`, newest first. Specs are not verified: a list shows damage, `job` rejects it."""
 
     def count_jobs(self, which: JobFilter) -> dict[JobState, int]:
-        """How many jobs are in each state; states without jobs are left out."""
+        """Count jobs by state; states without jobs are left out."""
 
     def update_job(
         self, job: Job, event: JobEvent, at: float, *, detail: Mapping[str, object] | None = None, **changes: object
     ) -> Job:
-        """Move a job along `model.job.after` with its event; Conflict if it moved since `job` was read.
+        """Apply a transition of `model.job.after` and store its event; Conflict if the job has changed since.
 
         Leaving HELD clears `hold`, and a terminal state sets `ended_at`, unless `changes` says otherwise.
         """
 
     def add_update_events(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
-        """The same news of many jobs, which leaves them where they are; Conflict if one moved since it was read."""
+        """Store the same UPDATED event for many jobs, which keep their state; Conflict if one has changed since."""
 
     def due_jobs(self, now: float, limit: int) -> list[Job]:
-        """Jobs held for a time that has come, and living jobs whose deadline has passed."""
+        """Return held jobs whose start time has come, and live jobs whose deadline has passed."""
 
     def dependencies(self, job_id: int) -> list[Dependency]:
-        """What a job waits for."""
+        """Return the jobs that this one waits for."""
 
     def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
-        """Jobs that wait for this one, in the order of their ids, from `after` on."""
+        """Return ids of jobs that wait for this one, above id `after`, in order."""
 
     def dependents(self, job_id: int) -> list[tuple[int, str]]:
-        """Who waits for a job: (job id, kind), by id."""
+        """Return the jobs that wait for this one: (job id, kind), by id."""
 
-
-class LoadingVerbs(Protocol):
-    """What a server that starts brings into its memory, as little of each as will do."""
+    # --- State that a starting server loads into memory ---
 
     def queued_ids(self, limit: int, after: int = 0) -> list[int]:
-        """QUEUED jobs by id, above id `after`."""
+        """Return ids of QUEUED jobs above id `after`, in order."""
 
     def waiting(self, hold: Hold, limit: int, after: int = 0) -> list[WaitingJob]:
-        """HELD jobs that wait for `hold`, by id, above id `after`."""
+        """Return HELD jobs with this `hold` above id `after`, by id."""
 
     def count_held(self, hold: Hold) -> int:
-        """How many HELD jobs wait for `hold`."""
+        """Count the HELD jobs with this `hold`."""
 
     def placed_attempts(self, cluster: str) -> list[PlacedAttempt]:
-        """The live attempts of a cluster: first those that are furthest, then as they are leased."""
+        """Return the live attempts of a cluster with their specs: running ones first, then in leasing order."""
 
-
-class AttemptVerbs(Protocol):
-    """Attempts, leases and commands. A cluster is named; what a removed cluster held is not found by its name."""
+    # --- Attempts, leases and commands. Attempts of a removed cluster are not found by its name. ---
 
     def add_attempt(self, job: Job, cluster: str, token: str, at: float, *, n: int | None = None) -> Attempt:
         """Offer `job` to a cluster as its next attempt, or as attempt `n`; NotFound if there is no such cluster."""
 
     def attempt(self, job_id: int, n: int) -> Attempt | None:
-        """One attempt."""
+        """Return one attempt."""
 
     def attempts(self, job_id: int) -> list[Attempt]:
-        """All attempts of a job, first to last."""
+        """Return all attempts of a job, first to last."""
 
     def live_attempts(self, cluster: str) -> list[Attempt]:
-        """The attempts of a cluster that may still run, by job."""
+        """Return the attempts of a cluster that may still run, by job."""
 
     def attempts_in(self, cluster: str, state: AttemptState, limit: int | None = None) -> list[Attempt]:
-        """The live attempts of a cluster that are in one state, by job; with a limit, the first to be leased."""
+        """Return the live attempts of a cluster in one state, by job; with a limit, the next ones to be leased."""
 
     def count_live(self, cluster: str) -> dict[AttemptState, int]:
-        """How many `live_attempts` would give, by state; states without any are left out."""
+        """Count the live attempts of a cluster by state; states without any are left out."""
 
     def update_attempt(self, attempt: Attempt, state: AttemptState, at: float, **changes: object) -> Attempt:
-        """Move an attempt along `model.attempt.allowed`, or change fields in its state; Conflict if it moved since.
+        """Apply a transition of `model.attempt.allowed`, or change fields in the same state; Conflict if it moved.
 
         The first ACCEPTED, RUNNING and terminal state set accepted_at, started_at, ended_at unless `changes` does.
         """
@@ -197,226 +193,201 @@ class AttemptVerbs(Protocol):
     ) -> list[tuple[Attempt, Job]]:
         """Lease offered attempts of BOUND jobs, highest priority first, then oldest.
 
-        With `now`, leases that lapsed by then are given again too. A job whose stored request is
-        damaged is never handed out: it ends FAILED with that as its reason.
+        With `now`, leases that have expired by then are granted again. A job whose stored request is damaged is never
+        leased: it becomes FAILED with that reason.
         """
 
     def was_received(self, cluster: str) -> bool:
-        """True if jobs of a cluster were handed off to receivers."""
+        """Return True if jobs of a cluster were handed to receivers of the prototype."""
 
     def lapsed(self, now: float, limit: int) -> list[Attempt]:
-        """LEASED attempts whose lease ended by `now`, longest ago first."""
+        """Return LEASED attempts whose lease expired by `now`, oldest expiry first."""
 
     def add_command(self, attempt: Attempt, kind: str, at: float) -> int:
-        """Ask the agent for something; asking again before it acknowledged gives the same id."""
+        """Add a command for the agent; return the id of the pending one if there is one of this kind."""
 
     def commands(self, cluster: str) -> list[Command]:
-        """What an agent has still to acknowledge about attempts that live."""
+        """Return the unacknowledged commands about live attempts."""
 
     def ack_command(self, id: int) -> None:
-        """The agent did it."""
+        """HistoryMark a command as acknowledged."""
 
-
-class HistoryVerbs(Protocol):
-    """Events, decisions, output, and the last answer to each agent."""
+    # --- Events, decisions, output, and the last response to each agent ---
 
     def events(
         self, after_seq: int, limit: int, *, job: int | None = None, owners: Sequence[str] | None = None
     ) -> list[Event]:
-        """Events above `after_seq`, in order, of one job or of some owners' jobs if asked."""
+        """Return events above `after_seq` in order, optionally of one job or of some owners."""
 
     def last_seq(self) -> int:
-        """The number of the newest event; 0 if there is none."""
+        """Return the number of the newest event; 0 if there is none."""
 
     def put_decision(self, job_id: int, n: int, at: float, record: StoredDecision) -> None:
-        """Keep why attempt `n` went where it went; 0 while a job has no attempt. A second one replaces the first."""
+        """Store the decision behind attempt `n`, or 0 while a job has no attempt; replace an earlier one."""
 
     def decision(self, job_id: int, n: int | None = None) -> StoredDecision | None:
-        """The decision behind an attempt, or the newest one."""
+        """Return the decision behind an attempt, or the newest one."""
 
     def decisions(self, job_id: int) -> list[tuple[int, float, StoredDecision]]:
-        """Every decision of a job: (attempt, time, record)."""
+        """Return every decision of a job: (attempt, time, record)."""
 
     def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:
-        """Keep output that begins at `offset`; what is already there is not written twice."""
+        """Store output that begins at `offset`; bytes that are already stored are skipped."""
 
     def output(self, job_id: int, n: int, stream: str, offset: int, limit: int) -> bytes:
-        """Output from `offset` on, up to `limit` bytes or the first gap."""
+        """Return output from `offset`, up to `limit` bytes or the first gap."""
 
     def output_size(self, job_id: int, n: int, stream: str) -> int:
-        """Where the output ends so far."""
+        """Return the offset at which the stored output ends."""
 
     def next_output(self, job_id: int, n: int, stream: str, offset: int) -> int | None:
-        """The first offset from `offset` on at which there is output: the far side of a gap. None at the end."""
+        """Return the first offset from `offset` on that has output, to skip a gap; None at the end."""
 
     def cut_output(self, job_id: int, n: int, stream: str, start: int, end: int) -> None:
-        """Forget the bytes from `start` up to `end`; a gap remains."""
+        """Delete the bytes from `start` up to `end`; a gap remains."""
 
     def stored_sync(self, cluster: str, epoch: str, seq: int) -> bytes | None:
-        """The answer that this very message got before."""
+        """Return the response that this message received before."""
 
     def store_sync(self, cluster: str, epoch: str, seq: int, answer: bytes) -> None:
-        """Keep the newest answer; one per cluster. The epoch that was there before is over."""
+        """Store the latest response to a cluster's agent. A change of epoch ends the previous epoch."""
 
     def agent_epoch(self, cluster: str) -> str | None:
-        """The epoch of the agent that spoke last."""
+        """Return the epoch of the agent that was last in contact."""
 
     def epoch_is_over(self, cluster: str, epoch: str) -> bool:
-        """True if an agent with that epoch was followed by another one."""
+        """Return True if an agent with that epoch was replaced by a later one."""
 
-
-class RetentionVerbs(Protocol):
-    """Finished jobs that nobody wants to keep."""
+    # --- Retention ---
 
     def remove_finished(self, before: float, limit: int) -> int:
-        """Remove the oldest of those that ended by `before`, with all that is known of them; how many.
+        """Delete the oldest jobs that ended by `before`, with all their data; return how many.
 
-        One that a job waits for which has not ended is kept.
+        A job with a dependent that has not ended is kept.
         """
 
     def count_finished(self) -> int:
-        """How many jobs have ended and are still there."""
+        """Count the jobs that have ended and are still stored."""
 
     def horizon(self, owners: Sequence[str] | None = None) -> int:
-        """The newest event that was removed, of some owners' jobs or of all; 0 if none was."""
+        """Return the newest deleted event, of some owners' jobs or of all; 0 if none was deleted."""
 
-
-class AccessVerbs(Protocol):
-    """Credentials, users, groups and the audit log."""
+    # --- Credentials, users, groups and the audit log ---
 
     def add_credential(self, credential: Credential) -> None:
-        """Keep one; AlreadyExists if its id is taken."""
+        """Store a credential; raise AlreadyExists if its id is taken."""
 
     def credential(self, id: str) -> Credential | None:
-        """One credential, live or not."""
+        """Return a credential, valid or not."""
 
     def credentials(self, owner: str | None = None, kind: CredentialKind | None = None) -> list[Credential]:
-        """All credentials, oldest first."""
+        """Return all credentials, oldest first."""
 
     def revoke(self, id: str, at: float) -> bool:
-        """End one now; False if there is none that lives."""
+        """Revoke a credential; return False if there is no valid one."""
 
     def revoke_of(self, owner: str, at: float) -> int:
-        """End all of one owner now; how many."""
+        """Revoke all credentials of an owner; return how many."""
 
     def touch_credential(self, id: str, at: float) -> None:
-        """Note that it was used."""
+        """Record when a credential was last used."""
 
     def spend_credential(self, id: str) -> bool:
-        """Use it up by one; False if it is revoked or spent. One without a number of uses is never spent."""
+        """Use up one use; return False if it is revoked or has none left. One without a limit is never used up."""
 
     def put_user(self, name: str, groups: Sequence[str], disabled: bool, at: float) -> Account:
-        """Create a user or change one."""
+        """Create or change a user."""
 
     def user(self, name: str) -> Account | None:
-        """One user."""
+        """Return one user."""
 
     def users(self) -> list[Account]:
-        """All users by name."""
+        """Return all users by name."""
 
     def put_group(self, name: str, clusters: Sequence[str]) -> ClusterGroup:
-        """Create a group of clusters or change one."""
+        """Create or change a group of clusters."""
 
     def groups(self) -> list[ClusterGroup]:
-        """All groups of clusters by name."""
+        """Return all groups of clusters by name."""
 
     def append_audit(
         self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str
     ) -> int:
-        """Add a line to the chain; its number."""
+        """Append a line to the audit chain; return its number."""
 
     def audit(self, after: int, limit: int, **equal: str) -> list[AuditRow]:
-        """Lines above `after`; `equal` narrows by actor, credential, address, verb, object or outcome."""
+        """Return lines above `after`; `equal` filters by actor, credential, address, verb, object or outcome."""
 
     def verify_audit(self) -> int | None:
-        """The first line that does not follow from the one before, or None if the chain holds."""
+        """Return the first line that breaks the chain, or None if the chain is intact."""
 
-
-class GenerationVerbs(Protocol):
-    """The history of the database, and what is still to be heard after a restore."""
+    # --- Generations of the database, and reports after a restore ---
 
     def generations(self) -> list[Generation]:
-        """Every generation, in order."""
+        """Return every generation, in order."""
 
     def has_lost(self, mark: HistoryMark) -> bool:
-        """True if whoever was given `mark` has seen something that is not in this database."""
+        """Return True if `mark` names an event that is not in this database."""
 
     def begin_generation(self, id: str, at: float) -> Generation:
-        """A server starts; `id` is random."""
+        """Begin a generation for a server start; `id` is random."""
 
     def begin_restore(
         self, id: str, at: float, seen: Sequence[HistoryMark] = (), cause: Cause = Cause.RESTORE
     ) -> Generation:
-        """The database is an older copy of itself: pass over the numbers that may have been given since.
+        """Begin a generation after a restore: skip the numbers that may have been used since the backup.
 
-        Every cluster is to report what it knows, and what was leased waits for that. `seen` are marks that the
-        database has lost.
+        Every cluster must report the attempts that it knows, and leases are suspended until it has. `seen` are marks
+        that the database has lost.
         """
 
     def old_jobs(self) -> int:
-        """The highest id that a job from before the last restore can have; 0 if there was no restore."""
+        """Return the highest id that a job from before the last restore can have; 0 if there was no restore."""
 
-    def cluster_reports(self) -> list[ClusterReport]:
-        """The clusters that were registered when the database was restored last, by name."""
+    def restore_reports(self) -> list[RestoreReport]:
+        """Return the report state of the clusters that were registered at the last restore, by name."""
 
-    def update_cluster_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
-        """Change how far a cluster is."""
+    def update_restore_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
+        """Change the report state of a cluster."""
 
     def resume_leases(self, cluster_id: int, until: float) -> None:
-        """Give the leases of a cluster, which a restore suspended, an end again."""
+        """Set the end of a cluster's leases, which a restore suspended."""
 
     def add_finding(self, finding: Finding) -> None:
-        """Keep what was learned, for the operator."""
+        """Store what a cluster's report revealed, for the operator."""
 
     def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, Finding]]:
-        """What was learned after one restore, with its numbers, above number `after`."""
+        """Return the findings of one restore above number `after`, with their numbers."""
 
     def count_findings(self, generation: int) -> Mapping[str, int]:
-        """How many findings of each kind there are."""
+        """Count findings by kind."""
 
-
-class SavepointVerbs(Protocol):
-    """Parts of a transaction that can fail alone."""
+    # --- The database as a whole ---
 
     def savepoint(self) -> AbstractContextManager[None]:
-        """What is raised inside undoes what was done inside, and nothing else of the transaction."""
-
-
-class Tx(
-    ClusterVerbs,
-    JobVerbs,
-    LoadingVerbs,
-    AttemptVerbs,
-    HistoryVerbs,
-    RetentionVerbs,
-    AccessVerbs,
-    GenerationVerbs,
-    SavepointVerbs,
-    Protocol,
-):
-    """One transaction. Use it only inside the work it was given to."""
+        """Return a context that undoes what was done inside it, and nothing else, if an exception leaves it."""
 
     def meta(self, key: str) -> str | None:
-        """A small setting of the whole database."""
+        """Return a setting of the database."""
 
     def set_meta(self, key: str, value: str) -> None:
-        """Keep a small setting."""
+        """Store a setting of the database."""
 
     def sizes(self) -> dict[str, int]:
-        """A few cheap numbers for health: jobs, events, audit lines and attempts ever stored, live clusters, bytes."""
+        """Return cheap figures for health: jobs, events, audit lines and attempts ever stored, live clusters, bytes."""
 
 
 class Store(Protocol):
-    """Where the truth is kept."""
+    """A database of jobs, clusters and credentials."""
 
     async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
-        """Run `work` and return its answer once it is durable. Unavailable: it is not; Unconfirmed: it may be.
+        """Run `work` and return its result once it is durable. Unavailable: it is not; Unconfirmed: it may be.
 
-        `brief` promises that it takes a few milliseconds at the most, so that it may run in the caller's thread.
+        `brief` promises that it takes a few milliseconds at most, so that it may run in the caller's thread.
         """
 
     async def read(self, work: Callable[[Tx], T]) -> T:
-        """Run `work` on one consistent moment; writing verbs raise ReadOnly."""
+        """Run `work` on a consistent snapshot; queries that write raise ReadOnly."""
 
     async def close(self) -> None:
-        """Finish what was asked, then let go of the database."""
+        """Finish pending writes, then close the database."""

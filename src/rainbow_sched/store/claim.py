@@ -1,10 +1,9 @@
-"""The claim: one server serves a database, and a server that was replaced writes nothing.
+"""The claim: a lease with a fencing term that allows one server per database.
 
-A row of the database names the server (see migration 0007). Its term grows by one whenever another
-server takes the claim over. A server renews the row every `RENEW_SECONDS` (`claim_keeper.py`), and
-each of its write transactions first checks that the row is still its own. On PostgreSQL that check
-locks the row (`FOR KEY SHARE`) until the transaction ends, and a takeover waits for it: a write
-commits before the takeover, or it fails. On SQLite the file's write lock does the same.
+A row of the database names the server (see migration 0007). Each takeover by another server increments its term. A
+server renews the row every `RENEW_SECONDS` (`claim_keeper.py`), and each of its write transactions first checks that
+the row is still its own. On PostgreSQL that check locks the row (`FOR KEY SHARE`) until the transaction ends, and a
+takeover waits for it: a write commits before the takeover, or it fails. On SQLite the file's write lock does the same.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from rainbow_sched.store.session import Session
 
 log = logging.getLogger(__name__)
 SERVER_ROLE = "server"
-LEASE_SECONDS = 6.0  # a claim that was not renewed for so long may be taken
+LEASE_SECONDS = 6.0  # a claim that was not renewed for this long may be taken
 RENEW_SECONDS = 1.5
-WAIT_SECONDS = 10.0  # how long a second server waits for the claim to lapse
+WAIT_SECONDS = 10.0  # how long a second server waits for the claim to expire
 POLL_SECONDS = 0.2
-FIRST_SCHEMA = 7  # the migration that makes the table
+FIRST_CLAIM_SCHEMA = 7  # the migration that creates the table
 
 
 class ClaimTaken(Unavailable):
@@ -33,12 +32,12 @@ class ClaimTaken(Unavailable):
 
 
 class Replaced(Unavailable):
-    """Another server has taken this server's claim; this one may not write or answer any more."""
+    """Another server has taken this server's claim; this one may not write or respond any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A server that wants a claim: a process, and a random name for this one run of it."""
+    """A server that requests a claim: its process, and a random name of this run."""
 
     instance: str
     identity: ProcessIdentity
@@ -46,7 +45,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """The row as it was at one moment."""
+    """The claim row at the time it was read."""
 
     term: int
     instance: str
@@ -58,12 +57,12 @@ class ClaimRow:
 
     @property
     def lapsed(self) -> bool:
-        """True if the claim was released, or not renewed in time."""
+        """Return True if the claim was released, or not renewed in time."""
         return self.expires_at <= self.now
 
     @property
     def version(self) -> tuple[int, str, int]:
-        """Changes with every renewal and every takeover."""
+        """Return a value that changes with every renewal and every takeover."""
         return self.term, self.instance, self.renewals
 
     def is_of(self, claimant: Claimant, term: int) -> bool:
@@ -75,12 +74,12 @@ class ClaimRow:
 
 
 def utc(seconds: float) -> str:
-    """Return a time as people read it."""
+    """Format a time for people."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def read_claim(session: Session) -> ClaimRow | None:
-    """Return the row; None in a database that no server has claimed yet."""
+    """Return the claim row; None if no server has claimed the database yet."""
     row = session.row("claim", role=SERVER_ROLE)
     if row is None:
         return None
@@ -90,23 +89,23 @@ def read_claim(session: Session) -> ClaimRow | None:
 
 
 def check_claim(session: Session, claimant: Claimant, term: int) -> bool:
-    """Inside a write transaction: return True if the claim is held, and stays so until the transaction ends."""
+    """Inside a write transaction, return True if the claim is held; it then is until the transaction ends."""
     return session.row("check_claim", role=SERVER_ROLE, term=term, instance=claimant.instance) is not None
 
 
 def renew_claim(session: Session, claimant: Claimant, term: int) -> bool:
-    """Extend the claim by a lease, also one that has lapsed; False if another server has taken it."""
+    """Extend the claim by a lease, even if it has expired; return False if another server has taken it."""
     values = {"role": SERVER_ROLE, "term": term, "instance": claimant.instance, "lease": LEASE_SECONDS}
     return session.change("renew_claim", **values) == 1
 
 
 def release_claim(session: Session, claimant: Claimant, term: int) -> None:
-    """Give the claim up, so that the next server need not wait."""
+    """Release the claim, so that the next server need not wait."""
     session.change("release_claim", role=SERVER_ROLE, term=term, instance=claimant.instance)
 
 
 def take_over(session: Session, seen: ClaimRow, claimant: Claimant) -> int | None:
-    """Take the claim if its row is still as it was seen; the new term, or None. Waits for writes under way."""
+    """Take the claim if its row is unchanged; return the new term, or None. Waits for active writes."""
     session.begin()
     session.rows("lock_claim", role=SERVER_ROLE)
     term, instance, renewals = seen.version
@@ -132,13 +131,13 @@ def take_claim(
     locked: bool = False,
     evict: Callable[[Session, ClaimRow], None] = lambda session, row: None,
 ) -> int:
-    """Take the claim when nobody holds it, and return its term. ClaimTaken if it is still renewed after `wait` seconds.
+    """Take the claim once it is free, and return its term. ClaimTaken: it is still renewed after `wait` seconds.
 
-    `locked` promises that no other process of this machine can have the database open. `evict` ends
-    what a lapsed server still holds in the database: a frozen one may stand in the middle of a write.
+    `locked` promises that no other process of this machine can have the database open. `evict` ends the sessions of a
+    server whose claim has expired: a frozen one may hold locks in the middle of a write.
     """
     begun = time.monotonic()
-    seen, seen_at, told = None, begun, False
+    seen, seen_at, warned = None, begun, False
     while True:
         row = read_claim(session)
         if row is None:
@@ -149,7 +148,7 @@ def take_claim(
         now = time.monotonic()
         if row.version != seen:
             seen, seen_at = row.version, now
-        unrenewed = now - seen_at >= LEASE_SECONDS  # whatever the database's clock says: it may have been set back
+        unrenewed = now - seen_at >= LEASE_SECONDS  # by our clock, because the database's may have been set back
         if row.lapsed or unrenewed or _has_ended(row, claimant, locked):
             if row.instance:
                 evict(session, row)
@@ -158,18 +157,18 @@ def take_claim(
                 if row.instance and row.expires_at:
                     log.warning("%s did not release its claim and is gone; this server takes over", row)
                 return term
-        elif not told:
-            told = True
+        elif not warned:
+            warned = True
             log.warning("%s has this database; waiting up to %g s for it to stop", row, wait)
         if now - begun >= wait:
             raise ClaimTaken(
                 f"{row} serves this database, and only one server may: stop that server first, "
                 "or give this one a database of its own (--db)"
             )
-        time.sleep(POLL_SECONDS)  # another process holds the row: nothing tells when it changes
+        time.sleep(POLL_SECONDS)  # there is no notification when the row changes
 
 
 def _has_ended(row: ClaimRow, claimant: Claimant, locked: bool) -> bool:
-    """Return True if it is certain that the server of a claim that has not lapsed runs no more."""
+    """Return True if the server of an unexpired claim has certainly ended."""
     here = claimant.identity.boot != "" and row.identity.boot == claimant.identity.boot
     return (locked and here) or row.identity.has_ended()

@@ -1,4 +1,4 @@
-"""Keep the claim of a running server: renew it, and notice when another server has taken it."""
+"""Renew the claim of a running server, and detect when another server has taken it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from rainbow_sched.store.mark_file import MarkFile
 from rainbow_sched.store.session import EVENT, Session
 
 log = logging.getLogger(__name__)
-CONFIRM_SECONDS = 15.0  # how long a call waits for the claim to be confirmed, as for a database that is away
-MIN_PAUSE = 0.1  # seconds between two attempts, however many calls wait for one
+CONFIRM_SECONDS = 15.0  # how long a call waits for the claim to be confirmed
+MIN_RENEW_INTERVAL = 0.1  # seconds between two attempts, independent of the number of waiting calls
 
 
 class Claim:
-    """The claim that this process took. A thread with a connection of its own renews it.
+    """The claim of this process. A thread with its own connection renews it.
 
-    Writes need no look at the time: each checks the row (`check`). What is answered from memory does: after a lease
-    without news from the database this process may have been replaced, so it asks before it goes on (`confirm`).
+    Each write checks the row (`check`), whatever the time. A response from memory needs a recent renewal: after a lease
+    without one this process may have been replaced, so it asks the database first (`confirm`).
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Claim:
         self._connect, self._name = connect, name
         self._confirmed_at = taken_at
         self._replaced: Replaced | None = None
-        self._newest_event = 0  # that this server has stored
-        self.mark_file: MarkFile | None = None  # where it is noted for the next start
+        self._newest_event = 0  # stored by this server
+        self.mark_file: MarkFile | None = None  # records it for the next start
         self._failure: Exception | None = None  # why the last renewal failed
         self._session: Session | None = None
         self._stop, self._wake = threading.Event(), threading.Event()
@@ -54,34 +54,34 @@ class Claim:
         self._thread = threading.Thread(target=self._run, name="rainbow-claim", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to renew; callers of `confirm` and `wait_replaced` wait in `loop`."""
+        """Start renewing; callers of `confirm` and `wait_replaced` wait in `loop`."""
         self._loop = loop
         self._thread.start()
 
     @property
     def replaced(self) -> Replaced | None:
-        """Set once another server has taken the claim."""
+        """Return the error once another server has taken the claim."""
         return self._replaced
 
     def check(self, session: Session) -> None:
-        """Inside a write transaction: raise Replaced unless this server still holds the claim on what it has stored."""
+        """Inside a write transaction, raise Replaced unless this server holds the claim and its events are stored."""
         if not check_claim(session, self.claimant, self.term):
             raise self._note_replaced(read_claim(session))
         if session.committed(EVENT) < self._newest_event:
             raise self._note_replaced(None)
 
     def note_event(self, event: int, generation: tuple[int, str] | None = None) -> None:
-        """Remember the newest event that was stored: a database without it has been put back."""
+        """Record the newest stored event: a database without it was restored to an older copy."""
         self._newest_event = event
         if self.mark_file is not None:
             self.mark_file.advance(event, generation)
 
     def is_confirmed(self) -> bool:
-        """Return True if nobody can have taken the claim unnoticed."""
+        """Return True if no other server can have taken the claim meanwhile."""
         return self._replaced is None and elapsed() - self._confirmed_at < LEASE_SECONDS
 
     async def confirm(self) -> None:
-        """Return when the claim is confirmed. Replaced: another server has it; Unavailable: the database is away."""
+        """Wait until the claim is confirmed. Replaced: another server has it; Unavailable: no database."""
         if self.is_confirmed():
             return
         with suppress(TimeoutError):
@@ -92,30 +92,30 @@ class Claim:
         if self._replaced is not None:
             raise self._replaced
         if not self.is_confirmed():
-            cause = self._failure or f"{self._name} does not answer"
+            cause = self._failure or f"{self._name} does not respond"
             raise Unavailable(
                 f"this server may have been replaced and cannot ask its database ({cause}); try again later"
             )
 
     async def wait_replaced(self) -> Replaced:
-        """Return when another server has taken the claim."""
+        """Wait until another server has taken the claim."""
         while self._replaced is None:
             await self._next_change()
         return self._replaced
 
     def close(self) -> None:
-        """Stop renewing, and release the claim if it is still held. Call it after the last write. Blocks."""
+        """Stop renewing and release the claim if it is held. Call it after the last write. Blocks."""
         self._stop.set()
         self._wake.set()
         self._thread.join()
-        with suppress(Exception):  # the database is away: the claim lapses by itself
+        with suppress(Exception):  # if the database is unreachable, the claim expires
             release_claim(self._session or self._connected(), self.claimant, self.term)
         self._disconnect()
         if self.mark_file is not None:
             self.mark_file.close()
 
     def _run(self) -> None:
-        while not self._stop.wait(MIN_PAUSE):
+        while not self._stop.wait(MIN_RENEW_INTERVAL):
             self._renew()
             self._notify()
             if self._replaced is not None:
@@ -131,7 +131,7 @@ class Claim:
                 self._note_replaced(read_claim(session))
                 return
             self._confirmed_at = asked_at
-        except Exception as error:  # whatever the driver raises, it is tried again
+        except Exception as error:  # any driver error is retried
             self._note_failure(error)
             return
         if self._failure is not None:
@@ -158,18 +158,18 @@ class Claim:
             self._note_replaced(row)
 
     def _note_replaced(self, row: ClaimRow | None) -> Replaced:
-        """Remember who has the claim now. Called by the thread of the claim, and by those that write."""
+        """Record that this server was replaced. Called by the claim's thread and by writers."""
         seconds = elapsed() - self._confirmed_at
         if row is None or row.term < self.term:
             message = (
-                "the database of this server was emptied or put back to an older copy while the server ran; nothing "
-                "more is stored here: start the server again"
+                "the database of this server was emptied or restored to an older copy while the server ran; this "
+                "server stores nothing more: restart it"
             )
         else:
             message = (
-                f"this server was replaced: {row} has taken its database over. This process had not renewed its "
+                f"this server was replaced: {row} has taken over its database. This process had not renewed its "
                 f"claim for {seconds:.0f} s (was it stopped, or cut off from the database?); "
-                "nothing more is stored here: use the other server"
+                "it stores nothing more: use the other server"
             )
         if self._replaced is None:
             self._replaced = Replaced(message)
@@ -183,7 +183,7 @@ class Claim:
 
     def _disconnect(self) -> None:
         if self._session is not None:
-            with suppress(Exception):  # it is broken already
+            with suppress(Exception):  # the connection is broken already
                 self._session.close()
             self._session = None
 
@@ -194,7 +194,7 @@ class Claim:
 
     def _notify(self) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._resolve)
 
     def _resolve(self) -> None:
@@ -204,6 +204,6 @@ class Claim:
 
 
 def elapsed() -> float:
-    """Return seconds on a clock that nobody sets; where the system can, it also counts while the machine sleeps."""
+    """Return seconds of a monotonic clock that, where available, also counts while the machine is suspended."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

@@ -1,4 +1,4 @@
-"""A store over one database: a writer with group commit and a few readers beside it."""
+"""The SQL store: one writer with group commit and a pool of reader threads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rainbow_sched.store.base import Tx
 from rainbow_sched.store.claim_keeper import Claim
 from rainbow_sched.store.session import Session
 from rainbow_sched.store.transaction import SqlTx
-from rainbow_sched.store.writer import PAUSE, RECONNECT_SECONDS, ConnectionLost, Counts, Writer
+from rainbow_sched.store.writer import RECONNECT_SECONDS, RETRY_SECONDS, ConnectionLost, Counts, Writer
 
 T = TypeVar("T")
-READERS = 4
+READER_THREADS = 4
 
 
 class SqlStore:
-    """See `base.Store`."""
+    """`base.Store` on a SQL database."""
 
     def __init__(
         self,
@@ -30,22 +30,22 @@ class SqlStore:
         release: Callable[[], None] = lambda: None,
         claim: Claim | None = None,
     ) -> None:
-        """`connect` opens a session that writes (True) or reads; `release` gives the database free at the end.
+        """`connect` opens a session that writes (True) or reads; `release` unlocks the database when the store closes.
 
-        With a `claim` this is the store of a server, which neither writes nor reads once another server has taken it.
+        With a `claim` this is the store of a server: it stops writing and reading once another server has taken over.
         """
         self._connect = connect
         self.claim = claim
         self._release = release
         self._writer = Writer(lambda: connect(True), writer)
-        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="rainbow-reader")
+        self._threads = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="rainbow-reader")
         self._idle: queue.LifoQueue[Session] = queue.LifoQueue()
         self._closed = False
         self._writer.start()
 
     @property
     def counts(self) -> Counts:
-        """How many commits carried how many works."""
+        """Return the numbers of commits and of works committed."""
         return self._writer.counts
 
     async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
@@ -83,7 +83,7 @@ class SqlStore:
             except ConnectionLost as lost:
                 if self._closed or time.monotonic() >= deadline:
                     raise Unavailable(f"the database cannot be reached: {lost}; try again later") from lost
-            time.sleep(PAUSE)  # a thread of the pool: nothing tells when the database is back
+            time.sleep(RETRY_SECONDS)  # in a pool thread; there is no notification when the database is back
 
     def _reader(self) -> Session:
         try:
@@ -99,7 +99,7 @@ class SqlStore:
             session.begin()
             answer = work(SqlTx(session))
             session.commit()
-        except Exception as error:  # the driver's or the work's own
+        except Exception as error:  # from the driver or from the work
             translated = session.dialect.translate(error)
             try:
                 session.rollback()

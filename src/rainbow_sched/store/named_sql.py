@@ -1,8 +1,7 @@
-"""Named SQL from the files in `queries/`, in the placeholders of one database.
+"""Load the named SQL queries of `queries/` and bind their parameters for one database.
 
-A query starts at a line `-- name: NAME`, or `-- name: NAME @postgresql` for a text of one
-database only. `:value` is a parameter, `:*values` a list of them, `{NAME}` the text of
-another query.
+A query starts at a line `-- name: NAME`, or `-- name: NAME @postgresql` for one database only. `:value` is a parameter,
+`:*values` a list of parameters, `{NAME}` inserts the text of another query.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ _PARAMETER = re.compile(r":(\*?)([a-z_]+)")
 _INSERTION = re.compile(r"\{(\w+)\}")
 _ONE_ROW = re.compile(r"\bVALUES (\([^()]*\))")
 
-Value = object  # what a driver takes: str, int, float, bytes, None
+Value = object  # str, int, float, bytes or None
 
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """One SQL text, cut at its parameters: piece, parameter, piece, parameter, ..., piece."""
+    """A SQL text split at its parameters: piece, parameter, piece, parameter, ..., piece."""
 
     pieces: tuple[str, ...]
     parameters: tuple[tuple[bool, str], ...]  # (is a list, name)
@@ -31,7 +30,7 @@ class SqlStatement:
     fixed: str  # the whole text when no parameter is a list, else ""
 
     def bind(self, values: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]]:
-        """The text and the values in its order."""
+        """Return the text and the values in the order of its placeholders."""
         if self.fixed:
             return self.fixed, tuple([values[name] for _, name in self.parameters])
         text, bound = [self.pieces[0]], list[Value]()
@@ -45,7 +44,7 @@ class SqlStatement:
 
 @lru_cache(maxsize=1024)
 def statement(text: str, placeholder: str) -> SqlStatement:
-    """`text` cut at its parameters."""
+    """Split `text` at its parameters."""
     if placeholder == "%s":
         text = text.replace("%", "%%")
     parts = _PARAMETER.split(text)
@@ -59,30 +58,30 @@ def statement(text: str, placeholder: str) -> SqlStatement:
 
 @lru_cache(maxsize=256)
 def of_rows(one: str, count: int) -> str:
-    """A statement with the VALUES of one row as a statement with `count` rows; "" if it has none."""
+    """Return a one-row INSERT with VALUES for `count` rows; "" if the statement has no VALUES."""
     text, found = _ONE_ROW.subn(lambda m: "VALUES " + ", ".join([m[1]] * count), one)
     return text if found == 1 else ""
 
 
 @lru_cache(maxsize=4)
 def load(dialect: str) -> Mapping[str, str]:
-    """Every query of one database by name, insertions done."""
-    found: dict[str, str] = {}
+    """Return every query of one database by name, with insertions expanded."""
+    queries: dict[str, str] = {}
     for file in sorted(files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
         parts = _HEAD.split(file.read_text("utf-8"))
         for name, only, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
             if only in (None, dialect):
-                assert name not in found, f"two queries are named {name}"
-                found[name] = _plain(body)
-    return {name: _insert(text, found) for name, text in found.items()}
+                assert name not in queries, f"two queries are named {name}"
+                queries[name] = _without_comments(body)
+    return {name: _expand(text, queries) for name, text in queries.items()}
 
 
-def _plain(body: str) -> str:
+def _without_comments(body: str) -> str:
     lines = (line.split("--", 1)[0].strip() for line in body.splitlines())
     return " ".join(line for line in lines if line).rstrip(";")
 
 
-def _insert(text: str, texts: Mapping[str, str]) -> str:
+def _expand(text: str, texts: Mapping[str, str]) -> str:
     while _INSERTION.search(text):
         text = _INSERTION.sub(lambda m: texts[m[1]], text)
     return text

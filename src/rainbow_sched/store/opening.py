@@ -1,4 +1,4 @@
-"""Open the database that a URL names."""
+"""Open a store by its URL."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from rainbow_sched.store.processes import ProcessIdentity
 
 
 async def open_store(url: str) -> Store:
-    """The store at `sqlite:///FILE` or `postgresql://...`, brought to this program's schema.
+    """Open the store at `sqlite:///FILE` or `postgresql://...` and migrate it to the current schema.
 
-    Invalid: the URL, the folder or a permission is wrong. Unavailable: another server has the
-    file, or the database cannot be reached. Conflict: a newer program made the database.
+    Invalid: the URL, the folder or a permission is wrong. Unavailable: another server has the file open, or the
+    database cannot be reached. Conflict: a newer version made the database.
     """
     return await asyncio.get_running_loop().run_in_executor(None, _open, url, None)
 
 
 async def open_claimed(url: str) -> tuple[Store, Claim]:
-    """Open the store as `open_store` does, for the one server of its database.
+    """Open the store and take the claim, which allows one server per database.
 
-    ClaimTaken: another server serves it, also after `claim.WAIT_SECONDS`. The claim is released when the store is
-    closed; until then main watches `Claim.wait_replaced`.
+    ClaimTaken: another server still serves it after `claim.WAIT_SECONDS`. Closing the store releases the claim.
     """
     loop = asyncio.get_running_loop()
     claimant = Claimant(secrets.token_hex(8), ProcessIdentity.here())
@@ -42,13 +41,13 @@ def _open(url: str, claimant: Claimant | None) -> SqlStore:
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         if not rest.startswith("/") or len(rest) < 2:
-            raise Invalid("a SQLite database is written sqlite:///FILE (sqlite:////PATH for an absolute path)")
+            raise Invalid("a SQLite URL has the form sqlite:///FILE (sqlite:////PATH for an absolute path)")
         from rainbow_sched.store.sqlite import open_sqlite
 
         return open_sqlite(Path(unquote(rest[1:])).absolute(), claimant)
     if scheme in ("postgresql", "postgres"):
-        from rainbow_sched.store.postgres import open_postgres  # not everybody has the driver
+        from rainbow_sched.store.postgres import open_postgres  # the driver is optional
 
         return open_postgres(url, claimant)
     known = urlsplit(url).scheme if "://" in url else url[:40]
-    raise Invalid(f"{known!r} is not a database this program knows: use sqlite:///FILE or postgresql://USER@HOST/NAME")
+    raise Invalid(f"{known!r} is not a supported database: use sqlite:///FILE or postgresql://USER@HOST/NAME")

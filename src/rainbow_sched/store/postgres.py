@@ -1,4 +1,4 @@
-"""PostgreSQL: a database on another machine. Its server and its tools take turns at writing by an advisory lock."""
+"""The PostgreSQL store. An advisory lock serializes the writes of the server and of tools."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from rainbow_sched.store.schema import migrate
 from rainbow_sched.store.session import Session, SqlDialect
 
 CONNECT_SECONDS = 5
-_LOCK = 0x7261696E  # "rain": the lock under which all writes of one database happen
-_NAME = "rainbow"  # of the sessions of tools, and of servers that know no claim yet
+_LOCK = 0x7261696E  # "rain": the advisory lock of all writes to one database
+_NAME = "rainbow"  # session name of tools, and of servers from before claims
 _OTHER_SESSIONS = (
     "SELECT pid, coalesce(host(client_addr), 'this machine'), extract(epoch FROM backend_start) FROM pg_stat_activity "
     "WHERE datname = current_database() AND application_name = :name AND pid <> pg_backend_pid() ORDER BY backend_start"
 )
 _SETTINGS = (
     "SET lock_timeout = '10s'",
-    "SET idle_in_transaction_session_timeout = '30s'",  # a stopped server must not hold the others up
+    "SET idle_in_transaction_session_timeout = '30s'",  # a stopped server must not block the others
     "SET client_encoding = 'UTF8'",
-    # A commit is durable before it is acknowledged, whatever the server's default is.
+    # A commit is durable before it is acknowledged, independent of the server's default.
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
 
 
 def open_postgres(url: str, claimant: Claimant | None = None) -> SqlStore:
-    """The store in a PostgreSQL database, which exists. With a claimant: for the server of this database."""
+    """Open the store in an existing PostgreSQL database. With a claimant: take the claim for a server."""
     name = _NAME if claimant is None else _session_name(claimant.instance)
     writer = _connect(url, writing=True, name=name)
     try:
@@ -54,19 +54,19 @@ def open_postgres(url: str, claimant: Claimant | None = None) -> SqlStore:
 
 
 def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
-    """Take the claim, and have every write of `writer` check it."""
+    """Take the claim and make every write transaction of `writer` check it."""
     version = _schema_version(writer)
-    if 0 < version < claims.FIRST_SCHEMA:
+    if 0 < version < claims.FIRST_CLAIM_SCHEMA:
         _wait_for_older_server(writer)
-    if version < claims.FIRST_SCHEMA:
-        migrate(writer, upto=claims.FIRST_SCHEMA)
+    if version < claims.FIRST_CLAIM_SCHEMA:
+        migrate(writer, upto=claims.FIRST_CLAIM_SCHEMA)
     taken_at = elapsed()
     try:
         term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, evict=_end_sessions)
     except psycopg.errors.LockNotAvailable:
         raise Unavailable(
-            "the claim on the database has lapsed, but a session of the server that had it stands in the middle of a "
-            "write: end that process, or its session (pg_terminate_backend, as a user who may)"
+            "the claim on the database has expired, but a session of its server still holds locks in the middle of a "
+            "write: end that process, or its session (pg_terminate_backend, as a user with that right)"
         ) from None
     name = _session_name(claimant.instance)
     claim = Claim(claimant, term, lambda: _connect_for_claim(url, name), taken_at, name="PostgreSQL")
@@ -76,10 +76,10 @@ def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
 
 @contextmanager
 def claimed_connection(url: str, claim: Claim) -> Iterator[psycopg.Connection[Any]]:
-    """A connection for one transaction of a tool that holds the claim.
+    """Open a connection for one transaction of a tool that holds the claim.
 
-    It checks the claim as every write does. If this process stands still until another server takes the claim, that one
-    ends its session.
+    It checks the claim as every write does. If another server takes the claim while this process is stopped, that
+    server ends the session.
     """
     with psycopg.connect(
         url, connect_timeout=CONNECT_SECONDS, application_name=_session_name(claim.claimant.instance)
@@ -89,7 +89,7 @@ def claimed_connection(url: str, claim: Claim) -> Iterator[psycopg.Connection[An
 
 
 def _schema_version(session: Session) -> int:
-    """Return the version of the schema, 0 for an empty database. Waits for no lock: a frozen server may hold it."""
+    """Return the schema version, 0 for an empty database. It takes no lock, which a frozen server may hold."""
     [(there,)] = session.rows_of("SELECT to_regclass('schema_versions') IS NOT NULL", {})
     return int(session.rows("schema_version")[0][0]) if there else 0
 
@@ -99,14 +99,14 @@ def _session_name(instance: str) -> str:
 
 
 def _end_sessions(session: Session, row: ClaimRow) -> None:
-    """End the sessions of a server whose claim has lapsed: a frozen one may hold locks that no timeout frees."""
-    with suppress(psycopg.errors.InsufficientPrivilege):  # if one is in the way, the lock says so
+    """End the sessions of a server whose claim has expired: a frozen one may hold locks that no timeout releases."""
+    with suppress(psycopg.errors.InsufficientPrivilege):  # if a session still holds a lock, the lock timeout reports it
         for pid, _, _ in session.rows_of(_OTHER_SESSIONS, {"name": _session_name(row.instance)}):
             session.rows_of("SELECT pg_terminate_backend(:pid)", {"pid": pid})
 
 
 def _wait_for_older_server(session: Session) -> None:
-    """Before the upgrade to the first schema with claims: a server that knows no claim must not be connected."""
+    """Wait until no server from before claims is connected; call it before the upgrade to the first claim schema."""
     until = time.monotonic() + claims.WAIT_SECONDS
     while others := session.rows_of(_OTHER_SESSIONS, {"name": _NAME}):
         if time.monotonic() >= until:
@@ -115,15 +115,15 @@ def _wait_for_older_server(session: Session) -> None:
                 f"an older Rainbow is connected to this database (from {address}, since {claims.utc(float(since))}), "
                 "and only one server may serve it: stop that one before this upgrade"
             )
-        time.sleep(claims.POLL_SECONDS)  # nothing tells when another session ends
+        time.sleep(claims.POLL_SECONDS)  # there is no notification when another session ends
 
 
 class _Cursor(psycopg.Cursor[Any]):
-    """A cursor after whose rollbacks no statement is taken for prepared that is not.
+    """A cursor that invalidates the driver's prepared statements at each rollback.
 
-    The driver notes a statement as prepared when it sends it; if an earlier one of the same
-    pipeline fails, it never is. A rollback makes the driver forget them all, but only a rollback
-    whose text it has not seen before: so each has a text of its own.
+    The driver marks a statement as prepared when it sends it, but if an earlier one of the same pipeline fails, it was
+    not prepared. A rollback clears these marks only if the driver has not seen its text before, so each gets its own
+    text.
     """
 
     _rollbacks = itertools.count()
@@ -132,12 +132,12 @@ class _Cursor(psycopg.Cursor[Any]):
         if isinstance(query, str) and query.startswith("ROLLBACK"):
             query = f"{query} -- {next(self._rollbacks)}"
         elif isinstance(query, str) and query.startswith("BEGIN"):
-            options["prepare"] = False  # two statements in one message cannot be
+            options["prepare"] = False  # a message with two statements cannot be prepared
         return super().execute(query, params, **options)
 
 
 def _connect_for_claim(url: str, name: str) -> Session:
-    """A session for renewals, which gives up sooner than the claim lapses: then another one is opened."""
+    """Open a session for renewals. Its timeouts are shorter than the lease, so that a retry can still renew it."""
     session = _connect(url, writing=True, name=name, tcp_user_timeout=int(2000 * claims.RENEW_SECONDS))
     session.run(f"SET statement_timeout = {int(1000 * claims.LEASE_SECONDS)}")
     return session
@@ -157,9 +157,7 @@ def _connect(url: str, *, writing: bool, name: str = _NAME, **options: int) -> S
         for setting in _SETTINGS:
             connection.execute(setting)
     except psycopg.ProgrammingError as error:
-        raise Invalid(
-            f"this is no PostgreSQL URL ({_first_line(error)}): write postgresql://USER@HOST/DATABASE"
-        ) from None
+        raise Invalid(f"not a PostgreSQL URL ({_first_line(error)}): write postgresql://USER@HOST/DATABASE") from None
     except psycopg.Error as error:
         raise _translate(error) from None
 
@@ -167,19 +165,19 @@ def _connect(url: str, *, writing: bool, name: str = _NAME, **options: int) -> S
         with suppress(psycopg.Error):
             connection.close()
 
-    return Session(connection.cursor(), DIALECT, writing=writing, close=close, together=connection.pipeline)
+    return Session(connection.cursor(), DIALECT, writing=writing, close=close, pipeline=connection.pipeline)
 
 
 def _translate(error: Exception) -> Exception:
-    """A driver's error as one of ours, or as it is when it shows a mistake in the code."""
+    """Translate a driver error into a RainbowError; return it unchanged if it indicates a bug."""
     if isinstance(error, UnicodeEncodeError):
-        return Invalid("a name or text holds half of a surrogate pair, which is no character")
+        return Invalid("a name or text contains an unpaired surrogate, which is not a character")
     if isinstance(error, psycopg.IntegrityError):
-        return Conflict(f"the database refuses this: {_first_line(error)}")
+        return Conflict(f"the database rejects this: {_first_line(error)}")
     if isinstance(error, psycopg.DataError):
         return Invalid(f"the database cannot store this: {_first_line(error)}")
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return Invalid(f"the database user may not do this ({_first_line(error)}): make it the owner of the database")
+        return Invalid(f"the database user lacks a right ({_first_line(error)}): make it the owner of the database")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
         return Unavailable(f"PostgreSQL cannot be used now: {_first_line(error)}")
     return error
@@ -195,7 +193,7 @@ DIALECT = SqlDialect(
     begin_write=(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({_LOCK})",),
     begin_brief=(),
     begin_read=("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
-    rows_at_once=False,  # rows are sent together as it is
+    multi_row=False,  # the pipeline already sends rows together
     reconnects=True,
     translate=_translate,
 )

@@ -1,4 +1,4 @@
-"""Identify this process, and tell whether another process of this machine has ended."""
+"""Identify this process, and check whether another process of this machine has ended."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process among all processes of all machines. A text is empty where the system does not tell."""
+    """A process, unique across machines and reboots. A field is empty if the system does not provide it."""
 
     host: str
     process: int
-    boot: str  # changes when the machine starts anew
-    pid_space: str  # a container has process ids of its own
-    process_start: str  # a process id is given again after its process has ended
+    boot: str  # boot id of the machine
+    pid_space: str  # PID namespace: a container has its own process ids
+    process_start: str  # start time, because process ids are reused
 
     @classmethod
     def here(cls) -> ProcessIdentity:
@@ -31,7 +31,7 @@ class ProcessIdentity:
         )
 
     def has_ended(self) -> bool:
-        """Return True if it is certain that the process has ended: only for a process whose id means the same here."""
+        """Return True if the process has certainly ended; False for a process of another boot or PID namespace."""
         known = self.boot and self.pid_space and self.process_start
         if not known or self.boot != _read("/proc/sys/kernel/random/boot_id") or self.pid_space != _pid_space():
             return False
@@ -39,7 +39,7 @@ class ProcessIdentity:
             os.kill(self.process, 0)
         except ProcessLookupError:
             return True
-        except OSError:  # it exists and belongs to another user
+        except OSError:  # the process exists and belongs to another user
             pass
         state, start = _state_and_start(self.process)
         return state in ("Z", "X") or (start != "" and start != self.process_start)
@@ -53,8 +53,8 @@ def _pid_space() -> str:
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:
-    """Return the state and the start time of a process as Linux writes them; empty texts if they cannot be read."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()  # a program's name may hold anything but ends so
+    """Return the state and the start time of a process from /proc; empty strings if they cannot be read."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()  # a program name may contain parentheses
     return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
 
 

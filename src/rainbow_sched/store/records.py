@@ -1,4 +1,4 @@
-"""The small values that only the store hands out or takes in: drafts, filters, accounts, commands, audit lines."""
+"""Values of the store's interface: new jobs, filters, accounts, commands, audit lines."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rainbow_sched.model.job import Hold, Job, JobState, Terms
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """One job that another waits for."""
+    """A dependency of a job on another."""
 
     kind: str  # after, afterok, afternotok, afterany
     job: int
 
 
-PLAIN = Terms()
+_DEFAULT_TERMS = Terms()
 
 
 class NewJob(NamedTuple):
-    """A job on its way into the store, with its first attempt and decision when it was bound at once.
+    """A job to be stored, with its first attempt and decision if it was bound at submission.
 
     `state` is QUEUED, HELD, BOUND or INFEASIBLE. BOUND needs `cluster` and `token`.
     """
@@ -32,7 +32,7 @@ class NewJob(NamedTuple):
     name: str
     spec: str
     source: str = ""
-    terms: Terms = PLAIN
+    terms: Terms = _DEFAULT_TERMS
     state: JobState = JobState.QUEUED
     hold: Hold | None = None
     reason: str = ""
@@ -40,7 +40,7 @@ class NewJob(NamedTuple):
     submitted_at: float = 0.0
     cluster: str = ""
     token: str = ""
-    decision: StoredDecision | None = None  # kept under attempt 1 when bound, else under attempt 0
+    decision: StoredDecision | None = None  # stored under attempt 1 if bound, else under attempt 0
     evaluations: int = 0
     evaluated_at: float | None = None
     waits_for: tuple[Dependency, ...] = ()
@@ -48,7 +48,7 @@ class NewJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedJob:
-    """A queued job with what was decided: given to a cluster under a fence, or held."""
+    """A queued job and its decision: bound to a cluster with a fencing token, or held."""
 
     job: Job
     decision: StoredDecision
@@ -59,18 +59,18 @@ class DecidedJob:
 
 
 class PlacedAttempt(NamedTuple):
-    """A live attempt and what it asks for; `spec` is None if what was stored is damaged."""
+    """A live attempt with its job's spec, which is None if the stored spec is damaged."""
 
     job: int
     token: str
     created_at: float
     spec: str | None
     owner: str
-    nodes: str  # hostlist: where it runs, as far as its agent reported that
+    nodes: str  # hostlist, as reported by the agent
 
 
 class WaitingJob(NamedTuple):
-    """A job that waits; its terms are without labels and priority, so that many jobs share them."""
+    """A waiting job. Its terms omit labels and priority, so that many jobs share one object."""
 
     job: int
     priority: int
@@ -81,7 +81,7 @@ class WaitingJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs are meant; an empty field means all."""
+    """A selection of jobs; an empty field matches all."""
 
     states: frozenset[JobState] = frozenset()
     owners: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something an agent is to do to one attempt; it is told again until acknowledged."""
+    """A command to an agent about one attempt; it is resent until acknowledged."""
 
     id: int
     job: int
@@ -106,7 +106,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A user as the server knows one."""
+    """A user account."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGroup:
-    """A name for several clusters, so that one credential can open them all."""
+    """A named set of clusters, which one credential can grant access to."""
 
     name: str
     clusters: tuple[str, ...]
@@ -124,7 +124,7 @@ class ClusterGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRow:
-    """One line of the audit log, chained to the line before it by `digest`."""
+    """One line of the audit log, chained to the previous line by `digest`."""
 
     seq: int
     at: float
@@ -139,22 +139,22 @@ class AuditRow:
 
 
 class ReportState(enum.StrEnum):
-    """Whether a cluster has said, after a restore, what it knows."""
+    """Whether a cluster has reported its attempts after a restore."""
 
-    AWAITED = "awaited"  # it has not reported: it may know of runs that the database does not
-    UNCLEAR = "unclear"  # its agent is there and cannot tell everything
-    GIVEN_UP = "given-up"  # an administrator said that it will not report
-    REPORTED = "reported"  # it has; if its agent was started again with an old mark, it is asked once more
+    AWAITED = "awaited"  # no report yet: the cluster may have runs that the database does not
+    UNCLEAR = "unclear"  # the agent is connected and its report is incomplete
+    GIVEN_UP = "given-up"  # an administrator declared that it will not report
+    REPORTED = "reported"  # complete; an agent that restarts with an old mark reports again
 
     @property
     def holds_jobs(self) -> bool:
-        """True if old jobs that may have run there wait for it."""
+        """Return True if jobs from before the restore wait for this report."""
         return self in (ReportState.AWAITED, ReportState.UNCLEAR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterReport:
-    """A cluster that was registered when the database was restored."""
+class RestoreReport:
+    """The report state of a cluster that was registered at the last restore."""
 
     cluster_id: int
     cluster: str
@@ -165,7 +165,7 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that a restored server learned from a cluster."""
+    """A difference between a restored database and a cluster's report."""
 
     generation: int
     at: float

@@ -1,4 +1,4 @@
-"""Bring a database to this program's schema, one migration per transaction."""
+"""Migrate a database to the current schema, one migration per transaction."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from importlib.resources import files
 from rainbow_sched.model.errors import Conflict
 from rainbow_sched.store.session import Session
 
-# The migrations are written in SQLite's words; these are PostgreSQL's.
+# The migrations are written for SQLite; these are the substitutions for PostgreSQL.
 _POSTGRESQL = (("INTEGER PRIMARY KEY", "BIGINT PRIMARY KEY"), (" BLOB", " BYTEA"), (" WITHOUT ROWID", ""))
 _FILE = re.compile(r"(\d{4})_\w+\.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step from a schema to the next."""
+    """One schema change."""
 
     version: int
     name: str
     text: str
 
     def statements(self, dialect: str) -> list[str]:
-        """Its statements in the words of one database."""
+        """Return the statements for one database."""
         text = "\n".join(line.split("--", 1)[0].rstrip() for line in self.text.splitlines())
         if dialect == "postgresql":
             for ours, theirs in _POSTGRESQL:
@@ -34,23 +34,23 @@ class Migration:
 
 @lru_cache(maxsize=1)
 def migrations() -> tuple[Migration, ...]:
-    """Every migration that this program knows, in order."""
-    found = sorted(files(__package__).joinpath("migrations").iterdir(), key=lambda f: f.name)
-    named = ((f, _FILE.fullmatch(f.name)) for f in found)
-    return tuple(Migration(int(m[1]), f.name, f.read_text("utf-8")) for f, m in named if m)
+    """Return all migrations, in order."""
+    names = sorted(files(__package__).joinpath("migrations").iterdir(), key=lambda f: f.name)
+    matches = ((f, _FILE.fullmatch(f.name)) for f in names)
+    return tuple(Migration(int(m[1]), f.name, f.read_text("utf-8")) for f, m in matches if m)
 
 
 def migrate(session: Session, known: tuple[Migration, ...] | None = None, *, upto: int | None = None) -> int:
-    """Apply what is missing, or of that only what leads to schema `upto`; the version reached.
+    """Apply the missing migrations, up to schema `upto` if given; return the version reached.
 
-    Conflict if the database is newer than this program.
+    Conflict: the database is newer than this program.
     """
     known = migrations() if known is None else known
     session.begin()
     session.run("CREATE TABLE IF NOT EXISTS schema_versions (version BIGINT PRIMARY KEY, name TEXT NOT NULL)")
     session.commit()
     while True:
-        session.begin()  # under the write lock: of two servers that start at once, the second finds it done
+        session.begin()  # under the write lock, so that two servers that start at once do not both migrate
         version = int(session.rows("schema_version")[0][0])
         newest = known[-1].version if known else 0
         if version > newest:

@@ -1,4 +1,4 @@
-"""SQLite: one file, one server, every commit forced to disk."""
+"""The SQLite store: one file, one server, every commit forced to disk."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import logging
 import os
 import socket
 import sqlite3
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow_sched.store import claim as claims
-from rainbow_sched.store.checkpoints import Checkpointer
 from rainbow_sched.store.claim import Claimant, ClaimTaken
 from rainbow_sched.store.claim_keeper import Claim, elapsed
 from rainbow_sched.store.engine import SqlStore
@@ -21,27 +22,52 @@ from rainbow_sched.store.session import Session, SqlDialect
 
 log = logging.getLogger(__name__)
 BUSY_SECONDS = 10.0
-OLDEST = (3, 35, 0)  # RETURNING, UPDATE FROM, and more than a thousand values in one statement
+CHECKPOINT_SECONDS = 1.0
+MIN_VERSION = (3, 35, 0)  # for RETURNING, UPDATE FROM and more than 1000 values in a statement
 _PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA synchronous = FULL",
-    "PRAGMA wal_autocheckpoint = 40000",  # pages, if `checkpoints.py` should not keep up; a log of about 160 MiB
+    "PRAGMA wal_autocheckpoint = 40000",  # pages (160 MiB), in case the Checkpointer does not keep up
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
 )
-_FOR_NOW = tuple(f"SQLITE_{why}" for why in ("FULL", "IOERR", "BUSY", "CANTOPEN", "READONLY", "LOCKED", "PROTOCOL"))
+_TRANSIENT = tuple(f"SQLITE_{why}" for why in ("FULL", "IOERR", "BUSY", "CANTOPEN", "READONLY", "LOCKED", "PROTOCOL"))
+
+
+class Checkpointer:
+    """A thread that moves the write-ahead log into the database.
+
+    A checkpoint inside a commit makes that commit tens of milliseconds slower. Durability does not depend on it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, timeout=0.1, isolation_level=None, check_same_thread=False)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rainbow-checkpoints", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Blocks."""
+        self._stop.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(CHECKPOINT_SECONDS):
+            with suppress(sqlite3.Error):  # the writer reports a full or failing disk
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def open_sqlite(path: Path, claimant: Claimant | None = None) -> SqlStore:
-    """The store in a file; it is made if it is not there. With a claimant: for the server of this file."""
-    if sqlite3.sqlite_version_info < OLDEST:
-        wanted = ".".join(map(str, OLDEST[:2]))
+    """Open or create the store in a file. With a claimant: take the claim for a server."""
+    if sqlite3.sqlite_version_info < MIN_VERSION:
+        wanted = ".".join(map(str, MIN_VERSION[:2]))
         raise Unavailable(
             f"this Python has SQLite {sqlite3.sqlite_version}, and {wanted} or newer is needed: "
             "use another build of Python, or PostgreSQL (--db postgresql://...)"
         )
-    _check_place(path)
+    _check_path(path)
     lock = lock_file(path, claims.WAIT_SECONDS if claimant is not None else 0.0)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -70,7 +96,7 @@ def open_sqlite(path: Path, claimant: Claimant | None = None) -> SqlStore:
 
 
 def make_sqlite(path: Path) -> None:
-    """Bring an empty file to today's schema."""
+    """Create the current schema in an empty file."""
     session = _connect(path, writing=True)
     try:
         migrate(session)
@@ -79,8 +105,8 @@ def make_sqlite(path: Path) -> None:
 
 
 def _claim(path: Path, writer: Session, claimant: Claimant) -> Claim:
-    """Take the claim, and have every write of `writer` check it."""
-    migrate(writer, upto=claims.FIRST_SCHEMA)
+    """Take the claim and make every write transaction of `writer` check it."""
+    migrate(writer, upto=claims.FIRST_CLAIM_SCHEMA)
     taken_at = elapsed()
     term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, locked=True)
     claim = Claim(claimant, term, lambda: _connect_for_claim(path), taken_at, name=str(path))
@@ -89,29 +115,29 @@ def _claim(path: Path, writer: Session, claimant: Claimant) -> Claim:
 
 
 def _connect_for_claim(path: Path) -> Session:
-    """A session for renewals. They need not survive a crash, so no commit of them waits for the disk."""
+    """Open a session for renewals. They need not survive a crash, so their commits do not wait for the disk."""
     session = _connect(path, writing=True)
     session.run("PRAGMA synchronous = NORMAL")
     session.run(f"PRAGMA busy_timeout = {int(1000 * claims.RENEW_SECONDS)}")
     return session
 
 
-def _check_place(path: Path) -> None:
+def _check_path(path: Path) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise Invalid(
-            f"the folder {folder} for the database does not exist: make it, or name another file "
+            f"the folder {folder} for the database does not exist: create it, or give another file "
             "(an absolute path has four slashes: sqlite:////var/lib/rainbow/rainbow.db)"
         )
     if path.is_dir():
-        raise Invalid(f"{path} is a folder; name a file in it")
-    refused = not os.access(folder, os.W_OK | os.X_OK)
-    if refused or (path.exists() and not os.access(path, os.R_OK | os.W_OK)):
-        raise Invalid(f"{folder if refused else path} cannot be written by this user: change its owner or mode")
+        raise Invalid(f"{path} is a folder; give a file in it")
+    closed = not os.access(folder, os.W_OK | os.X_OK)
+    if closed or (path.exists() and not os.access(path, os.R_OK | os.W_OK)):
+        raise Invalid(f"{folder if closed else path} is not writable by this user: change its owner or mode")
 
 
 def lock_file(path: Path, wait: float) -> int:
-    """Hold the file for this process alone; the operating system lets go when the process ends, however it ends."""
+    """Lock the database for this process; the operating system releases the lock when the process ends."""
     lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         _wait_for_lock(lock, path, wait)
@@ -124,7 +150,7 @@ def lock_file(path: Path, wait: float) -> int:
 
 
 def _wait_for_lock(lock: int, path: Path, wait: float) -> None:
-    until, told = time.monotonic() + wait, False
+    until, warned = time.monotonic() + wait, False
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +159,7 @@ def _wait_for_lock(lock: int, path: Path, wait: float) -> None:
             pass
         except OSError as error:
             raise Unavailable(
-                f"{path} lies on a file system that has no locks ({error.strerror}): use a local disk, or PostgreSQL"
+                f"{path} is on a file system without locks ({error.strerror}): use a local disk, or PostgreSQL"
             ) from None
         holder = os.pread(lock, 400, 0).decode("utf-8", "replace").strip()
         if time.monotonic() >= until:
@@ -141,10 +167,10 @@ def _wait_for_lock(lock: int, path: Path, wait: float) -> None:
                 f"another server (process {holder or 'unknown'}) has {path} open, and only one server may: stop that "
                 "server first, or give this one a database of its own (--db)"
             )
-        if not told:
-            told = True
+        if not warned:
+            warned = True
             log.warning("process %s has %s open; waiting up to %g s for it to stop", holder, path, wait)
-        time.sleep(claims.POLL_SECONDS)  # another process holds the lock, and a wait for it could not be given up
+        time.sleep(claims.POLL_SECONDS)  # a blocking flock could not time out
 
 
 def _connect(path: Path, *, writing: bool) -> Session:
@@ -160,7 +186,7 @@ def _connect(path: Path, *, writing: bool) -> Session:
         if writing:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
-                raise Unavailable(f"{path} lies where SQLite cannot keep its write-ahead log; use a local disk")
+                raise Unavailable(f"SQLite cannot keep a write-ahead log for {path} there; use a local disk")
         else:
             connection.execute("PRAGMA query_only = ON")
     except BaseException as error:
@@ -168,22 +194,22 @@ def _connect(path: Path, *, writing: bool) -> Session:
         if isinstance(error, sqlite3.Error):
             raise _translate(error) from error
         raise
-    return Session(connection.cursor(), DIALECT, writing=writing, close=connection.close, alone=writing)
+    return Session(connection.cursor(), DIALECT, writing=writing, close=connection.close, exclusive=writing)
 
 
 def _translate(error: Exception) -> Exception:
-    """A driver's error as one of ours, or as it is when it shows a mistake in the code."""
+    """Translate a driver error into a RainbowError; return it unchanged if it indicates a bug."""
     if isinstance(error, UnicodeEncodeError):
-        return Invalid("a name or text holds half of a surrogate pair, which is no character")
+        return Invalid("a name or text contains an unpaired surrogate, which is not a character")
     if isinstance(error, OverflowError):
         return Invalid("a number is too large to be stored")
     if isinstance(error, sqlite3.IntegrityError):
-        return Conflict(f"the database refuses this: {error}")
+        return Conflict(f"the database rejects this: {error}")
     if isinstance(error, sqlite3.DatabaseError):
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             return Corrupt(f"the database file is damaged ({error}): restore it from a backup")
-        if name.startswith(_FOR_NOW):
+        if name.startswith(_TRANSIENT):
             return Unavailable(f"the database cannot be used now: {error}")
     return error
 
@@ -194,7 +220,7 @@ DIALECT = SqlDialect(
     begin_write=(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}", "BEGIN IMMEDIATE"),
     begin_brief=("PRAGMA busy_timeout = 0", "BEGIN IMMEDIATE"),
     begin_read=("BEGIN",),
-    rows_at_once=True,  # between two steps the interpreter changes hands, which costs more than a row
+    multi_row=True,  # a thread switch between two statements costs more than a row
     reconnects=False,
     translate=_translate,
 )

@@ -1,4 +1,4 @@
-"""A transaction: all verbs on one session."""
+"""A transaction: all tables on one session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rainbow_sched.store.tables.history import HistoryTable
 from rainbow_sched.store.tables.job_lists import JobListTable
 from rainbow_sched.store.tables.loading import LoadingTable
 from rainbow_sched.store.tables.new_jobs import NewJobTable
-from rainbow_sched.store.tables.retention import RetentionTable
 
 
 class SqlTx(
@@ -24,11 +23,10 @@ class SqlTx(
     LoadingTable,
     AttemptTable,
     HistoryTable,
-    RetentionTable,
     AccessTable,
     GenerationTable,
 ):
-    """See `base.Tx`."""
+    """`base.Tx` on a SQL database."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         return self.db.savepoint()

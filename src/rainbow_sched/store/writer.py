@@ -1,12 +1,10 @@
-"""Group commit: one thread writes, and everything that waits shares the next commit.
+"""Group commit: one thread writes, and all queued works share the next commit.
 
-Each work runs in its own savepoint, but for the first, which is undone by a rollback. While
-a commit is being forced to disk, the next works gather; so the slower the disk, the more of
-them share one commit.
+Each work runs in its own savepoint, except the first, which a rollback undoes. Works that arrive during a commit are
+queued for the next one, so a slower disk leads to larger groups.
 
-A brief work runs in the thread that asks for it, if nobody is writing, and only its commit
-is left to the writing thread: Python's threads change hands at every statement, and where
-statements take microseconds, that costs more than they do.
+A brief work runs in the caller's thread if the writer is idle, and only its commit is left to the writer thread:
+switching threads at every statement would cost more than statements that take microseconds.
 """
 
 from __future__ import annotations
@@ -26,19 +24,19 @@ from rainbow_sched.store.claim import Replaced
 from rainbow_sched.store.session import Session
 from rainbow_sched.store.transaction import SqlTx
 
-MAX_GROUP = 512
-MAX_SECONDS = 0.05  # a group takes no more works after this time, so that the first need not wait for the last
+MAX_WRITES_PER_COMMIT = 512
+MAX_GROUP_SECONDS = 0.05  # a group accepts no more works after this time, which bounds the wait of the first
 RECONNECT_SECONDS = 15.0
-PAUSE = 0.05
+RETRY_SECONDS = 0.05
 
 
 class ConnectionLost(Exception):
-    """The connection broke before the commit was asked for: nothing happened, it can be done again."""
+    """The connection broke before the commit: nothing was stored, and the works can be retried."""
 
 
 @dataclass(slots=True)
 class WriteRequest:
-    """A work that somebody awaits."""
+    """A queued work and the future of its caller."""
 
     work: Callable[[Tx], Any]
     loop: asyncio.AbstractEventLoop
@@ -48,7 +46,7 @@ class WriteRequest:
 
 
 class _Commit:
-    """Asks the thread to commit what is open."""
+    """Queue item: commit the open transaction."""
 
 
 _COMMIT = _Commit()
@@ -56,7 +54,7 @@ _COMMIT = _Commit()
 
 @dataclass(slots=True)
 class Counts:
-    """What the writer has done, for benchmarks and health."""
+    """Numbers of commits and works, for benchmarks and health."""
 
     commits: int = 0
     works: int = 0
@@ -70,74 +68,73 @@ class Writer:
     session: Session
     counts: Counts = field(default_factory=Counts)
     _reachable: bool = True
-    _ending: bool = False  # the end was asked for; what was asked before it is still done
-    _over: bool = False  # the thread looks at nothing more
-    _asked: queue.SimpleQueue[WriteRequest | _Commit | None] = field(default_factory=queue.SimpleQueue)
-    _turn: threading.Lock = field(default_factory=threading.Lock)  # of whoever uses the session
-    _open: list[WriteRequest] = field(default_factory=list)  # brief works that were run and wait for their commit
+    _ending: bool = False  # close was requested; works queued before it are still executed
+    _ended: bool = False  # the thread reads the queue no more
+    _queue: queue.SimpleQueue[WriteRequest | _Commit | None] = field(default_factory=queue.SimpleQueue)
+    _session_lock: threading.Lock = field(default_factory=threading.Lock)
+    _open: list[WriteRequest] = field(default_factory=list)  # brief works that have run and wait for their commit
     _thread: threading.Thread | None = None
     _closing: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Begin to work."""
         self._thread = threading.Thread(target=self._run, name="rainbow-writer", daemon=True)
         self._thread.start()
 
     async def write(self, work: Callable[[Tx], Any], *, brief: bool = False) -> Any:
-        """Have `work` run and committed; a brief one here and now, if that is possible."""
+        """Run and commit `work`; run a brief one in this thread if possible."""
         if self._closing.is_set():
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
-        asked = WriteRequest(work, loop, loop.create_future())
-        self._asked.put(_COMMIT if brief and self._run_here(asked) else asked)
-        if self._over:  # it was closed a moment ago, and nobody looks at what is asked any more
-            self._refuse_rest()
-        return await asked.future
+        request = WriteRequest(work, loop, loop.create_future())
+        self._queue.put(_COMMIT if brief and self._run_here(request) else request)
+        if self._ended:  # closed meanwhile: the thread does not read the queue any more
+            self._reject_queued()
+        return await request.future
 
-    def _run_here(self, asked: WriteRequest) -> bool:
-        """Run a brief work in the transaction that is open, or in a new one; False if it is left to the thread."""
+    def _run_here(self, request: WriteRequest) -> bool:
+        """Run a brief work in the open transaction or a new one; return False to leave it to the writer thread."""
         session = self.session
-        if not session.dialect.begin_brief or not self._turn.acquire(blocking=False):
+        if not session.dialect.begin_brief or not self._session_lock.acquire(blocking=False):
             return False
         try:
             if self._closing.is_set():
                 return False
             if not self._open:
                 _begin(session, brief=True)
-            _attempt(session, asked)
+            _attempt(session, request)
             _flush(session)
-            self._open.append(asked)
+            self._open.append(request)
         except ConnectionLost:
-            self._do_again()
+            self._requeue_open()
             return False
-        except BaseException:  # the thread was interrupted: half a work is not committed with those before it
+        except BaseException:  # the thread was interrupted: do not commit a partial work
             _abandon(session)
-            self._do_again()
+            self._requeue_open()
             raise
         finally:
-            self._turn.release()
+            self._session_lock.release()
         return True
 
-    def _do_again(self) -> None:
-        """What was open is undone: the thread does it again, with more patience."""
-        lost, self._open = self._open, []
-        for asked in lost:
-            self._asked.put(asked)
+    def _requeue_open(self) -> None:
+        """Queue the works of the transaction that was undone; the writer thread runs them again."""
+        undone, self._open = self._open, []
+        for request in undone:
+            self._queue.put(request)
 
     def close(self) -> None:
-        """Finish what was asked, end the thread and the connection. Blocks."""
+        """Finish queued works, end the thread and close the connection. Blocks."""
         if not self._closing.is_set():
             self._closing.set()
-            self._asked.put(None)
+            self._queue.put(None)
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
         while not self._ending:
-            first = self._asked.get()
+            first = self._queue.get()
             if first is None:
                 break
-            with self._turn:
+            with self._session_lock:
                 group, self._open = self._open, []
                 begun = len(group)
                 if isinstance(first, WriteRequest):
@@ -145,68 +142,72 @@ class Writer:
                 if group:
                     self._commit_group(group, begun)
             _deliver(group)
-        self._over = True
-        self._refuse_rest()
+        self._ended = True
+        self._reject_queued()
         self.session.close()
 
-    def _refuse_rest(self) -> None:
-        """Whoever asked between the closing and its notice is told so."""
-        with self._turn:
-            rest, self._open = self._open, []  # undone when the session is closed
+    def _reject_queued(self) -> None:
+        """Fail the works that were queued while the store was closing."""
+        with self._session_lock:
+            rest, self._open = self._open, []  # closing the session undoes them
         with suppress(queue.Empty):
             while True:
-                asked = self._asked.get_nowait()
-                if isinstance(asked, WriteRequest):
-                    rest.append(asked)
-        for asked in rest:
-            asked.error = Unavailable("the store is closed")
+                request = self._queue.get_nowait()
+                if isinstance(request, WriteRequest):
+                    rest.append(request)
+        for request in rest:
+            request.error = Unavailable("the store is closed")
         _deliver(rest)
 
     def _commit_group(self, group: list[WriteRequest], begun: int) -> None:
-        """Commit them all; the first `begun` of them were run in the transaction that is open."""
+        """Commit all of them; the first `begun` have run in the open transaction."""
         if not self._reachable:
             self._renew()
-        # Once it was out of reach for long, a group tries only once, so that callers learn it soon.
+        # After a long outage, try only once per group, so that callers fail fast.
         deadline = time.monotonic() + (RECONNECT_SECONDS if self._reachable else 0.0)
         while True:
             try:
                 self._transaction(group, begun)
                 self._reachable = True
                 return
-            except Replaced as replaced:  # for good: nothing of this server is stored any more
-                for asked in group:
-                    asked.error = replaced
+            except Replaced as replaced:  # permanent: this server may not write any more
+                for request in group:
+                    request.error = replaced
                 return
             except ConnectionLost as lost:
-                if not self.session.dialect.reconnects or time.monotonic() >= deadline or self._closing.wait(PAUSE):
+                if (
+                    not self.session.dialect.reconnects
+                    or time.monotonic() >= deadline
+                    or self._closing.wait(RETRY_SECONDS)
+                ):
                     self._reachable = not self.session.dialect.reconnects
-                    for asked in group:
-                        asked.error = Unavailable(f"the database does not take this now: {lost}; try again later")
+                    for request in group:
+                        request.error = Unavailable(f"the database does not take this now: {lost}; try again later")
                     return
             begun = 0
             self._renew()
 
     def _renew(self) -> None:
-        """Open another connection; if that fails, the old one stays closed and says so when it is used."""
+        """Open another connection; if that fails, the old one stays closed and its next use fails."""
         self.session.close()
         with suppress(RainbowError):
             self.session = self.connect()
 
     def _transaction(self, group: list[WriteRequest], begun: int) -> None:
-        """Run the group, and whoever joins while it runs."""
+        """Run the group, and works that are queued meanwhile."""
         session = self.session
         if not begun:
             _begin(session)
-        until = time.monotonic() + MAX_SECONDS
+        until = time.monotonic() + MAX_GROUP_SECONDS
         done = begun
         while True:
-            for asked in group[done:]:
-                _attempt(session, asked)
+            for request in group[done:]:
+                _attempt(session, request)
             done = len(group)
-            if self._ending or done >= MAX_GROUP or time.monotonic() >= until:
+            if self._ending or done >= MAX_WRITES_PER_COMMIT or time.monotonic() >= until:
                 break
             try:
-                more = self._asked.get_nowait()
+                more = self._queue.get_nowait()
             except queue.Empty:
                 break
             if more is None:
@@ -219,7 +220,7 @@ class Writer:
         _flush(session)
         try:
             session.commit()
-        except Exception as error:  # whatever it was, the outcome is the same for all: not known to be durable
+        except Exception as error:  # for any error the outcome of the commit is unknown
             _fail_all(group, error, session)
             _abandon(session)
             return
@@ -233,68 +234,68 @@ def _begin(session: Session, *, brief: bool = False) -> None:
     except Replaced:
         _abandon(session)
         raise
-    except Exception as error:  # whatever a driver raises here, nothing has begun
-        _abandon(session)  # it may be that the last transaction could not be undone, and is open still
+    except Exception as error:  # for any driver error, nothing has begun
+        _abandon(session)  # a failed rollback may have left the last transaction open
         raise ConnectionLost(str(session.dialect.translate(error))) from error
 
 
 def _flush(session: Session) -> None:
     try:
         session.flush()
-    except Exception as error:  # whatever a driver raises here, nothing was committed
+    except Exception as error:  # for any driver error, nothing was committed
         _abandon(session)
         raise ConnectionLost(str(session.dialect.translate(error))) from error
 
 
-def _attempt(session: Session, asked: WriteRequest) -> None:
-    """Run one work; what it raises is its own answer, unless the whole transaction broke."""
-    asked.answer, asked.error = None, None
+def _attempt(session: Session, request: WriteRequest) -> None:
+    """Run one work and store its result or exception; raise ConnectionLost if the whole transaction broke."""
+    request.answer, request.error = None, None
     try:
-        session.save()
-        asked.answer = asked.work(SqlTx(session))
-        session.keep()
-    except Exception as error:  # the work's own, or the driver's
-        asked.error = session.dialect.translate(error)
-        if isinstance(asked.error, StopIteration):  # a future cannot carry it
-            asked.error = RuntimeError("the work ran past the end of an iterator")
+        session.start_work()
+        request.answer = request.work(SqlTx(session))
+        session.accept_work()
+    except Exception as error:  # from the work or from the driver
+        request.error = session.dialect.translate(error)
+        if isinstance(request.error, StopIteration):  # a future cannot hold it
+            request.error = RuntimeError("the work ran past the end of an iterator")
         try:
-            session.restore()
-        except Exception:  # the error took the whole transaction with it
+            session.undo_work()
+        except Exception:  # the error aborted the whole transaction
             _abandon(session)
-            raise ConnectionLost(str(asked.error)) from error
+            raise ConnectionLost(str(request.error)) from error
 
 
 def _fail_all(group: list[WriteRequest], error: Exception, session: Session) -> None:
     cause = session.dialect.translate(error)
-    # A database in this process that says no has stored nothing that the process will see, until a crash at least.
+    # If the embedded database rejects a commit, nothing was stored that this process will read.
     local = isinstance(cause, RainbowError) and not session.dialect.reconnects
     kind = Unavailable if local else Unconfirmed
-    for asked in group:
-        if asked.error is None:
-            asked.error = kind(f"it is not known whether this was stored ({cause}); ask again")
+    for request in group:
+        if request.error is None:
+            request.error = kind(f"it is not known whether this was stored ({cause}); try again")
 
 
 def _abandon(session: Session) -> None:
     try:
         session.rollback()
-    except Exception:  # the connection or the transaction is gone already; reconnecting settles it
+    except Exception:  # the connection or transaction is already gone; reconnecting recovers
         return
 
 
 def _deliver(group: list[WriteRequest]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[WriteRequest]] = {}
-    for asked in group:
-        by_loop.setdefault(asked.loop, []).append(asked)
+    for request in group:
+        by_loop.setdefault(request.loop, []).append(request)
     for loop, waiting in by_loop.items():
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_resolve, waiting)
 
 
 def _resolve(group: list[WriteRequest]) -> None:
-    for asked in group:
-        if asked.future.done():
-            continue  # its caller gave up; the work is committed all the same
-        if asked.error is not None:
-            asked.future.set_exception(asked.error)
+    for request in group:
+        if request.future.done():
+            continue  # the caller was cancelled; the work is committed nevertheless
+        if request.error is not None:
+            request.future.set_exception(request.error)
         else:
-            asked.future.set_result(asked.answer)
+            request.future.set_result(request.answer)

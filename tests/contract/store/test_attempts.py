@@ -107,7 +107,7 @@ async def test_who_holds_an_older_attempt_lost_the_race(store: Store) -> None:
     await an_offer(store)
     (offered,) = await store.read(lambda tx: tx.attempts(1))
     await leased(store)
-    with pytest.raises(Conflict, match="rb-1-1 has moved on"):
+    with pytest.raises(Conflict, match="rb-1-1 has changed"):
         await store.write(lambda tx: tx.update_attempt(offered, AttemptState.WITHDRAWN, 2.0))
 
 

@@ -247,7 +247,7 @@ async def test_what_is_no_good_backup_is_refused_by_its_fault(sqlite_url: str, t
     other.execute("CREATE TABLE t (a)")
     other.commit()
     other.close()
-    with pytest.raises(Invalid, match="no backup of Rainbow"):
+    with pytest.raises(Invalid, match="not a backup of a Rainbow database"):
         inspect(copy)
     copy.write_bytes(whole)
     newer = sqlite3.connect(copy)

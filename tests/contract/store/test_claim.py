@@ -223,9 +223,7 @@ async def test_a_database_that_was_emptied_under_a_server_is_written_no_more(url
     store, _ = await open_claimed(url)
     with sessions(url) as [session]:
         session.rows_of("DELETE FROM claims RETURNING term", {})
-    with pytest.raises(
-        Replaced, match=r"was emptied or put back to an older copy while the server ran.*start the server again"
-    ):
+    with pytest.raises(Replaced, match=r"was emptied or restored to an older copy while the server ran.*restart it"):
         await store.write(a_submit("late"))
     await store.close()
     assert await stored(url) == []
@@ -238,7 +236,7 @@ async def test_a_postgres_that_was_put_back_under_a_server_is_written_no_more(po
     await store.write(a_submit("first"))
     with sessions(url) as [session]:
         session.rows_of("UPDATE counters SET value = value - 1 WHERE name = 'event' RETURNING 1", {})
-    with pytest.raises(Replaced, match="put back to an older copy"):
+    with pytest.raises(Replaced, match="restored to an older copy"):
         await store.write(a_submit("late"))
     await store.close()
 

@@ -144,10 +144,10 @@ async def test_a_database_is_not_upgraded_under_a_server_that_knows_no_claim(
     monkeypatch.setattr(claims, "WAIT_SECONDS", 0.5)
     url = postgres.new_database()
     older = a_session(url)
-    migrate(older, upto=claims.FIRST_SCHEMA - 1)
+    migrate(older, upto=claims.FIRST_CLAIM_SCHEMA - 1)
     with pytest.raises(ClaimTaken, match=r"an older Rainbow is connected to this database \(from 127.0.0.1, since 20"):
         await open_claimed(url)
-    assert migrate(older, upto=0) == claims.FIRST_SCHEMA - 1
+    assert migrate(older, upto=0) == claims.FIRST_CLAIM_SCHEMA - 1
     older.close()
     monkeypatch.setattr(claims, "WAIT_SECONDS", 20.0)
     store, _ = await open_claimed(url)

@@ -75,7 +75,7 @@ async def test_a_restore_passes_over_all_numbers_that_may_have_been_given(store:
     assert new == restore.old_jobs + 1
     assert (old_attempt, new_attempt) == (7 * SKIPPED_ATTEMPTS + 1, 1)
     assert await store.read(lambda tx: tx.last_seq()) > last + MIN_SKIPPED_IDS
-    [row] = await store.read(lambda tx: tx.cluster_reports())
+    [row] = await store.read(lambda tx: tx.restore_reports())
     assert (row.cluster, row.generation, row.state) == ("perl", 8, ReportState.AWAITED)
     await store.write(lambda tx: tx.resume_leases(row.cluster_id, 60.0))
     assert [one.job for one in await store.read(lambda tx: tx.lapsed(61.0, 10))] == [leased[0][0].job]
@@ -181,19 +181,19 @@ async def test_an_attempt_of_the_lost_history_is_taken_in_under_its_own_number(s
 async def test_what_is_still_to_be_heard_is_kept_until_it_was(store: Store) -> None:
     await a_cluster(store, "perl", "birch")
     await store.write(lambda tx: tx.begin_restore("b", 9.0))
-    birch, perl = await store.read(lambda tx: tx.cluster_reports())
-    await store.write(lambda tx: tx.update_cluster_report(perl.cluster_id, ReportState.UNCLEAR, "its journal is new"))
-    await store.write(lambda tx: tx.update_cluster_report(birch.cluster_id, ReportState.REPORTED))
-    known = {one.cluster: (one.state, one.why) for one in await store.read(lambda tx: tx.cluster_reports())}
+    birch, perl = await store.read(lambda tx: tx.restore_reports())
+    await store.write(lambda tx: tx.update_restore_report(perl.cluster_id, ReportState.UNCLEAR, "its journal is new"))
+    await store.write(lambda tx: tx.update_restore_report(birch.cluster_id, ReportState.REPORTED))
+    known = {one.cluster: (one.state, one.why) for one in await store.read(lambda tx: tx.restore_reports())}
     assert known == {"perl": (ReportState.UNCLEAR, "its journal is new"), "birch": (ReportState.REPORTED, "")}
     again = await store.write(lambda tx: tx.begin_restore("c", 10.0))
-    both = await store.read(lambda tx: tx.cluster_reports())
+    both = await store.read(lambda tx: tx.restore_reports())
     assert {(one.cluster, one.state, one.generation) for one in both} == {
         ("birch", ReportState.AWAITED, again.number),
         ("perl", ReportState.AWAITED, again.number),
     }
     await store.write(lambda tx: tx.remove_cluster(perl.cluster_id, 11.0))
-    assert [one.cluster for one in await store.read(lambda tx: tx.cluster_reports())] == ["birch"]
+    assert [one.cluster for one in await store.read(lambda tx: tx.restore_reports())] == ["birch"]
 
 
 async def test_findings_are_listed_in_order_and_counted(store: Store) -> None:

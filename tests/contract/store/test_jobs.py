@@ -143,7 +143,7 @@ async def test_a_job_moves_along_its_table_with_an_event_for_each_step(store: St
 async def test_who_read_an_older_version_lost_the_race(store: Store) -> None:
     job = await a_job(store)
     await store.write(lambda tx: tx.update_job(job, JobEvent.UPDATED, 2.0, reason="first"))
-    with pytest.raises(Conflict, match="moved on"):
+    with pytest.raises(Conflict, match="has changed since"):
         await store.write(lambda tx: tx.update_job(job, JobEvent.CANCELLED, 3.0))
     now = await store.read(lambda tx: (tx.job(1), tx.last_seq()))
     assert now[0] is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.model.generation import Cause, Generation, HistoryMark
-from rainbow_sched.store.mark_file import NAME, MarkFile, read_mark
+from rainbow_sched.store.mark_file import FILE_NAME, MarkFile, read_mark
 
 GENERATION = Generation(number=3, id="abc", at=1.0, cause=Cause.START, after_event=7)
 
@@ -20,7 +20,7 @@ def test_the_newest_mark_is_read_back_whatever_its_length(tmp_path: Path) -> Non
         marks.advance(event)
         assert read_mark(tmp_path) == HistoryMark(3, "abc", event)
     marks.close()
-    assert (tmp_path / NAME).stat().st_mode & 0o077 == 0
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o077 == 0
 
 
 def test_events_before_the_generation_is_known_leave_the_last_mark_as_it_is(tmp_path: Path) -> None:
@@ -39,13 +39,13 @@ def test_a_folder_without_a_mark_has_none(tmp_path: Path) -> None:
 def test_a_damaged_mark_is_told_and_stops_nothing(
     tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / NAME).write_bytes(text)
+    (tmp_path / FILE_NAME).write_bytes(text)
     assert read_mark(tmp_path) is None
     assert "is not checked" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / NAME).mkdir()
+    (tmp_path / FILE_NAME).mkdir()
     marks = MarkFile(tmp_path)
     marks.begin(GENERATION, 7)
     marks.advance(8)

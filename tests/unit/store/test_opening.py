@@ -21,7 +21,7 @@ from rainbow_sched.store.base import JobFilter
         ("rainbow.db", "use sqlite:///FILE or postgresql://"),
         ("sqlite://", "sqlite:///FILE"),
         ("sqlite:///", "sqlite:///FILE"),
-        ("sqlite:////no/such/folder/x.db", "does not exist: make it"),
+        ("sqlite:////no/such/folder/x.db", "does not exist: create it"),
         ("postgresql://h/d?no_such_option=1", "write postgresql://USER@HOST/DATABASE"),
     ],
 )

@@ -89,7 +89,7 @@ async def test_brief_works_whose_transaction_broke_before_its_commit_are_done_ag
         first, second = _asked(lambda tx: tx.set_meta("a", "stored")), _asked(breaks)
         assert writer._run_here(first)
         assert not writer._run_here(second)
-        writer._asked.put(second)
+        writer._queue.put(second)
         async with asyncio.timeout(20):
             await asyncio.gather(first.future, second.future)
         assert await store.read(lambda tx: (tx.meta("a"), tx.meta("b"))) == ("stored", "stored")
@@ -124,7 +124,7 @@ async def test_a_brief_work_that_came_too_late_for_a_commit_is_undone_and_told_s
     assert store._writer._run_here(asked[0])  # nobody tells the thread to commit it
     store._writer._closing.set()
     assert not store._writer._run_here(asked[1])
-    store._writer._asked.put(None)
+    store._writer._queue.put(None)
     await store.close()
     with pytest.raises(Unavailable, match="closed"):
         await asked[0].future

@@ -85,7 +85,7 @@ def take_recall(
     for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(message.cluster, state)]:
         items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
-    tx.update_cluster_report(row.cluster_id, state, why)
+    tx.update_restore_report(row.cluster_id, state, why)
     tx.resume_leases(row.cluster_id, now + core.settings.lease)
     fx.reports.append(replace(row, state=state, why=why))
 

@@ -109,9 +109,9 @@ def _withdraw(tx: Tx, fx: Effects, offered: list[Attempt], now: float) -> None:
 
 def _take_out(tx: Tx, fx: Effects, name: str, now: float) -> None:
     id = _live(tx, name)
-    for row in tx.cluster_reports():
+    for row in tx.restore_reports():
         if row.cluster_id == id and row.state.holds_jobs:
-            tx.update_cluster_report(id, ReportState.GIVEN_UP)
+            tx.update_restore_report(id, ReportState.GIVEN_UP)
     revoke_cluster(tx, name, now)
     tx.remove_cluster(id, now)
     fx.removed.append(name)

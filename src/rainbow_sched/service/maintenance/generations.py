@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rainbow_sched.model.generation import Cause, Generation, HistoryMark, sign_mark
 from rainbow_sched.model.job import Terms
-from rainbow_sched.store.base import ClusterReport, ReportState, Tx
+from rainbow_sched.store.base import ReportState, RestoreReport, Tx
 
 MARK_KEY = "mark.key"  # meta: with it the marks that agents keep are sealed
 
@@ -22,7 +22,7 @@ class GenerationHistory:
     restore: Generation | None = None  # the newest one
     copied_at: float = 0.0  # when the newest event before that restore happened
     own_after: int | None = None  # what came after this event is of no lost history; None: all that is older may be
-    clusters: Mapping[str, ClusterReport] = field(default_factory=dict)  # by name: those of that restore
+    clusters: Mapping[str, RestoreReport] = field(default_factory=dict)  # by name: those of that restore
     reported: bool = True  # False: a cluster has reported since jobs were last released
 
     def signed_mark(self, last_event: int) -> str:
@@ -41,11 +41,11 @@ class GenerationHistory:
         """Return the clusters that will never report and may have got a job with these terms."""
         return self._among(lambda row: row.state is ReportState.GIVEN_UP, terms, "")
 
-    def after(self, reports: Iterable[ClusterReport]) -> GenerationHistory:
+    def after(self, reports: Iterable[RestoreReport]) -> GenerationHistory:
         """Return the history when these clusters have reported."""
         return replace(self, clusters={**self.clusters, **{row.cluster: row for row in reports}}, reported=False)
 
-    def _among(self, which: Callable[[ClusterReport], bool], terms: Terms, besides: str) -> list[str]:
+    def _among(self, which: Callable[[RestoreReport], bool], terms: Terms, besides: str) -> list[str]:
         rows = (row for row in self.clusters.values() if which(row) and row.cluster != besides)
         return [row.cluster for row in rows if may_have_got(terms, row.cluster)]
 
@@ -96,6 +96,6 @@ def read(tx: Tx) -> GenerationHistory:
         restore=restore,
         copied_at=copied[0].at if copied else 0.0,
         own_after=_started_on_copy(generations, restore),
-        clusters={row.cluster: row for row in tx.cluster_reports()} if restores else {},
+        clusters={row.cluster: row for row in tx.restore_reports()} if restores else {},
         reported=False,
     )

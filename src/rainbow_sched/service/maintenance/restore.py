@@ -22,7 +22,7 @@ from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.generations import GenerationHistory, read
-from rainbow_sched.store.base import ClusterReport, Finding, ReportState, Tx, WaitingJob
+from rainbow_sched.store.base import Finding, ReportState, RestoreReport, Tx, WaitingJob
 
 log = logging.getLogger(__name__)
 JOBS_PER_WRITE = 500
@@ -85,7 +85,7 @@ async def reject_without_recall(core: Core, cluster: str) -> None:
     """An agent cannot say what it knows: nothing is taken from it until it can, or its cluster is given up."""
     row = core.history.clusters[cluster]
     if row.state is ReportState.AWAITED:
-        await core.commit(lambda tx: tx.update_cluster_report(row.cluster_id, ReportState.AWAITED, AGENT_TOO_OLD))
+        await core.commit(lambda tx: tx.update_restore_report(row.cluster_id, ReportState.AWAITED, AGENT_TOO_OLD))
     raise Unavailable(
         f"the database was restored, and this agent is too old to say what it ran since the copy was made: upgrade it, "
         f"or let an administrator go on without its report (rainbow restored --without {cluster})"
@@ -222,7 +222,7 @@ class RestoreStatus:
 
     restore: Generation
     copied_at: float
-    clusters: list[ClusterReport]
+    clusters: list[RestoreReport]
     held: int  # jobs that wait for reports
     unclear: int  # jobs that may have run
     counts: Mapping[str, int]
@@ -239,7 +239,7 @@ async def status(core: Core, after: int = 0, limit: int = 0) -> RestoreStatus:
         return RestoreStatus(
             restore=restore,
             copied_at=copied_at,
-            clusters=tx.cluster_reports(),
+            clusters=tx.restore_reports(),
             held=tx.count_held(Hold.RESTORED),
             unclear=tx.count_held(Hold.MAY_HAVE_RUN),
             counts=tx.count_findings(restore.number),
@@ -259,7 +259,7 @@ async def give_up(core: Core, cluster: str) -> None:
 
     def work(tx: Tx, fx: Effects) -> None:
         now = core.clock.now()
-        tx.update_cluster_report(row.cluster_id, ReportState.GIVEN_UP)
+        tx.update_restore_report(row.cluster_id, ReportState.GIVEN_UP)
         withdraw_unconfirmed(tx, fx, core.history, cluster, now)
         actor.note(tx, "restore.give_up", cluster, now)
 

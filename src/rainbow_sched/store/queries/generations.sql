@@ -5,7 +5,7 @@ SELECT number, id, at, cause, after_event, old_jobs FROM generations ORDER BY nu
 INSERT INTO generations (number, id, at, cause, after_event, old_jobs)
 VALUES (:number, :id, :at, :cause, :after_event, :old_jobs);
 
--- name: cluster_reports
+-- name: restore_reports
 SELECT u.cluster_id, c.name, u.generation, u.state, u.why FROM unreported_clusters u JOIN clusters c ON c.id = u.cluster_id
 WHERE c.removed_at IS NULL OR u.state = 'given-up' ORDER BY c.name;
 
@@ -14,7 +14,7 @@ INSERT INTO unreported_clusters (cluster_id, generation, state, why)
 SELECT id, :generation, :state, '' FROM clusters WHERE removed_at IS NULL
 ON CONFLICT (cluster_id) DO UPDATE SET generation = excluded.generation, state = excluded.state, why = excluded.why;
 
--- name: update_cluster_report
+-- name: update_restore_report
 UPDATE unreported_clusters SET state = :state, why = :why WHERE cluster_id = :cluster_id;
 
 -- name: suspend_leases

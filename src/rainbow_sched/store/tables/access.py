@@ -1,4 +1,4 @@
-"""Credentials, users, groups, and an audit log that shows when it was touched."""
+"""Queries on credentials, users, groups and the tamper-evident audit log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rainbow_sched.store.tables.rows import credential_of
 from rainbow_sched.store.tables.table import Table, to_json
 
 _PAGE = 1000
-_BEGINNING = b"\0" * 32
-_DIGEST = "digest of the last audit line"
+_FIRST_DIGEST = b"\0" * 32
+_LAST_DIGEST = "digest of the last audit line"
 _FILTERS = frozenset({"actor", "credential", "address", "verb", "object", "outcome"})
 
 
 class AccessTable(Table):
-    """See `base.AccessVerbs`."""
+    """The access queries of `base.Tx`."""
 
     def add_credential(self, credential: Credential) -> None:
         added = self.db.change(
@@ -39,7 +39,7 @@ class AccessTable(Table):
             note=credential.note,
         )
         if not added:
-            raise AlreadyExists(f"there is a credential {credential.id} already; draw another id")
+            raise AlreadyExists(f"there is a credential {credential.id} already; generate another id")
 
     def credential(self, id: str) -> Credential | None:
         row = self.db.row("credential", id=id)
@@ -77,28 +77,28 @@ class AccessTable(Table):
         return ClusterGroup(name, tuple(clusters))
 
     def groups(self) -> list[ClusterGroup]:
-        found = (ClusterGroup(name, tuple(json.loads(clusters))) for name, clusters in self.db.rows("groups"))
-        return sorted(found, key=lambda group: group.name)
+        groups = (ClusterGroup(name, tuple(json.loads(clusters))) for name, clusters in self.db.rows("groups"))
+        return sorted(groups, key=lambda group: group.name)
 
     def append_audit(
         self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str
     ) -> int:
         before = self._last_digest()
-        seq = self.db.take("audit")
+        seq = self.db.allocate("audit")
         line = (seq, at, actor, credential, address, verb, object, outcome, detail)
         digest = _link(before, line)
         names = ("seq", "at", "actor", "credential", "address", "verb", "object", "outcome", "detail")
         self.db.change("add_audit", **dict(zip(names, line, strict=True)), digest=digest)
-        self.db.known[_DIGEST] = digest
+        self.db.cache[_LAST_DIGEST] = digest
         return seq
 
     def _last_digest(self) -> bytes:
-        """What the next line of the audit log is chained to."""
-        if _DIGEST not in self.db.known:
+        """Return the digest to which the next line of the audit log is chained."""
+        if _LAST_DIGEST not in self.db.cache:
             last = self.db.row("audit_digest", seq=self.db.counter("audit"))
-            self.db.known[_DIGEST] = _BEGINNING if last is None else bytes(last[0])
-        known: bytes = self.db.known[_DIGEST]
-        return known
+            self.db.cache[_LAST_DIGEST] = _FIRST_DIGEST if last is None else bytes(last[0])
+        digest: bytes = self.db.cache[_LAST_DIGEST]
+        return digest
 
     def audit(self, after: int, limit: int, **equal: str) -> list[AuditRow]:
         if unknown := equal.keys() - _FILTERS:
@@ -109,8 +109,8 @@ class AccessTable(Table):
         return [_audit_row(row) for row in self.db.rows_of(text, values)]
 
     def verify_audit(self) -> int | None:
-        """Also finds lines cut off at the end: the counter remembers how many there were."""
-        seq, digest = 0, _BEGINNING
+        """Also detect lines deleted at the end, by the counter of lines."""
+        seq, digest = 0, _FIRST_DIGEST
         while page := self.audit(seq, _PAGE):
             for row in page:
                 if row.seq != seq + 1 or row.digest != _link(digest, _line(row)):
@@ -145,5 +145,5 @@ def _line(row: AuditRow) -> Row:
 
 
 def _link(before: bytes, line: Row) -> bytes:
-    """The digest of a line and of everything before it."""
+    """Return the digest of a line chained to the previous digest."""
     return hashlib.sha256(before + json.dumps(line, separators=(",", ":")).encode()).digest()

@@ -1,4 +1,4 @@
-"""Attempts: offered, leased, moved along their table of states, and the commands about them."""
+"""Queries on attempts, leases and commands."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _CHANGEABLE = frozenset(
         "code",
     }
 )
-DAMAGED = "its stored request does not hash to what was written; submit it again"
+DAMAGED = "the stored request is damaged: its hash does not match; submit the job again"
 
 
 class AttemptTable(JobTable):
-    """See `base.AttemptVerbs`."""
+    """The attempt queries of `base.Tx`."""
 
     def add_attempt(self, job: Job, cluster: str, token: str, at: float, *, n: int | None = None) -> Attempt:
         cluster_id = self.cluster_ids([cluster])[cluster]
         n = self.next_attempt(job.id, job.attempt) if n is None else n
         if self.attempt(job.id, n) is not None:
             raise Conflict(f"job {job.id} has an attempt {n} already; read it again")
-        self.db.take("attempt")
+        self.db.allocate("attempt")
         self.db.change(
             "add_attempts",
             job=job.id,
@@ -119,7 +119,7 @@ class AttemptTable(JobTable):
             code=new.code,
         )
         if not touched:
-            raise Conflict(f"attempt {old.tag} has moved on since it was read; read it again")
+            raise Conflict(f"attempt {old.tag} has changed since it was read; read it again")
 
     def lease(
         self, cluster: str, limit: int, holder: str, until: float, *, now: float | None = None
@@ -135,7 +135,7 @@ class AttemptTable(JobTable):
                 if spec_intact(jobs[attempt.job]):
                     leased.append((attempt, job_of(jobs[attempt.job], check=False)))
                 else:
-                    self._refuse_damaged(attempt, jobs[attempt.job], attempt.created_at if now is None else now)
+                    self._fail_damaged(attempt, jobs[attempt.job], attempt.created_at if now is None else now)
             if len(leased) == len(taken) or not taken:
                 break
         return leased
@@ -153,7 +153,7 @@ class AttemptTable(JobTable):
         rows.sort(key=lambda row: (-row[0], row[1]))
         return [attempt_of(row[1:]) for row in rows]
 
-    def _refuse_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
+    def _fail_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
         self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
         self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 
@@ -165,10 +165,10 @@ class AttemptTable(JobTable):
         return [attempt_of(row) for row in self.db.rows("lapsed", now=now, limit=limit)]
 
     def add_command(self, attempt: Attempt, kind: str, at: float) -> int:
-        known = self.db.row("open_command", job=attempt.job, n=attempt.n, kind=kind)
-        if known is not None:
-            return int(known[0])
-        id = self.db.take("command")
+        pending = self.db.row("open_command", job=attempt.job, n=attempt.n, kind=kind)
+        if pending is not None:
+            return int(pending[0])
+        id = self.db.allocate("command")
         if not self.db.change("add_command", id=id, job=attempt.job, n=attempt.n, kind=kind, at=at):
             raise NotFound(f"there is no attempt {attempt.tag}")
         return id

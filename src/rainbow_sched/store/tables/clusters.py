@@ -1,4 +1,4 @@
-"""Clusters and their graphs."""
+"""Queries on clusters and their graphs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CHANGEABLE = frozenset(
 
 
 class ClusterTable(Table):
-    """See `base.ClusterVerbs`."""
+    """The cluster queries of `base.Tx`."""
 
     def add_cluster(self, name: str, at: float) -> Cluster:
         if self.cluster_id(name) is not None:
             raise AlreadyExists(f"a cluster named {name!r} is registered already; choose another name or remove it")
-        id = self.db.take("cluster")
-        self.db.known.pop(CLUSTERS, None)
+        id = self.db.allocate("cluster")
+        self.db.cache.pop(CLUSTERS, None)
         self.db.change("add_cluster", id=id, name=name, at=at)
         return Cluster(id=id, name=name, registered_at=at)
 
@@ -41,10 +41,10 @@ class ClusterTable(Table):
     def update_cluster(self, id: int, **changes: object) -> Cluster:
         if unknown := changes.keys() - _CHANGEABLE:
             raise TypeError(f"a cluster's {', '.join(sorted(unknown))} cannot be changed")
-        now = self.cluster_by_id(id)
-        if now is None:
+        old = self.cluster_by_id(id)
+        if old is None:
             raise NotFound(f"there is no cluster with the id {id}")
-        new = dataclasses.replace(now, **changes, version=now.version + 1)  # type: ignore[arg-type]  # names checked above
+        new = dataclasses.replace(old, **changes, version=old.version + 1)  # type: ignore[arg-type]  # names checked above
         self.db.change(
             "update_cluster",
             id=id,
@@ -67,7 +67,7 @@ class ClusterTable(Table):
         if not self.db.change("remove_cluster", id=id, at=at):
             raise NotFound(f"there is no live cluster with the id {id}")
         self.db.change("drop_graphs", cluster=id)
-        self.db.known.pop(CLUSTERS, None)
+        self.db.cache.pop(CLUSTERS, None)
 
     def put_graph(self, cluster_id: int, subsystem: str, data: bytes, at: float) -> None:
         digest = hashlib.sha256(data).digest()

@@ -1,4 +1,4 @@
-"""Many queued jobs brought where a decision sends them, in a few statements: the path of every batch."""
+"""Store the decisions on many queued jobs in a few statements per batch."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _UPDATED = JobEvent.UPDATED.value
 
 
 class DecidedJobTable(Table):
-    """See `base.JobVerbs.apply_decisions`."""
+    """`apply_decisions` and `add_update_events` of `base.Tx`."""
 
-    def apply_decisions(self, settled: Sequence[DecidedJob], at: float) -> None:
-        if not settled:
+    def apply_decisions(self, decided: Sequence[DecidedJob], at: float) -> None:
+        if not decided:
             return
-        states = [_state(one) for one in settled]
-        clusters = self.cluster_ids({one.cluster for one in settled if one.cluster})
-        texts = self.intern(one.decision.fleet for one in settled)
-        attempts = [self._attempt(one) for one in settled]
+        states = [_state(one) for one in decided]
+        clusters = self.cluster_ids({one.cluster for one in decided if one.cluster})
+        texts = self.intern(one.decision.fleet for one in decided)
+        attempts = [self._attempt(one) for one in decided]
         moved = self.db.change_many(
-            "apply_decisions", [_job_row(one, n, at) for one, n in zip(settled, attempts, strict=True)]
+            "apply_decisions", [_job_row(one, n, at) for one, n in zip(decided, attempts, strict=True)]
         )
-        if moved != len(settled):
-            raise Conflict(f"{len(settled) - moved} of {len(settled)} jobs have moved on since they were read")
+        if moved != len(decided):
+            raise Conflict(f"{len(decided) - moved} of {len(decided)} jobs have changed since they were read")
         offers = [
             (one.job.id, n, clusters[one.cluster], one.cluster, one.token, one.job.terms.priority, at)
-            for one, n in zip(settled, attempts, strict=True)
+            for one, n in zip(decided, attempts, strict=True)
             if one.cluster
         ]
-        self.db.take("attempt", len(offers))
-        seq = self.db.take("event", len(settled))
-        with self.db.together():
+        self.db.allocate("attempt", len(offers))
+        seq = self.db.allocate("event", len(decided))
+        with self.db.pipeline():
             self.db.change_many(
                 "move_labels",
                 [
                     (state.value, one.job.id)
-                    for one, (_, state) in zip(settled, states, strict=True)
+                    for one, (_, state) in zip(decided, states, strict=True)
                     if one.job.terms.labels
                 ],
             )
@@ -56,14 +56,14 @@ class DecidedJobTable(Table):
                         one.decision.own,
                         texts[one.decision.fleet][0],
                     )
-                    for one, n in zip(settled, attempts, strict=True)
+                    for one, n in zip(decided, attempts, strict=True)
                 ],
             )
             self.db.change_many(
                 "add_events",
                 [
                     (seq + i, one.job.id, at, event.value, state.value, n, "{}")
-                    for i, (one, n, (event, state)) in enumerate(zip(settled, attempts, states, strict=True))
+                    for i, (one, n, (event, state)) in enumerate(zip(decided, attempts, states, strict=True))
                 ],
             )
 
@@ -76,19 +76,19 @@ class DecidedJobTable(Table):
             next_state(job.state, JobEvent.UPDATED)
         moved = self.db.change_many("touch_jobs", [(job.id, job.version) for job in jobs])
         if moved != len(jobs):
-            raise Conflict(f"{len(jobs) - moved} of {len(jobs)} jobs have moved on since they were read")
-        seq, told, kind = self.db.take("event", len(jobs)), json.dumps(dict(detail), separators=(",", ":")), _UPDATED
+            raise Conflict(f"{len(jobs) - moved} of {len(jobs)} jobs have changed since they were read")
+        seq, text = self.db.allocate("event", len(jobs)), json.dumps(dict(detail), separators=(",", ":"))
         self.db.change_many(
             "add_events",
-            [(seq + i, job.id, at, kind, job.state.value, job.attempt, told) for i, job in enumerate(jobs)],
+            [(seq + i, job.id, at, _UPDATED, job.state.value, job.attempt, text) for i, job in enumerate(jobs)],
         )
         return [replace(job, version=job.version + 1) for job in jobs]
 
 
 def _state(one: DecidedJob) -> tuple[JobEvent, JobState]:
-    """The event and the state after it; raise if the job may not go there."""
+    """Return the event and the state after it; raise an error if the transition is illegal."""
     if bool(one.cluster) != bool(one.token) or bool(one.cluster) == (one.hold is not None):
-        raise Invalid(f"job {one.job.id} is given to a cluster, under a token, or held for something")
+        raise Invalid(f"job {one.job.id} needs either a cluster and a token, or a hold")
     event = JobEvent.BOUND if one.cluster else JobEvent.HELD
     return event, next_state(one.job.state, event)
 

@@ -1,18 +1,18 @@
-"""The history of the database, and what is still to be heard after a restore."""
+"""Queries on the generations of the database, and on cluster reports after a restore."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, HistoryMark, ids_to_skip, is_lost
-from rainbow_sched.store.records import ClusterReport, Finding, ReportState
+from rainbow_sched.store.records import Finding, ReportState, RestoreReport
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
 
-_SKIPPING = ("job", "event", "command", "cluster")
+_SKIPPED_COUNTERS = ("job", "event", "command", "cluster")
 
 
 class GenerationTable(Table):
-    """See `base.GenerationVerbs`."""
+    """The generation queries of `base.Tx`."""
 
     def generations(self) -> list[Generation]:
         return [
@@ -31,12 +31,12 @@ class GenerationTable(Table):
         self, id: str, at: float, seen: Sequence[HistoryMark] = (), cause: Cause = Cause.RESTORE
     ) -> Generation:
         event = self.db.counter("event")
-        before = max((one.number for one in self.generations()), default=0)
-        number = max(before, *(mark.generation for mark in seen), 0) + 1
-        for counter in _SKIPPING:
-            self.db.take(counter, ids_to_skip(seen, event))
-        self.db.take(FIRST_ATTEMPT, SKIPPED_ATTEMPTS * (number - before))
-        self.db.take(OLD_JOBS, self.db.counter("job") - self.db.counter(OLD_JOBS))
+        last = max((one.number for one in self.generations()), default=0)
+        number = max(last, *(mark.generation for mark in seen), 0) + 1
+        for counter in _SKIPPED_COUNTERS:
+            self.db.allocate(counter, ids_to_skip(seen, event))
+        self.db.allocate(FIRST_ATTEMPT, SKIPPED_ATTEMPTS * (number - last))
+        self.db.allocate(OLD_JOBS, self.db.counter("job") - self.db.counter(OLD_JOBS))
         restore = self._begin(id, at, cause, number=number, after_event=event)
         self.db.change("expect_all_reports", generation=restore.number, state=ReportState.AWAITED.value)
         self.db.change("suspend_leases")
@@ -66,14 +66,14 @@ class GenerationTable(Table):
     def old_jobs(self) -> int:
         return self.db.counter(OLD_JOBS)
 
-    def cluster_reports(self) -> list[ClusterReport]:
+    def restore_reports(self) -> list[RestoreReport]:
         return [
-            ClusterReport(cluster_id=id, cluster=name, generation=generation, state=ReportState(state), why=why)
-            for id, name, generation, state, why in self.db.rows("cluster_reports")
+            RestoreReport(cluster_id=id, cluster=name, generation=generation, state=ReportState(state), why=why)
+            for id, name, generation, state, why in self.db.rows("restore_reports")
         ]
 
-    def update_cluster_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
-        self.db.change("update_cluster_report", cluster_id=cluster_id, state=state.value, why=why)
+    def update_restore_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
+        self.db.change("update_restore_report", cluster_id=cluster_id, state=state.value, why=why)
 
     def resume_leases(self, cluster_id: int, until: float) -> None:
         self.db.change("resume_leases", cluster_id=cluster_id, until=until)
@@ -81,7 +81,7 @@ class GenerationTable(Table):
     def add_finding(self, finding: Finding) -> None:
         self.db.change(
             "add_finding",
-            seq=self.db.take("finding"),
+            seq=self.db.allocate("finding"),
             generation=finding.generation,
             at=finding.at,
             kind=finding.kind,

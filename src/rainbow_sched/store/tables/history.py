@@ -1,4 +1,4 @@
-"""What happened and why: events, decisions, output, and the last answer to each agent."""
+"""Queries on events, decisions, output, the last response to each agent, and the deletion of old jobs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Event
 from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.tables.rows import event_of
-from rainbow_sched.store.tables.table import Table, checked, decoded
+from rainbow_sched.store.tables.table import MAX_VALUES_PER_LIST, Table, checked, decoded
+
+_DELETIONS = (  # jobs last, because the other rows refer to them
+    "remove_labels",
+    "remove_waits",
+    "remove_awaited",
+    "remove_commands",
+    "remove_output",
+    "remove_decisions",
+    "remove_events",
+    "remove_attempts",
+    "remove_jobs",
+)
 
 
 class HistoryTable(Table):
-    """See `base.HistoryVerbs`."""
+    """The history queries of `base.Tx`."""
 
     def events(
         self, after_seq: int, limit: int, *, job: int | None = None, owners: Sequence[str] | None = None
@@ -41,8 +53,8 @@ class HistoryTable(Table):
         self.db.change("add_decisions", job=job_id, n=n, at=at, own=record.own, record=text)
 
     def decision(self, job_id: int, n: int | None = None) -> StoredDecision | None:
-        found = [record for number, _, record in self.decisions(job_id) if n in (None, number)]
-        return found[-1] if found else None
+        records = [record for number, _, record in self.decisions(job_id) if n in (None, number)]
+        return records[-1] if records else None
 
     def decisions(self, job_id: int) -> list[tuple[int, float, StoredDecision]]:
         return [
@@ -52,7 +64,7 @@ class HistoryTable(Table):
 
     def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:
         end = self.output_size(job_id, n, stream)
-        if offset < end:  # told again, perhaps cut differently: only what is new is kept
+        if offset < end:  # resent, possibly in other pieces: store only the new bytes
             data, offset = data[end - offset :], end
         if data:
             self.db.change(
@@ -93,11 +105,11 @@ class HistoryTable(Table):
         self.db.change("drop_output", **of, first=low, end=end)
         for at, data in pieces:
             if at < start:
-                self._keep_output(of, at, bytes(data)[: start - at])
+                self._restore_output(of, at, bytes(data)[: start - at])
             if at + len(data) > end:
-                self._keep_output(of, end, bytes(data)[end - at :])
+                self._restore_output(of, end, bytes(data)[end - at :])
 
-    def _keep_output(self, of: dict[str, Value], start: int, data: bytes) -> None:
+    def _restore_output(self, of: dict[str, Value], start: int, data: bytes) -> None:
         self.db.change("add_output", **of, start=start, length=len(data), data=data, at=0.0)
 
     def stored_sync(self, cluster: str, epoch: str, seq: int) -> bytes | None:
@@ -125,3 +137,21 @@ class HistoryTable(Table):
         id = self.cluster_id(cluster)
         row = None if id is None else self.db.row("sync", cluster_id=id)
         return None if row is None else (row[0], row[1], row[2])
+
+    def remove_finished(self, before: float, limit: int) -> int:
+        ids = [id for (id,) in self.db.rows("ids_to_remove", before=before, limit=min(limit, MAX_VALUES_PER_LIST))]
+        if not ids:
+            return 0
+        for owner, seq in self.db.rows("last_events", ids=ids):
+            self.db.change("raise_horizon", owner=owner, seq=seq)
+        for query in _DELETIONS:
+            self.db.change(query, ids=ids)
+        return len(ids)
+
+    def count_finished(self) -> int:
+        return int(self.db.rows("count_finished")[0][0])
+
+    def horizon(self, owners: Sequence[str] | None = None) -> int:
+        if owners is None:
+            return int(self.db.rows("horizon")[0][0])
+        return int(self.db.rows("horizon_of", owners=list(owners))[0][0]) if owners else 0

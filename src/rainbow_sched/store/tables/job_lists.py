@@ -1,8 +1,8 @@
-"""Lists and counts of jobs that stay fast however many there are.
+"""Paged lists and counts of jobs, read from index ranges.
 
-Each list is read from one range of one index, newest first. A filter on several states or
-owners becomes several ranges, each cut at the page's length, and the newest of all are kept:
-one range over several states would have to be sorted first.
+Each list is read from one range of one index, newest first. A filter on several states or owners becomes several
+ranges, each limited to the page's length, and the newest of all are returned: one range over several states would have
+to be sorted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rainbow_sched.store.records import JobFilter
 from rainbow_sched.store.tables.jobs import JobTable
 from rainbow_sched.store.tables.rows import job_of
 
-RANGES = 100  # more ranges than this are read as one, and filtered
-CLOCK_SLACK = 60.0  # ids follow time but for clocks that are set back; by so much at most
+MAX_RANGES = 100  # more ranges than this are read as one and filtered
+CLOCK_SLACK_SECONDS = 60.0  # ids increase with time, except for a clock that is set back by at most this
 
 
 @dataclass(slots=True)
 class _Where:
-    """Conditions by name and the values they need."""
+    """Named conditions and their values."""
 
     conditions: list[str] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class _Where:
 
 
 class JobListTable(JobTable):
-    """See `base.JobVerbs`."""
+    """The job listings of `base.Tx`."""
 
     def list_jobs(self, which: JobFilter, *, after: int | None = None, limit: int) -> list[Job]:
         if which.ids is not None and not which.ids:
@@ -58,12 +58,12 @@ class JobListTable(JobTable):
         return {JobState(state): count for state, count in self.db.rows_of(text, where.values)}
 
     def _all_labelled(self, which: JobFilter) -> list[Job]:
-        found: list[Job] = []
+        jobs: list[Job] = []
         page = self.list_jobs(which, limit=1000)
         while page:
-            found += page
+            jobs += page
             page = self.list_jobs(which, after=page[-1].id, limit=1000)
-        return found
+        return jobs
 
     def _ranges(self, which: JobFilter) -> list[_Where]:
         common = self._common(which)
@@ -72,7 +72,7 @@ class JobListTable(JobTable):
         if which.labels and states and which.ids is None:
             labelled = [common.also("where_label_state", state=s) for s in states]
             return [where.also("where_owners", owners=owners) if owners else where for where in labelled]
-        if which.ids is not None or which.labels or len(owners) * (len(states) or len(JobState)) > RANGES:
+        if which.ids is not None or which.labels or len(owners) * (len(states) or len(JobState)) > MAX_RANGES:
             where = common.also("where_states", states=states) if states else common
             return [where.also("where_owners", owners=owners) if owners else where]
         if not states and (owners or which.cluster or which.name):
@@ -91,7 +91,7 @@ class JobListTable(JobTable):
         if which.ids is not None:
             where = where.also("where_ids", ids=sorted(which.ids))
         if which.since is not None:
-            first = self._first_id_since(which.since - CLOCK_SLACK)
+            first = self._first_id_since(which.since - CLOCK_SLACK_SECONDS)
             where = where.also("where_from", since=which.since, first=first)
         return where
 
@@ -103,18 +103,18 @@ class JobListTable(JobTable):
         labels = list(which.labels.items())
         if len(labels) == 1:
             return self._ids_labelled(where, *labels[0], after=after, limit=limit)
-        kept: set[int] = set()
-        while len(kept) < limit:  # the first label leads; the rest are looked up page by page
+        matching: set[int] = set()
+        while len(matching) < limit:  # the first label selects the range; the others are checked page by page
             page = self._ids_labelled(where, *labels[0], after=after, limit=max(limit, 1000))
             if not page:
                 break
             after = min(page)
-            kept |= {
+            matching |= {
                 row[0]
                 for row in self.job_rows(sorted(page))
                 if which.labels.items() <= job_of(row, check=False).terms.labels.items()
             }
-        return kept
+        return matching
 
     def _ids_labelled(self, where: _Where, key: str, value: str, *, after: int | None, limit: int) -> set[int]:
         if after is not None:
@@ -129,7 +129,7 @@ class JobListTable(JobTable):
         return " AND ".join(self.db.text(name) for name in where.conditions) or "1 = 1"
 
     def _first_id_since(self, time: float) -> int:
-        """The lowest id submitted at `time` or later, by halving: ids follow time."""
+        """Return the lowest id submitted at `time` or later, by binary search: ids increase with time."""
         low, high = 1, self.db.counter("job") + 1
         while low < high:
             middle = (low + high) // 2

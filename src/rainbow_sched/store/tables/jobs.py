@@ -1,4 +1,4 @@
-"""One job at a time: read it, move it along the table of states with its event."""
+"""Queries on single jobs and their state transitions."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _CHANGEABLE = frozenset(
 
 
 class JobTable(Table):
-    """See `base.JobVerbs`."""
+    """The job queries of `base.Tx`."""
 
     def job(self, id: int) -> Job | None:
-        found = self.job_rows([id])
-        return job_of(found[0], check=True) if found else None
+        rows = self.job_rows([id])
+        return job_of(rows[0], check=True) if rows else None
 
     def jobs(self, ids: Sequence[int]) -> list[Job]:
         return sorted((job_of(row, check=True) for row in self.job_rows(ids)), key=lambda job: job.id)
 
     def job_rows(self, ids: Sequence[int]) -> list[Row]:
-        """The rows of these jobs, in no order."""
+        """Return the rows of these jobs, unordered."""
         return [row for part in batches(list(ids)) for row in self.db.rows("jobs_by_ids", ids=part)]
 
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         wanted = sorted({token for token in tokens if token})
-        found = (row for part in batches(wanted) for row in self.db.rows("jobs_by_tokens", owner=owner, tokens=part))
-        return {row[17]: job_of(row, check=False) for row in found}
+        rows = (row for part in batches(wanted) for row in self.db.rows("jobs_by_tokens", owner=owner, tokens=part))
+        return {row[17]: job_of(row, check=False) for row in rows}
 
     def update_job(
         self, job: Job, event: JobEvent, at: float, *, detail: Mapping[str, object] | None = None, **changes: object
@@ -63,8 +63,8 @@ class JobTable(Table):
             changes.setdefault("ended_at", at)
         new = dataclasses.replace(job, **changes, state=state, version=job.version + 1)  # type: ignore[arg-type]  # names checked above
         self._store(job, new)
-        told = json.dumps(dict(detail), separators=(",", ":")) if detail else "{}"
-        seq = self.db.take("event")
+        detail_text = json.dumps(dict(detail), separators=(",", ":")) if detail else "{}"
+        seq = self.db.allocate("event")
         self.db.change(
             "add_events",
             seq=seq,
@@ -73,7 +73,7 @@ class JobTable(Table):
             kind=event.value,
             state=state.value,
             attempt=new.attempt,
-            detail=told,
+            detail=detail_text,
         )
         return new
 
@@ -98,7 +98,7 @@ class JobTable(Table):
         if not touched:
             if not self.job_rows([old.id]):
                 raise NotFound(f"there is no job {old.id}")
-            raise Conflict(f"job {old.id} has moved on since it was read; read it again")
+            raise Conflict(f"job {old.id} has changed since it was read; read it again")
         if new.terms != old.terms or new.name != old.name:
             self._store_terms(new)
         elif new.state is not old.state and new.terms.labels:

@@ -1,4 +1,4 @@
-"""What a server reads when it starts: every job that waits and every attempt that lives, a million in seconds."""
+"""Bulk queries for a server start: all waiting jobs and live attempts, a million in seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rainbow_sched.store.tables.table import Table, batches, check_number, decod
 
 
 class LoadingTable(Table):
-    """See `base.LoadingVerbs`."""
+    """The queries of `base.Tx` for a server start."""
 
     def queued_ids(self, limit: int, after: int = 0) -> list[int]:
         return [id for (id,) in self.db.rows("ids_queued", limit=limit, after=after)]
@@ -22,28 +22,28 @@ class LoadingTable(Table):
     def waiting(self, hold: Hold, limit: int, after: int = 0) -> list[WaitingJob]:
         rows = self.db.rows("waiting", hold=hold.value, limit=limit, after=after)
         specs = self._specs(spec for _, spec, _, _, _ in rows)
-        found = []
+        jobs = []
         for id, spec, _, terms, owner in rows:
-            priority, shared = _without_own(terms)
-            found.append(WaitingJob(id, priority, specs[spec][1], shared, owner))
-        return found
+            priority, shared = _shared_terms(terms)
+            jobs.append(WaitingJob(id, priority, specs[spec][1], shared, owner))
+        return jobs
 
     def count_held(self, hold: Hold) -> int:
         return int(self.db.rows("count_held", hold=hold.value)[0][0])
 
     def placed_attempts(self, cluster: str) -> list[PlacedAttempt]:
         id = self.cluster_id(cluster)
-        found: list[PlacedAttempt] = []
-        for state in reversed(LIVE) if id is not None else ():  # what runs has its place before what waits
+        attempts: list[PlacedAttempt] = []
+        for state in reversed(LIVE) if id is not None else ():  # running attempts before waiting ones
             rows = self.db.rows("placed_attempts", cluster_id=id, state=state.value)
             specs = self._specs(spec for _, _, _, spec, *_ in rows)
             for job, token, at, spec, check, owner, nodes in rows:
                 number, text = specs[spec]
-                found.append(PlacedAttempt(job, token, at, text if number == check else None, owner, nodes))
-        return found
+                attempts.append(PlacedAttempt(job, token, at, text if number == check else None, owner, nodes))
+        return attempts
 
     def _specs(self, ids: Iterable[int]) -> dict[int, tuple[int | None, str]]:
-        """Stored requests by number, each with its check number; None for one that is damaged."""
+        """Return stored specs by id, each with its check number, which is None for a damaged one."""
         wanted = set(ids)
         specs: dict[int, tuple[int | None, str]] = dict.fromkeys(wanted, (None, ""))
         for part in batches(sorted(wanted)):
@@ -54,16 +54,11 @@ class LoadingTable(Table):
 
 
 @lru_cache(maxsize=8192)
-def _without_own(text: str) -> tuple[int, Terms]:
-    """A job's priority, and its terms without that and without labels: arrays and sweeps share the rest."""
+def _shared_terms(text: str) -> tuple[int, Terms]:
+    """Return a job's priority, and its terms without priority and labels, which arrays and sweeps share."""
     if '"labels"' not in text and '"priority"' not in text:
         return 0, terms_of(text)
-    said = json.loads(text)
-    said.pop("labels", None)
-    priority = said.pop("priority", 0)
-    return priority, _shared(json.dumps(said))
-
-
-@lru_cache(maxsize=8192)
-def _shared(text: str) -> Terms:
-    return terms_of(text)
+    fields = json.loads(text)
+    fields.pop("labels", None)
+    priority = fields.pop("priority", 0)
+    return priority, terms_of(json.dumps(fields))

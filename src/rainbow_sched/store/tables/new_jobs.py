@@ -1,4 +1,4 @@
-"""Many new jobs in a few statements: the path that every submission takes."""
+"""Store new jobs in a few statements per batch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from rainbow_sched.model.errors import AlreadyExists, Invalid
 from rainbow_sched.model.job import JobEvent, JobState, Terms
 from rainbow_sched.store.records import NewJob
-from rainbow_sched.store.session import Row, plain
+from rainbow_sched.store.session import Row, reject_nul
 from rainbow_sched.store.tables.rows import terms_text
 from rainbow_sched.store.tables.table import Table
 
-# Members and values of an enum are slow to reach, and this is a hot path: each is looked up here, once.
+# This is a hot path, and access to enum members and values is slow: look them up once.
 _QUEUED, _BOUND, _HELD, _INFEASIBLE = JobState.QUEUED, JobState.BOUND, JobState.HELD, JobState.INFEASIBLE
 _STATES = {state: state.value for state in (_QUEUED, _BOUND, _HELD, _INFEASIBLE)}
-# A job starts QUEUED; this event brings it where its draft says it is.
+# A job starts QUEUED; this second event moves it to its initial state.
 _SUBMITTED, _START = JobEvent.SUBMITTED.value, JobState.QUEUED.value
 _FIRST = {
     JobState.BOUND.value: JobEvent.BOUND.value,
@@ -26,29 +26,29 @@ _FIRST = {
 
 
 class NewJobTable(Table):
-    """See `base.JobVerbs.add_jobs`."""
+    """`add_jobs` and `add_lost_job` of `base.Tx`."""
 
-    def add_jobs(self, drafts: Sequence[NewJob]) -> list[int]:
-        if not drafts:
+    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[int]:
+        if not new_jobs:
             return []
-        _check(drafts)
-        first = self.db.take("job", len(drafts))
-        self._add(range(first, first + len(drafts)), drafts)
-        return list(range(first, first + len(drafts)))
+        _check(new_jobs)
+        first = self.db.allocate("job", len(new_jobs))
+        self._add(range(first, first + len(new_jobs)), new_jobs)
+        return list(range(first, first + len(new_jobs)))
 
-    def add_lost_job(self, id: int, draft: NewJob) -> None:
-        _check([draft])
-        self._add([id], [draft])
+    def add_lost_job(self, id: int, new_job: NewJob) -> None:
+        _check([new_job])
+        self._add([id], [new_job])
 
-    def _add(self, ids: Sequence[int], drafts: Sequence[NewJob]) -> None:
-        clusters = self.cluster_ids({d.cluster for d in drafts if d.state is _BOUND})
-        texts = self.intern(_texts(drafts))
+    def _add(self, ids: Sequence[int], new_jobs: Sequence[NewJob]) -> None:
+        clusters = self.cluster_ids({d.cluster for d in new_jobs if d.state is _BOUND})
+        texts = self.intern(_texts(new_jobs))
         rows = _Rows(seq=self.db.counter("event"))
-        for id, draft in zip(ids, drafts, strict=True):
-            rows.add(id, draft, clusters, texts)
-        self.db.take("attempt", len(rows.offers))
-        self.db.take("event", len(rows.events))
-        with self.db.together():
+        for id, new_job in zip(ids, new_jobs, strict=True):
+            rows.add(id, new_job, clusters, texts)
+        self.db.allocate("attempt", len(rows.offers))
+        self.db.allocate("event", len(rows.events))
+        with self.db.pipeline():
             self.db.change_many("add_jobs", rows.jobs)
             self.db.change_many("add_labels", rows.labels)
             self.db.change_many("add_dependencies", rows.waits)
@@ -59,7 +59,7 @@ class NewJobTable(Table):
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of new jobs, by table; `seq` is the number of the last event."""
+    """The rows of new jobs by table; `seq` is the number of the last event."""
 
     seq: int
     jobs: list[Row] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Rows:
     _written: tuple[str, float | None, float | None] = ("", None, None)
 
     def add(self, id: int, d: NewJob, clusters: Mapping[str, int], texts: Mapping[str, tuple[int, int]]) -> None:
-        """Everything that one job brings along."""
+        """Add all rows of a job."""
         at, terms = d.submitted_at, d.terms
         state, bound = _STATES[d.state], 1 if d.state is _BOUND else 0
         self._add_job(id, d, state, bound, texts)
@@ -116,17 +116,17 @@ class _Rows:
         )
 
 
-def _check(drafts: Sequence[NewJob]) -> None:
-    """Raise if one of them cannot be stored."""
+def _check(new_jobs: Sequence[NewJob]) -> None:
+    """Raise an error if one of the jobs cannot be stored."""
     texts: list[str] = []
     tokens: list[tuple[str, str]] = []
-    for d in drafts:
+    for d in new_jobs:
         if d.state not in _STATES:
             raise Invalid(f"a job cannot be submitted as {d.state}")
         if d.state is _BOUND and not (d.cluster and d.token):
             raise Invalid("a job that is bound needs a cluster and a token for its attempt")
         if (d.state is _HELD) != (d.hold is not None):
-            raise Invalid("a job is held for something, and only a held one")
+            raise Invalid("a held job needs a hold, and another job must not have one")
         texts += (d.owner, d.name, d.reason, d.client_token, d.token)
         if d.client_token:
             tokens.append((d.owner, d.client_token))
@@ -134,15 +134,15 @@ def _check(drafts: Sequence[NewJob]) -> None:
             texts += itertools.chain.from_iterable(d.terms.labels.items())
     if "\0" in "".join(texts):
         for text in texts:
-            plain(text)
+            reject_nul(text)
     if len(set(tokens)) < len(tokens):
-        raise AlreadyExists("one client token stands for two jobs of this batch; give each its own")
+        raise AlreadyExists("two jobs of this batch have the same client token; give each its own")
 
 
-def _texts(drafts: Sequence[NewJob]) -> Iterator[str]:
-    for draft in drafts:
-        yield draft.spec
-        if draft.source:
-            yield draft.source
-        if draft.decision is not None:
-            yield draft.decision.fleet
+def _texts(new_jobs: Sequence[NewJob]) -> Iterator[str]:
+    for new_job in new_jobs:
+        yield new_job.spec
+        if new_job.source:
+            yield new_job.source
+        if new_job.decision is not None:
+            yield new_job.decision.fleet

@@ -1,4 +1,4 @@
-"""Rows as nouns and nouns as rows."""
+"""Convert between database rows and model objects."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _TERM_NAMES = tuple(f.name for f in fields(Terms))
 
 
 def terms_text(terms: Terms) -> str:
-    """Terms as JSON, only what was said. Retries without `reruns` are those of a server that did not know reruns."""
+    """Encode Terms as JSON without default values. Retries without `reruns` come from a server from before reruns."""
     if terms == _DEFAULTS:
         return "{}"
     values = {name: getattr(terms, name) for name in _TERM_NAMES}
-    said = {k: v for k, v in values.items() if v != getattr(_DEFAULTS, k)}
-    if said.pop("before_reruns", False):
-        said.pop("reruns", None)
+    given = {k: v for k, v in values.items() if v != getattr(_DEFAULTS, k)}
+    if given.pop("before_reruns", False):
+        given.pop("reruns", None)
     elif terms.retries:
-        said["reruns"] = terms.reruns
-    return json.dumps(said, separators=(",", ":"))
+        given["reruns"] = terms.reruns
+    return json.dumps(given, separators=(",", ":"))
 
 
 @lru_cache(maxsize=8192)
 def terms_of(text: str) -> Terms:
-    """The Terms that `terms_text` wrote."""
-    said: dict[str, Any] = json.loads(text)
-    if "delivery" in said:
-        said["delivery"] = Delivery(said["delivery"])
-    if "reruns" not in said and ("retries" in said or "delivery" in said):
-        said["before_reruns"] = True
+    """Decode the Terms that `terms_text` encoded."""
+    given: dict[str, Any] = json.loads(text)
+    if "delivery" in given:
+        given["delivery"] = Delivery(given["delivery"])
+    if "reruns" not in given and ("retries" in given or "delivery" in given):
+        given["before_reruns"] = True
     for name in ("only_clusters", "not_clusters", "opened"):
-        if name in said:
-            said[name] = tuple(said[name])
-    return Terms(**said)
+        if name in given:
+            given[name] = tuple(given[name])
+    return Terms(**given)
 
 
 def job_of(row: Row, *, check: bool) -> Job:
-    """A job; with `check`, Corrupt if its request is not the one that was written."""
+    """Convert a row to a job; with `check`, raise Corrupt if its stored request has changed since it was written."""
     if check and not spec_intact(row):
-        raise Corrupt(f"the stored request of job {row[0]} does not hash to what was written; it is refused, never run")
+        raise Corrupt(f"the stored request of job {row[0]} is damaged: its hash does not match; it is never run")
     return Job(
         id=row[0],
         owner=row[1],
@@ -77,12 +77,11 @@ def job_of(row: Row, *, check: bool) -> Job:
 
 
 def spec_intact(row: Row) -> bool:
-    """True if the request in a job's row is the one that was written for it."""
+    """Return True if the request in a job's row has the hash that was stored with it."""
     return intact(row[5], row[6]) and check_number(bytes(row[5])) == row[7]
 
 
 def attempt_of(row: Row) -> Attempt:
-    """An attempt."""
     return Attempt(
         job=row[0],
         n=row[1],
@@ -107,7 +106,6 @@ def attempt_of(row: Row) -> Attempt:
 
 
 def event_of(row: Row) -> Event:
-    """An event."""
     seq, job, at, kind, state, attempt, detail = row
     return Event(
         seq=seq,
@@ -121,7 +119,6 @@ def event_of(row: Row) -> Event:
 
 
 def cluster_of(row: Row) -> Cluster:
-    """A cluster."""
     return Cluster(
         id=row[0],
         name=row[1],
@@ -143,7 +140,6 @@ def cluster_of(row: Row) -> Cluster:
 
 
 def credential_of(row: Row) -> Credential:
-    """A credential."""
     return Credential(
         id=row[0],
         kind=CredentialKind(row[1]),

@@ -1,4 +1,4 @@
-"""What every group of verbs stands on: a session, interned texts, and the JSON of small values."""
+"""The base class of all tables: a session, cluster ids, and texts stored once."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from rainbow_sched.model.errors import Corrupt, NotFound
 from rainbow_sched.store.session import Session
 
 T = TypeVar("T")
-CLUSTERS = "ids of clusters by name"  # what a session knows of them; a change of clusters forgets it
-FIRST_ATTEMPT = "first_attempt"  # counter: jobs that are older than the last restore get attempts above this number
+CLUSTERS = "ids of clusters by name"  # key in the session's cache; a change of clusters deletes it
+FIRST_ATTEMPT = "first_attempt"  # counter: jobs from before the last restore get attempts above this number
 OLD_JOBS = "old_jobs"  # counter: the highest id that such a job can have
-LOOKUPS = 500  # values per IN list; both databases take thousands
+MAX_VALUES_PER_LIST = 500  # of an IN list; both databases accept thousands
 
 
 class Table:
-    """Verbs on one session."""
-
     def __init__(self, db: Session) -> None:
         self.db = db
 
     def cluster_id(self, name: str) -> int | None:
-        """The id of the live cluster of that name."""
+        """Return the id of the live cluster of that name."""
         row = self.db.row("cluster_id", name=name)
         return None if row is None else int(row[0])
 
     def cluster_ids(self, names: Iterable[str]) -> dict[str, int]:
-        """The ids of live clusters; NotFound if one is missing."""
-        known: dict[str, int] = self.db.known.setdefault(CLUSTERS, {})
+        """Return the ids of live clusters; raise NotFound if one is missing."""
+        known: dict[str, int] = self.db.cache.setdefault(CLUSTERS, {})
         unknown = sorted({name for name in names if name not in known})
         for part in batches(unknown):
             known.update((name, id) for name, id in self.db.rows("cluster_ids", names=part))
@@ -40,20 +38,20 @@ class Table:
         return known
 
     def next_attempt(self, job_id: int, last: int) -> int:
-        """The number of a job's next attempt; after a restore, above every number that may have been given before."""
+        """Return the number of a job's next attempt; after a restore, above every number that may have been used."""
         if job_id <= self.db.counter(OLD_JOBS):
             (given,) = self.db.rows("last_attempt", job=job_id)[0]
             last = max(last, self.db.counter(FIRST_ATTEMPT), given)
         return last + 1
 
     def intern(self, texts: Iterable[str]) -> Mapping[str, tuple[int, int]]:
-        """Keep each text once: its id and its check number."""
-        lasting = self.db.lasting_texts
+        """Store each text once; return the id and check number of each."""
+        cache = self.db.text_ids
         wanted = dict.fromkeys(texts)
-        kept = {text: lasting[text] for text in wanted if text in lasting}
-        if len(kept) < len(wanted):
-            kept |= self._intern([text for text in wanted if text not in kept])
-        return kept
+        ids = {text: cache[text] for text in wanted if text in cache}
+        if len(ids) < len(wanted):
+            ids |= self._intern([text for text in wanted if text not in ids])
+        return ids
 
     def _intern(self, texts: Sequence[str]) -> dict[str, tuple[int, int]]:
         digests = {text: hashlib.sha256(encoded(text)).digest() for text in texts}
@@ -62,25 +60,25 @@ class Table:
             known.update((bytes(digest), id) for digest, id in self.db.rows("texts_by_digest", digests=part))
         fresh = [(text, digest) for text, digest in digests.items() if digest not in known]
         if fresh:
-            first = self.db.take("text", len(fresh))
+            first = self.db.allocate("text", len(fresh))
             self.db.change_many(
                 "add_texts", [(id, digest, encoded(text)) for id, (text, digest) in enumerate(fresh, first)]
             )
             known.update((digest, id) for id, (_, digest) in enumerate(fresh, first))
-        kept = {text: (known[digest], check_number(digest)) for text, digest in digests.items()}
-        for text, (id, check) in kept.items():
+        ids = {text: (known[digest], check_number(digest)) for text, digest in digests.items()}
+        for text, (id, check) in ids.items():
             if id <= self.db.committed("text"):
-                self.db.lasting_texts.remember(text, id, check)
-        return kept
+                self.db.text_ids.remember(text, id, check)
+        return ids
 
 
 def encoded(text: str) -> bytes:
-    """A text as it is kept, byte for byte."""
+    """Encode a text for storage; unpaired surrogates survive."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decoded(body: bytes) -> str:
-    """The text that `encoded` kept; what is damaged stays visible instead of failing."""
+    """Decode a stored text; damaged bytes are shown as escapes instead of failing."""
     try:
         return bytes(body).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -88,27 +86,26 @@ def decoded(body: bytes) -> str:
 
 
 def check_number(digest: bytes) -> int:
-    """The part of a digest that is kept beside a reference to the text."""
+    """Return the part of a digest that is stored with each reference to the text."""
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def intact(digest: bytes | None, body: bytes | None) -> bool:
-    """True if `body` is what was hashed when it was written."""
+    """Return True if `body` has the digest that was stored with it."""
     return digest is not None and body is not None and hashlib.sha256(body).digest() == bytes(digest)
 
 
 def checked(digest: bytes | None, body: bytes | None, what: str) -> bytes:
-    """`body` if it is intact; raise Corrupt if not."""
+    """Return `body`; raise Corrupt if its digest does not match."""
     if body is None or not intact(digest, body):
-        raise Corrupt(f"{what} does not hash to what was written; it is not used: restore it from a backup")
+        raise Corrupt(f"{what} is damaged: its hash does not match; restore it from a backup")
     return bytes(body)
 
 
 def batches(items: list[T]) -> Iterable[list[T]]:
-    """`items` in parts short enough for one IN list."""
-    return (items[i : i + LOOKUPS] for i in range(0, len(items), LOOKUPS))
+    """Split `items` into parts for one IN list each."""
+    return (items[i : i + MAX_VALUES_PER_LIST] for i in range(0, len(items), MAX_VALUES_PER_LIST))
 
 
 def to_json(value: Mapping[str, object] | tuple[str, ...]) -> str:
-    """A small value as text."""
     return json.dumps(value, separators=(",", ":"))

@@ -36,7 +36,7 @@ async def test_a_damaged_job_keeps_no_cluster_from_reporting(tmp_path: Path) -> 
         damage(tmp_path, damaged.id)
         await agent.recalls(after)
         assert (await job_of(after, cancelled.id)).state is JobState.CANCELLED
-        assert [row.state for row in await after.core.store.read(lambda tx: tx.cluster_reports())] == [
+        assert [row.state for row in await after.core.store.read(lambda tx: tx.restore_reports())] == [
             ReportState.REPORTED
         ]
 
