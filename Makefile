@@ -43,6 +43,7 @@ bench: setup
 
 proto: setup
 	$(BIN)/python tools/generate_protos.py
+	$(BIN)/python tools/generate_api_reference.py
 
 dist: setup
 	@tools/build-wheel dist

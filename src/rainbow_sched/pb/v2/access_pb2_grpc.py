@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AccessStub:
-    """Missing associated documentation comment in .proto file."""
+    """Users, groups of users, credentials and the audit log. Changes of users and groups need an administrator.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -92,61 +93,67 @@ class AccessStub:
 
 
 class AccessServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Users, groups of users, credentials and the audit log. Changes of users and groups need an administrator.
+    """
 
     def WhoAmI(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Return the caller's name and rights.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutUser(self, request, context):
-        """Add a user, or change one: what is not given stays as it is.
+        """Add a user, or change one. Fields that are not given stay as they are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """List all users.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutGroup(self, request, context):
-        """Add a group, or change one: clusters that `@NAME` stands for, and rights that its users have.
+        """Add a group, or change one: the clusters that `@NAME` stands for, and the rights of its users.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """List all groups.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateToken(self, request, context):
-        """A new credential; its text is in the answer, once.
+        """Create a credential. Its text is returned once. It opens at most what the caller's credential opens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTokens(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """List credentials, without their text.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeToken(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Revoke a credential at once. Open streams that use it are closed.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RotateToken(self, request, context):
-        """A new secret in place of an old one; both are good until the change is over.
+        """Create a new credential in place of an old one. Both are valid until `grace` has passed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,7 +167,8 @@ class AccessServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadAudit(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Read the audit log, and verify its chain of digests.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -232,7 +240,8 @@ def add_AccessServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Access:
-    """Missing associated documentation comment in .proto file."""
+    """Users, groups of users, credentials and the audit log. Changes of users and groups need an administrator.
+    """
 
     @staticmethod
     def WhoAmI(request,

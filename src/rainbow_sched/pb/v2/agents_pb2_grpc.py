@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AgentsStub:
-    """Missing associated documentation comment in .proto file."""
+    """What an agent or a receiver does for its cluster. All calls need the cluster's agent secret (or an administrator).
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -57,32 +58,34 @@ class AgentsStub:
 
 
 class AgentsServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What an agent or a receiver does for its cluster. All calls need the cluster's agent secret (or an administrator).
+    """
 
     def Sync(self, request, context):
-        """Waits up to about 25 s when there is nothing to say, answers at once when there is.
+        """Heartbeat, inventory and mailbox in one idempotent long poll. The server answers at once when it has news, else
+        after up to about 25 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Receive(self, request, context):
-        """Take jobs by hand: leases them for a while.
+        """Take jobs by hand: lease the jobs that are offered to the cluster.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Accept(self, request, context):
-        """Take leased jobs over for good: Rainbow hands them off and follows them no more.
+        """Accept leased jobs for good: Rainbow hands them off and no longer follows them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Renew(self, request, context):
-        """Put another secret in the place of the one that makes this call. Called twice: with the old one, to make the new one
-        good beside it, and with the new one, to end the old one. Both may be repeated.
+        """Replace the secret that makes this call. Call it twice: with the old secret to make the new one valid beside it,
+        then with the new secret to end the old one. Both calls may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +123,8 @@ def add_AgentsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Agents:
-    """Missing associated documentation comment in .proto file."""
+    """What an agent or a receiver does for its cluster. All calls need the cluster's agent secret (or an administrator).
+    """
 
     @staticmethod
     def Sync(request,

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class ClustersStub:
-    """Missing associated documentation comment in .proto file."""
+    """The registered clusters. `Register` needs the registration secret or a join token; changes need the cluster's agent
+    secret or an administrator.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -107,93 +109,107 @@ class ClustersStub:
 
 
 class ClustersServicer:
-    """Missing associated documentation comment in .proto file."""
+    """The registered clusters. `Register` needs the registration secret or a join token; changes need the cluster's agent
+    secret or an administrator.
+    """
 
     def Register(self, request_iterator, context):
-        """First a header, then the graph in pieces, plain or gzip-compressed: JGF (both shapes), compact form, or Flux R.
+        """Register a cluster: first a header, then its resource graph in pieces, plain or compressed with gzip or zlib.
+        Forms: JGF (both shapes), compact, Flux R.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutSubsystem(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+        """Add a subsystem graph to a cluster, or replace it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReplaceGraph(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+        """Replace the resource graph; credentials and subsystems stay.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSubsystem(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Delete a subsystem graph.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Delete a cluster with its credentials. Jobs that have not begun there go to other clusters.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateState(self, request, context):
-        """Merge key/values into the cluster's state.
+        """Merge keys and values into the cluster's state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PatchGraph(self, request, context):
-        """Mark vertices down, drained or up, and tell what the manager has in use.
+        """Mark vertices down, drained or up, and report which resources are in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """List the clusters that the caller may see.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Get(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Return one cluster.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Give the cluster no new jobs. Running jobs continue.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Undrain(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Give the cluster new jobs again. Also revokes a pending `Delete`.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetRules(self, request, context):
-        """Say who may use a cluster and how much they may ask for; what is not given stays as it is.
+        """Set the access rules of a cluster: who may use it and how large jobs may be. Fields that are not given stay as they
+        are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRestore(self, request, context):
-        """What the last restore of the database found, and which clusters have still to report. For administrators.
+        """Return what the last restore of the database found, and which clusters have not reported yet; NOT_FOUND if it was
+        never restored. For administrators.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GiveUpReport(self, request, context):
-        """Go on without the report of a cluster: jobs that may have run there are held for their owners. For administrators.
+        """Continue without the report of a cluster. Jobs that may have run there are held for their owners. For
+        administrators.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -281,7 +297,9 @@ def add_ClustersServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Clusters:
-    """Missing associated documentation comment in .proto file."""
+    """The registered clusters. `Register` needs the registration secret or a join token; changes need the cluster's agent
+    secret or an administrator.
+    """
 
     @staticmethod
     def Register(request_iterator,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class JobsStub:
-    """Missing associated documentation comment in .proto file."""
+    """Jobs of users. A caller sees its own jobs, and those that its scopes allow (`job:read:*`, `job:cancel:*`).
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -87,71 +88,75 @@ class JobsStub:
 
 
 class JobsServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Jobs of users. A caller sees its own jobs, and those that its scopes allow (`job:read:*`, `job:cancel:*`).
+    """
 
     def Submit(self, request, context):
-        """Submit one job. When it answers, the job is stored durably.
+        """Submit one job, or one per index of `terms.array`. The response is sent after the job is stored durably; of an
+        array it describes the first job, and the ids are consecutive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SubmitBatch(self, request, context):
-        """Submit thousands in one call, all or nothing.
+        """Submit up to thousands of jobs in one call. Either all of them are stored or none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """What would happen: every cluster with its verdict, the choice and why. Stores nothing.
+        """Return the decision that a submission would get now, and why each cluster fits or not. Stores nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Get(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Return one job.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """Newest first, in pages.
+        """List jobs, newest first, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """Events of one job, of a filter, or all that the caller may see, from a sequence number on.
+        """Stream events, starting after a sequence number. Ends when the call is cancelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Logs(self, request, context):
-        """Output of one job; follows while it runs when asked to.
+        """Stream the output of one job. With `follow` the stream ends when the job has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Cancel jobs by id or by filter. A running job is `cancelling` until its cluster confirms the end.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Release a job that its owner held.
+        """Release a job that its owner held, or that is held after a restore because it may have run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """The stored decision, and the reasons as they are now.
+        """Return the last stored decision about a job, the reasons as they are now, and the job's events.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -219,7 +224,8 @@ def add_JobsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Jobs:
-    """Missing associated documentation comment in .proto file."""
+    """Jobs of users. A caller sees its own jobs, and those that its scopes allow (`job:read:*`, `job:cancel:*`).
+    """
 
     @staticmethod
     def Submit(request,
