@@ -1,7 +1,7 @@
-"""The one exact JSON form of a Request: stored with each job, hashed, and read back to an equal one.
+"""Canonical JSON of a Request, which is stored with each job and hashed.
 
-Defaults are left out, keys are sorted and there are no blanks, so equal requests give equal
-text. The key `rainbow` holds the version of the form.
+Defaults are omitted, keys are sorted and there is no whitespace, so equal requests give equal
+text. The key `rainbow` holds the format version.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from rainbow_sched.jobspecs.reading.documents import Limits, read
-from rainbow_sched.jobspecs.reading.fields import At, need
+from rainbow_sched.jobspecs.reading.documents import DocumentLimits, read
+from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.request import (
     Count,
     Equals,
@@ -26,8 +26,8 @@ from rainbow_sched.model.request import (
     Within,
 )
 
-FORM = 1
-LIMITS = Limits(bytes=4 * 1024 * 1024, depth=200, nodes=200_000)  # a read request can be longer than its source
+FORMAT_VERSION = 1
+LIMITS = DocumentLimits(bytes=4 * 1024 * 1024, depth=200, nodes=200_000)  # canonical text can exceed its source
 _TEXTS = ("hosts", "not_hosts", "properties", "ignored")
 _MAPS = ("environment", "options")
 _WORDS = ("name", "cwd", "image")
@@ -38,18 +38,18 @@ Plain: TypeAlias = dict[str, object]
 
 
 def to_json(request: Request) -> str:
-    """The request's canonical text."""
+    """Return the canonical text of the request."""
     return _encode(to_data(request))
 
 
 def from_json(text: str) -> Request:
-    """The request that `to_json` wrote; anything else is refused."""
+    """Read canonical text; raise Invalid for anything else."""
     return from_data(read(text, LIMITS).data)
 
 
 def to_data(request: Request) -> Plain:
-    """The canonical form as plain data."""
-    data: Plain = {"rainbow": FORM, "groups": [_group(group) for group in request.groups]}
+    """Return the canonical form as plain data."""
+    data: Plain = {"rainbow": FORMAT_VERSION, "groups": [_group(group) for group in request.groups]}
     if request.tasks:
         data["tasks"] = [_task(task) for task in request.tasks]
     if request.requires:
@@ -57,14 +57,14 @@ def to_data(request: Request) -> Plain:
     if request.duration is not None:
         data["duration"] = float(request.duration)
     for key in _TEXTS:
-        if found := getattr(request, key):
-            data[key] = list(found)
+        if value := getattr(request, key):
+            data[key] = list(value)
     for key in ("parameters", *_MAPS):
-        if found := getattr(request, key):
-            data[key] = dict(found)
+        if value := getattr(request, key):
+            data[key] = dict(value)
     for key in _WORDS:
-        if found := getattr(request, key):
-            data[key] = found
+        if value := getattr(request, key):
+            data[key] = value
     return data
 
 
@@ -131,72 +131,72 @@ def _task(task: Task) -> Plain:
 
 
 def from_data(data: object) -> Request:
-    """The request that `to_data` described."""
-    top = At(data)
+    """Read the result of `to_data`."""
+    top = Entry(data)
     entries = top.keys(_KEYS)
-    form = need(entries, "rainbow", top)
-    if form.value != FORM:
-        raise form.refuse(f"this is form {form.value!r}; only form {FORM} is known")
+    version = required(entries, "rainbow", top)
+    if version.value != FORMAT_VERSION:
+        raise version.error(f"unsupported format version {version.value!r}; expected {FORMAT_VERSION}")
     return Request(
-        groups=tuple(_read_group(at) for at in need(entries, "groups", top).items()),
-        tasks=tuple(_read_task(at) for at in _list(entries, "tasks")),
-        requires=tuple(_read_requirement(at) for at in _list(entries, "requires")),
+        groups=tuple(_read_group(entry) for entry in required(entries, "groups", top).items()),
+        tasks=tuple(_read_task(entry) for entry in _list(entries, "tasks")),
+        requires=tuple(_read_requirement(entry) for entry in _list(entries, "requires")),
         hosts=_texts(entries, "hosts"),
         not_hosts=_texts(entries, "not_hosts"),
         properties=_texts(entries, "properties"),
         duration=entries["duration"].number() if "duration" in entries else None,
         name=_text(entries, "name"),
-        environment={key: _any_text(at) for key, at in _map(entries, "environment").items()},
+        environment={key: _any_text(entry) for key, entry in _map(entries, "environment").items()},
         cwd=_text(entries, "cwd"),
         image=_text(entries, "image"),
-        parameters={key: at.scalar() for key, at in _map(entries, "parameters").items()},
-        options={key: _any_text(at) for key, at in _map(entries, "options").items()},
+        parameters={key: entry.scalar() for key, entry in _map(entries, "parameters").items()},
+        options={key: _any_text(entry) for key, entry in _map(entries, "options").items()},
         ignored=_texts(entries, "ignored"),
     )
 
 
-def _read_group(at: At) -> Group:
-    entries = at.keys(("levels", "name"))
-    levels = tuple(_read_level(level) for level in need(entries, "levels", at).items())
+def _read_group(entry: Entry) -> Group:
+    entries = entry.keys(("levels", "name"))
+    levels = tuple(_read_level(level) for level in required(entries, "levels", entry).items())
     return Group(levels=levels, name=_text(entries, "name"))
 
 
-def _read_level(at: At) -> Level:
-    entries = at.keys(("type", "count", "unit", "shared", "exclusive", "abstract", "requires", "inside", "label"))
+def _read_level(entry: Entry) -> Level:
+    entries = entry.keys(("type", "count", "unit", "shared", "exclusive", "abstract", "requires", "inside", "label"))
     return Level(
-        type=need(entries, "type", at).text(),
+        type=required(entries, "type", entry).text(),
         count=_read_count(entries["count"]) if "count" in entries else Count(),
         unit=_text(entries, "unit"),
-        shared="shared" in entries and entries["shared"].yes(),
-        exclusive="exclusive" in entries and entries["exclusive"].yes(),
-        abstract="abstract" in entries and entries["abstract"].yes(),
+        shared="shared" in entries and entries["shared"].boolean(),
+        exclusive="exclusive" in entries and entries["exclusive"].boolean(),
+        abstract="abstract" in entries and entries["abstract"].boolean(),
         requires=tuple(_read_requirement(one) for one in _list(entries, "requires")),
         inside=tuple(_read_level(inner) for inner in _list(entries, "inside")),
         label=_text(entries, "label"),
     )
 
 
-def _read_count(at: At) -> Count:
-    if not isinstance(at.value, list):
-        return Count(at.whole())
-    items = at.items()
+def _read_count(entry: Entry) -> Count:
+    if not isinstance(entry.value, list):
+        return Count(entry.integer())
+    items = entry.items()
     if len(items) != 2:
-        raise at.refuse("a range has two ends")
-    return Count(items[0].whole(), None if items[1].value is None else items[1].whole())
+        raise entry.error("a range must have two values")
+    return Count(items[0].integer(), None if items[1].value is None else items[1].integer())
 
 
-def _read_requirement(at: At) -> Requirement:
-    entries = at.keys(("subsystem", "terms", "below"))
+def _read_requirement(entry: Entry) -> Requirement:
+    entries = entry.keys(("subsystem", "terms", "below"))
     return Requirement(
-        need(entries, "subsystem", at).text(),
+        required(entries, "subsystem", entry).text(),
         tuple(_read_term(term) for term in _list(entries, "terms")),
         tuple(_read_requirement(one) for one in _list(entries, "below")),
     )
 
 
-def _read_term(at: At) -> Term:
-    entries = at.keys(("field", "equals", "min", "max", "runs"))
-    field = _any_text(need(entries, "field", at))
+def _read_term(entry: Entry) -> Term:
+    entries = entry.keys(("field", "equals", "min", "max", "runs"))
+    field = _any_text(required(entries, "field", entry))
     if "equals" in entries:
         return Equals(field, entries["equals"].scalar())
     if "runs" in entries:
@@ -206,32 +206,32 @@ def _read_term(at: At) -> Term:
     return Within(field, least, most)
 
 
-def _read_task(at: At) -> Task:
-    entries = at.keys(("command", "script", "group", "per_slot", "total"))
+def _read_task(entry: Entry) -> Task:
+    entries = entry.keys(("command", "script", "group", "per_slot", "total"))
     return Task(
         command=tuple(_any_text(word) for word in _list(entries, "command")),
         script=_text(entries, "script"),
         group=_text(entries, "group"),
-        per_slot=entries["per_slot"].whole() if "per_slot" in entries else 1,
-        total=entries["total"].whole() if "total" in entries else None,
+        per_slot=entries["per_slot"].integer() if "per_slot" in entries else 1,
+        total=entries["total"].integer() if "total" in entries else None,
     )
 
 
-def _list(entries: Mapping[str, At], key: str) -> list[At]:
+def _list(entries: Mapping[str, Entry], key: str) -> list[Entry]:
     return entries[key].items() if key in entries else []
 
 
-def _map(entries: Mapping[str, At], key: str) -> Mapping[str, At]:
+def _map(entries: Mapping[str, Entry], key: str) -> Mapping[str, Entry]:
     return entries[key].keys() if key in entries else {}
 
 
-def _text(entries: Mapping[str, At], key: str) -> str:
+def _text(entries: Mapping[str, Entry], key: str) -> str:
     return entries[key].text() if key in entries else ""
 
 
-def _texts(entries: Mapping[str, At], key: str) -> tuple[str, ...]:
-    return tuple(_any_text(at) for at in _list(entries, key))
+def _texts(entries: Mapping[str, Entry], key: str) -> tuple[str, ...]:
+    return tuple(_any_text(entry) for entry in _list(entries, key))
 
 
-def _any_text(at: At) -> str:
-    return "" if at.value == "" else at.text()
+def _any_text(entry: Entry) -> str:
+    return "" if entry.value == "" else entry.text()

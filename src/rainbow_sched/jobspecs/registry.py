@@ -1,7 +1,7 @@
-"""The dialects that Rainbow reads: a visible table, and what installed packages add to it.
+"""The jobspec dialects: the built-in ones and those of installed packages.
 
-A package adds one with the entry point group `rainbow.dialects`; its object is a `Dialect`.
-One that fails to load is kept with its error, so that `rainbow plugins` can show it.
+A package adds a `Dialect` object with the entry point group `rainbow.dialects`. A dialect that
+fails to load stays in the list with its error, for `rainbow plugins`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from rainbow_sched.jobspecs import canonical
 from rainbow_sched.jobspecs.dialects import script
-from rainbow_sched.jobspecs.dialects.compatibility import Mapped
+from rainbow_sched.jobspecs.dialects.compatibility import AttributeRule
 from rainbow_sched.jobspecs.dialects.flux import from_flux
 from rainbow_sched.jobspecs.dialects.legacy import from_legacy
 from rainbow_sched.jobspecs.dialects.nextgen import from_nextgen
-from rainbow_sched.jobspecs.reading.documents import MAX_BYTES, Document, Limits, read
+from rainbow_sched.jobspecs.reading.documents import MAX_BYTES, Document, DocumentLimits, read
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
@@ -30,14 +30,14 @@ GROUP = "rainbow.dialects"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A way to write requests: from plain data, or with `from_text` from text that is no document."""
+    """A jobspec format, read from plain data (`from_data`) or from text that is not a document (`from_text`)."""
 
     name: str
     about: str
     from_data: Callable[[object], Request] | None = None
     from_text: Callable[[str], Request] | None = None
     origin: str = "built in"
-    error: str = ""  # why it could not be loaded; then it cannot be used
+    error: str = ""  # load error; such a dialect cannot be used
 
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -53,25 +53,25 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def dialects() -> Mapping[str, Dialect]:
-    """The built-in dialects and those of installed packages, also the ones that failed to load."""
-    from importlib import metadata  # slow to import, and only needed here
+    """Return the built-in dialects and those of installed packages, including those that failed to load."""
+    from importlib import metadata  # slow to import
 
-    found = dict(DIALECTS)
+    known = dict(DIALECTS)
     for entry in metadata.entry_points(group=GROUP):
-        if entry.name not in found:
-            found[entry.name] = _loaded(entry)
-    return found
+        if entry.name not in known:
+            known[entry.name] = _load(entry)
+    return known
 
 
-def _loaded(entry: EntryPoint) -> Dialect:
+def _load(entry: EntryPoint) -> Dialect:
     origin = entry.dist.name if entry.dist else "unknown package"
     try:
-        made = entry.load()
-    except Exception as error:  # foreign code at import: whatever it raises is shown, not fatal
+        dialect = entry.load()
+    except Exception as error:  # importing a plugin may raise anything
         return Dialect(name=entry.name, about="", origin=origin, error=f"{type(error).__name__}: {error}")
-    if not isinstance(made, Dialect):
+    if not isinstance(dialect, Dialect):
         return Dialect(name=entry.name, about="", origin=origin, error=f"{entry.value} is not a Dialect")
-    return replace(made, name=entry.name, origin=origin)
+    return replace(dialect, name=entry.name, origin=origin)
 
 
 def parse(
@@ -79,27 +79,27 @@ def parse(
     *,
     dialect: str | None = None,
     max_bytes: int = MAX_BYTES,
-    compat: Mapping[str, Mapped] | None = None,
+    compat: Mapping[str, AttributeRule] | None = None,
 ) -> Request:
-    """Read a jobspec or a script in any dialect; recognise the dialect unless it is named.
+    """Read a jobspec or a script; detect the dialect unless it is given.
 
-    `compat` is a site's own table for the compatibility documents of images.
-    Raises `Invalid` (or `TooLarge`) with the path and line of what is wrong, and nothing else.
+    `compat` holds a site's rules for the compatibility documents of images.
+    Raises only `Invalid` (or `TooLarge`), with the path and line of the problem.
     """
     if dialect is None and script.is_script(text):
         return script.from_script(text, max_bytes=max_bytes)
-    chosen = None if dialect is None else _named(dialect)
+    chosen = None if dialect is None else _find(dialect)
     if chosen is not None and chosen.from_text is not None:
         return chosen.from_text(text)
-    document = read(text, canonical.LIMITS if dialect == "canonical" else Limits(bytes=max_bytes))
-    chosen = chosen or DIALECTS[recognise(document.data)]
+    document = read(text, canonical.LIMITS if dialect == "canonical" else DocumentLimits(bytes=max_bytes))
+    chosen = chosen or DIALECTS[detect_dialect(document.data)]
     if compat is not None and chosen.name == "nextgen":
-        chosen = replace(chosen, from_data=partial(from_nextgen, table=compat))
+        chosen = replace(chosen, from_data=partial(from_nextgen, rules=compat))
     return _read(chosen, document)
 
 
-def recognise(data: object) -> str:
-    """The name of the built-in dialect that this data is written in."""
+def detect_dialect(data: object) -> str:
+    """Return the name of the built-in dialect of this data."""
     if not isinstance(data, dict):
         raise Invalid(
             "this is neither a jobspec, which is a map with the key 'resources', nor a script, which begins with #! "
@@ -110,12 +110,12 @@ def recognise(data: object) -> str:
     if not isinstance(data.get("resources"), list):
         return "nextgen"
     tasks = data.get("tasks")
-    listed = tasks if isinstance(tasks, list) else []
-    older = "task" in data or any(isinstance(task, dict) and "resources" in task for task in listed)
-    return "legacy" if older else "flux"
+    task_list = tasks if isinstance(tasks, list) else []
+    legacy = "task" in data or any(isinstance(task, dict) and "resources" in task for task in task_list)
+    return "legacy" if legacy else "flux"
 
 
-def _named(name: str) -> Dialect:
+def _find(name: str) -> Dialect:
     known = dialects()
     if name not in known:
         raise Invalid(f"there is no dialect {name[:40]!r}{did_you_mean(name, known)}")
@@ -126,8 +126,8 @@ def _named(name: str) -> Dialect:
 
 def _read(dialect: Dialect, document: Document) -> Request:
     if dialect.from_data is None:
-        raise Invalid(f"the dialect {dialect.name!r} reads nothing")
+        raise Invalid(f"the dialect {dialect.name!r} has no reader")
     try:
         return dialect.from_data(document.data)
     except Invalid as error:
-        raise document.placed(error) from None
+        raise document.with_line(error) from None

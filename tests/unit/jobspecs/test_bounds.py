@@ -8,7 +8,7 @@ import pytest
 
 from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.canonical import from_json, to_json
-from rainbow_sched.jobspecs.dialects.compatibility import How, Mapped, with_compatibility
+from rainbow_sched.jobspecs.dialects.compatibility import AttributeRule, Comparison, with_compatibility
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Requirement, Within
@@ -46,9 +46,9 @@ def test_a_compatibility_document_whose_bound_is_a_word_is_refused() -> None:
             "compatibilities": [{"name": "site", "version": "1", "attributes": {"mpi": "openmpi"}}],
         }
     )
-    table = {"site/mpi": Mapped("mpi", "version", How.AT_LEAST)}
+    table = {"site/mpi": AttributeRule("mpi", "version", Comparison.AT_LEAST)}
     with pytest.raises(Invalid, match=HOW):
-        with_compatibility(a_request(slots(1, a_level("core", 1))), text, table=table)
+        with_compatibility(a_request(slots(1, a_level("core", 1))), text, rules=table)
 
 
 @pytest.mark.parametrize("below", [False, True])

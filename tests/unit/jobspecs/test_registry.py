@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow_sched.jobspecs import DIALECTS, Dialect, dialects, parse
-from rainbow_sched.jobspecs.registry import recognise
+from rainbow_sched.jobspecs.registry import detect_dialect
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.request import Group, Level, Request
 
@@ -22,7 +22,7 @@ NEXTGEN = "resources: {a: {type: node}}"
     ],
 )
 def test_each_dialect_is_recognised_by_its_shape(data, name):
-    assert recognise(data) == name
+    assert detect_dialect(data) == name
 
 
 @pytest.mark.parametrize("text", ["", "3", "hello", "[]", "- a", "null", '"x"'])

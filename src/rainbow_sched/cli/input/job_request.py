@@ -15,9 +15,9 @@ from rainbow_sched.cli.input.software import requirement
 from rainbow_sched.cli.render.times import moment
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs import canonical
-from rainbow_sched.jobspecs.dialects.compatibility import TABLE, Mapped, read_table, with_compatibility
+from rainbow_sched.jobspecs.dialects.compatibility import DEFAULT_RULES, AttributeRule, read_rules, with_compatibility
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
-from rainbow_sched.jobspecs.dialects.requirements import everywhere
+from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
 from rainbow_sched.jobspecs.dialects.script import is_script
 from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.jobspecs.registry import parse
@@ -163,8 +163,8 @@ def _from_file(text: str, asked: Asked) -> tuple[Request, bool]:
     return replace(request, tasks=tuple(replace(t, script=text) if t.script else t for t in request.tasks)), True
 
 
-def _table(asked: Asked) -> Mapping[str, Mapped] | None:
-    return read_table(read_text(asked.compat_table)) if asked.compat_table else None
+def _table(asked: Asked) -> Mapping[str, AttributeRule] | None:
+    return read_rules(read_text(asked.compat_table)) if asked.compat_table else None
 
 
 def _resource_words(asked: Asked) -> list[str]:
@@ -199,12 +199,12 @@ def _adjusted(request: Request, asked: Asked, environment: Mapping[str, str]) ->
     needed = tuple(requirement(text) for text in asked.software)
     if needed:
         groups = tuple(
-            Group(name=group.name, levels=tuple(everywhere(level, needed) for level in group.levels))
+            Group(name=group.name, levels=tuple(require_at_nodes(level, needed) for level in group.levels))
             for group in request.groups
         )
         request = replace(request, groups=groups)
     if asked.compat:
-        request = with_compatibility(request, read_text(asked.compat), table=_table(asked) or TABLE)
+        request = with_compatibility(request, read_text(asked.compat), rules=_table(asked) or DEFAULT_RULES)
     return replace(
         request,
         name=asked.name or request.name,

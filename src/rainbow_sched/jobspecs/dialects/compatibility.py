@@ -1,7 +1,7 @@
-"""An image's compatibility document (kind CompatibilitySpec) into requirements on subsystems, by a table.
+"""Convert an image's compatibility document (kind CompatibilitySpec) into requirements on subsystems.
 
-The table is data: a site adds rows of its own, or replaces some, by a document that `read_table` reads.
-What has no row is reported, never dropped.
+Rules map attributes to subsystem fields; a site can add or replace rules (see `read_rules`).
+Attributes without a rule are reported.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rainbow_sched.jobspecs.dialects.draft import Draft, check_requirements
+from rainbow_sched.jobspecs.dialects.draft import RequestDraft, check_requirements
 from rainbow_sched.jobspecs.dialects.requirements import read_bound
 from rainbow_sched.jobspecs.reading.documents import read
-from rainbow_sched.jobspecs.reading.fields import At, need
+from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Equals, Request, Requirement, Runs, Scalar, Term, Within
 
@@ -22,102 +22,104 @@ _TOP = ("version", "kind", "metadata", "compatibilities")
 _ENTRY = ("name", "version", "attributes", "annotations")
 
 
-class How(enum.StrEnum):
-    """What an attribute's value asks of the field it is mapped to."""
+class Comparison(enum.StrEnum):
+    """How the value of an attribute constrains a subsystem field."""
 
     EQUALS = "equals"
     AT_LEAST = "at least"
     RUNS = "runs"
-    WHEN_TRUE = "when true"  # `yes` asks for it, `no` asks for nothing
+    WHEN_TRUE = "when true"  # `yes` requires it, `no` requires nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
-    """Where an attribute of the document is found in a cluster's subsystems."""
+class AttributeRule:
+    """The subsystem field that an attribute constrains."""
 
     subsystem: str
     field: str
-    how: How = How.EQUALS
+    how: Comparison = Comparison.EQUALS
 
 
-TABLE: Mapping[str, Mapped] = {
-    "io.archspec/cpu.target": Mapped("arch", "target", How.RUNS),
-    "io.archspec/cpu.vendor": Mapped("arch", "vendor"),
-    "io.archspec/cpu.model": Mapped("arch", "model"),
-    "org.supercontainers/mpi.implementation": Mapped("mpi", "implementation"),
-    "org.supercontainers/mpi.version": Mapped("mpi", "version"),
-    "org.supercontainers/os.name": Mapped("os", "name"),
-    "org.supercontainers/os.version": Mapped("os", "version"),
-    "org.supercontainers/os.vendor": Mapped("os", "vendor"),
-    "org.supercontainers/os.release": Mapped("os", "release"),
-    "org.supercontainers/hardware.gpu.available": Mapped("hardware", "gpu.available", How.WHEN_TRUE),
+DEFAULT_RULES: Mapping[str, AttributeRule] = {
+    "io.archspec/cpu.target": AttributeRule("arch", "target", Comparison.RUNS),
+    "io.archspec/cpu.vendor": AttributeRule("arch", "vendor"),
+    "io.archspec/cpu.model": AttributeRule("arch", "model"),
+    "org.supercontainers/mpi.implementation": AttributeRule("mpi", "implementation"),
+    "org.supercontainers/mpi.version": AttributeRule("mpi", "version"),
+    "org.supercontainers/os.name": AttributeRule("os", "name"),
+    "org.supercontainers/os.version": AttributeRule("os", "version"),
+    "org.supercontainers/os.vendor": AttributeRule("os", "vendor"),
+    "org.supercontainers/os.release": AttributeRule("os", "release"),
+    "org.supercontainers/hardware.gpu.available": AttributeRule("hardware", "gpu.available", Comparison.WHEN_TRUE),
 }
 
 
-def read_table(text: str) -> dict[str, Mapped]:
-    """TABLE with a site's own rows: `NAMESPACE/ATTRIBUTE: {subsystem: ..., field: ..., how: equals}`."""
+def read_rules(text: str) -> dict[str, AttributeRule]:
+    """Add a site's rules, `NAMESPACE/ATTRIBUTE: {subsystem: ..., field: ..., how: equals}`, to the default rules."""
     document = read(text)
     try:
-        rows = {name: _row(name, at) for name, at in At(document.data).keys().items()}
+        rules = {name: _read_rule(name, entry) for name, entry in Entry(document.data).keys().items()}
     except Invalid as error:
-        raise document.placed(error) from None
-    return {**TABLE, **rows}
+        raise document.with_line(error) from None
+    return {**DEFAULT_RULES, **rules}
 
 
-def _row(name: str, at: At) -> Mapped:
-    keys = at.keys(("subsystem", "field", "how"))
+def _read_rule(name: str, entry: Entry) -> AttributeRule:
+    keys = entry.keys(("subsystem", "field", "how"))
     if "/" not in name:
-        raise at.refuse(f"{name[:60]!r} is no NAMESPACE/ATTRIBUTE such as org.supercontainers/mpi.version")
-    how = keys["how"].text() if "how" in keys else How.EQUALS.value
-    if how not in list(How):
-        raise keys["how"].refuse(f"{how[:40]!r} is not one of {', '.join(How)}")
-    return Mapped(need(keys, "subsystem", at).text(), need(keys, "field", at).text(), How(how))
+        raise entry.error(f"{name[:60]!r} must be NAMESPACE/ATTRIBUTE, such as org.supercontainers/mpi.version")
+    how = keys["how"].text() if "how" in keys else Comparison.EQUALS.value
+    if how not in list(Comparison):
+        raise keys["how"].error(f"{how[:40]!r} is not one of {', '.join(Comparison)}")
+    return AttributeRule(
+        required(keys, "subsystem", entry).text(), required(keys, "field", entry).text(), Comparison(how)
+    )
 
 
-def with_compatibility(request: Request, text: str, *, table: Mapping[str, Mapped] = TABLE) -> Request:
-    """The request with what the compatibility document `text` asks of each node."""
+def with_compatibility(request: Request, text: str, *, rules: Mapping[str, AttributeRule] = DEFAULT_RULES) -> Request:
+    """Return the request with the requirements of the compatibility document `text` on each node."""
     document = read(text)
-    draft = Draft(groups=list(request.groups), notes=list(request.ignored))
+    draft = RequestDraft(groups=list(request.groups), notes=list(request.ignored))
     try:
-        apply_compatibility(At(document.data), draft, table)
+        apply_compatibility(Entry(document.data), draft, rules)
     except Invalid as error:
-        raise document.placed(error) from None
+        raise document.with_line(error) from None
     check_requirements(draft.groups)
     return replace(request, groups=tuple(draft.groups), ignored=tuple(draft.notes))
 
 
-def apply_compatibility(at: At, draft: Draft, table: Mapping[str, Mapped] = TABLE) -> None:
-    """Add the document's requirements to every node that the draft asks for."""
-    draft.require({"": _requirements(at, draft, table)})
+def apply_compatibility(entry: Entry, draft: RequestDraft, rules: Mapping[str, AttributeRule] = DEFAULT_RULES) -> None:
+    """Add the requirements of the document to all nodes of the draft."""
+    draft.require({"": _requirements(entry, draft, rules)})
 
 
-def _requirements(at: At, draft: Draft, table: Mapping[str, Mapped]) -> tuple[Requirement, ...]:
-    entries = at.keys(_TOP)
-    kind = need(entries, "kind", at)
+def _requirements(entry: Entry, draft: RequestDraft, rules: Mapping[str, AttributeRule]) -> tuple[Requirement, ...]:
+    entries = entry.keys(_TOP)
+    kind = required(entries, "kind", entry)
     if kind.value != KIND:
-        raise kind.refuse(f"a compatibility document is of kind {KIND}, not {str(kind.value)[:40]!r}")
+        raise kind.error(f"the kind of a compatibility document must be {KIND}, not {str(kind.value)[:40]!r}")
     terms: dict[str, list[Term]] = {}
-    for entry in need(entries, "compatibilities", at).items():
-        keys = entry.keys(_ENTRY)
-        namespace = need(keys, "name", entry).text()
+    for item in required(entries, "compatibilities", entry).items():
+        keys = item.keys(_ENTRY)
+        namespace = required(keys, "name", item).text()
         for key, value in (keys["attributes"].keys() if "attributes" in keys else {}).items():
-            row = table.get(f"{namespace}/{key}")
-            if row is None:
+            rule = rules.get(f"{namespace}/{key}")
+            if rule is None:
                 draft.note(value, f"no rule says what {namespace}/{key}={value.scalar()} asks of a cluster")
                 continue
-            term = _term(row, value.scalar(), value)
+            term = _term(rule, value.scalar(), value)
             if term is None:
                 draft.note(value, f"{namespace}/{key}={value.value} asks for nothing")
             else:
-                terms.setdefault(row.subsystem, []).append(term)
+                terms.setdefault(rule.subsystem, []).append(term)
     return tuple(Requirement(subsystem, tuple(found)) for subsystem, found in terms.items())
 
 
-def _term(row: Mapped, value: Scalar, at: At) -> Term | None:
-    if row.how is How.RUNS:
-        return Runs(row.field, at.text())
-    if row.how is How.AT_LEAST:
-        return Within(row.field, min=read_bound(at))
-    if row.how is How.WHEN_TRUE and str(value).lower() in ("no", "false", "0"):
+def _term(rule: AttributeRule, value: Scalar, entry: Entry) -> Term | None:
+    if rule.how is Comparison.RUNS:
+        return Runs(rule.field, entry.text())
+    if rule.how is Comparison.AT_LEAST:
+        return Within(rule.field, min=read_bound(entry))
+    if rule.how is Comparison.WHEN_TRUE and str(value).lower() in ("no", "false", "0"):
         return None
-    return Equals(row.field, value)
+    return Equals(rule.field, value)

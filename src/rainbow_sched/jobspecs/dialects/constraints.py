@@ -1,22 +1,22 @@
-"""Constraints by RFC 31 (properties, hostlist, and, or, not) as far as a request can say them."""
+"""Convert RFC 31 constraints (properties, hostlist, and, or, not) as far as a request can express them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rainbow_sched.jobspecs.reading.fields import At
+from rainbow_sched.jobspecs.reading.fields import Entry
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hostlist import expand
 
 MAX_HOSTS = 20_000
 OPERATORS = ("properties", "hostlist", "ranks", "and", "or", "not")
-_MORE = "this combination cannot be said in a request"
+_UNSUPPORTED = "a request cannot express this combination"
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What every host must carry, and which hosts may (None: any) and may not be used."""
+    """Properties that every host must have, and the hosts that may (None: any) and may not be used."""
 
     properties: tuple[str, ...] = ()
     hosts: tuple[str, ...] | None = None
@@ -24,25 +24,25 @@ class Constraint:
 
     @property
     def only_hosts(self) -> bool:
-        """True if all it says is which hosts may be used."""
+        """True if the constraint only lists hosts that may be used."""
         return self.hosts is not None and not self.properties and not self.not_hosts
 
     def both(self, other: Constraint) -> Constraint:
-        """All of this and all of the other."""
+        """Return the conjunction with another constraint."""
         hosts = self.hosts if other.hosts is None else other.hosts
         if self.hosts is not None and other.hosts is not None:
-            wanted = frozenset(other.hosts)
-            hosts = tuple(host for host in self.hosts if host in wanted)
-        return Constraint(_once(self.properties + other.properties), hosts, _once(self.not_hosts + other.not_hosts))
+            others = frozenset(other.hosts)
+            hosts = tuple(host for host in self.hosts if host in others)
+        return Constraint(_unique(self.properties + other.properties), hosts, _unique(self.not_hosts + other.not_hosts))
 
 
-def parse_constraint(at: At) -> Constraint:
-    """Read a constraint; raise `Invalid` naming the part that a request cannot express."""
-    return _Reader().constraint(at)
+def parse_constraint(entry: Entry) -> Constraint:
+    """Parse a constraint; raise `Invalid` with the part that a request cannot express."""
+    return _ConstraintParser().constraint(entry)
 
 
-class _Reader:
-    """Reads one constraint with all its parts, which together may name so many hosts and no more."""
+class _ConstraintParser:
+    """Parses one constraint; its parts together may name MAX_HOSTS hosts."""
 
     def __init__(self) -> None:
         self._hosts_left = MAX_HOSTS
@@ -55,55 +55,55 @@ class _Reader:
             "not": self._not,
         }
 
-    def constraint(self, at: At) -> Constraint:
-        """All operators of one object hold."""
+    def constraint(self, entry: Entry) -> Constraint:
+        """Return the conjunction of all operators of one object."""
         found = Constraint()
-        for operator, values in at.keys(OPERATORS).items():
+        for operator, values in entry.keys(OPERATORS).items():
             found = found.both(self._readers[operator](values))
         if found.hosts is not None and not set(found.hosts) - set(found.not_hosts):
-            raise at.refuse("no host is left by this constraint")
+            raise entry.error("this constraint excludes every host")
         return found
 
-    def _properties(self, at: At) -> Constraint:
-        names = tuple(item.text() for item in at.items())
+    def _properties(self, entry: Entry) -> Constraint:
+        names = tuple(item.text() for item in entry.items())
         if any(name == "^" for name in names):
-            raise at.refuse("a property's name is missing after ^")
-        return Constraint(properties=_once(names))
+            raise entry.error("the name of a property is missing after ^")
+        return Constraint(properties=_unique(names))
 
-    def _hostlist(self, at: At) -> Constraint:
+    def _hostlist(self, entry: Entry) -> Constraint:
         hosts: list[str] = []
-        for item in at.items():
+        for item in entry.items():
             try:
-                found = named_hosts(item.text(), self._hosts_left)
+                found = parse_hosts(item.text(), self._hosts_left)
             except Invalid as error:
                 raise type(error)(error.what, where=item.path) from None
             self._hosts_left -= len(found)
             hosts.extend(found)
-        return Constraint(hosts=_once(hosts))
+        return Constraint(hosts=_unique(hosts))
 
-    def _ranks(self, at: At) -> Constraint:
-        raise at.refuse("ranks belong to one Flux instance; name hosts with hostlist instead")
+    def _ranks(self, entry: Entry) -> Constraint:
+        raise entry.error("ranks are valid only inside one Flux instance; use hostlist instead")
 
-    def _and(self, at: At) -> Constraint:
+    def _and(self, entry: Entry) -> Constraint:
         found = Constraint()
-        for item in at.items():
+        for item in entry.items():
             found = found.both(self.constraint(item))
         return found
 
-    def _or(self, at: At) -> Constraint:
-        """Alternatives: only hostlists add up, and one alternative is no choice."""
-        parts = [self.constraint(item) for item in at.items()]
+    def _or(self, entry: Entry) -> Constraint:
+        """Return the union of hostlists; other alternatives are not supported."""
+        parts = [self.constraint(item) for item in entry.items()]
         if len(parts) <= 1:
             return parts[0] if parts else Constraint()
         if all(part.only_hosts for part in parts):
-            return Constraint(hosts=_once(host for part in parts for host in part.hosts or ()))
-        raise at.refuse(f"{_MORE}: alternatives are possible between hostlists only")
+            return Constraint(hosts=_unique(host for part in parts for host in part.hosts or ()))
+        raise entry.error(f"{_UNSUPPORTED}: only hostlists can be alternatives")
 
-    def _not(self, at: At) -> Constraint:
-        """Negation of a hostlist or of one property; `not` of nothing matches nothing."""
-        items = at.items()
+    def _not(self, entry: Entry) -> Constraint:
+        """Return the negation of a hostlist or of one property."""
+        items = entry.items()
         if len(items) != 1:
-            raise at.refuse("'not' takes one constraint")
+            raise entry.error("'not' must have one constraint")
         part = self.constraint(items[0])
         if part.only_hosts:
             return Constraint(not_hosts=part.hosts or ())
@@ -112,30 +112,30 @@ class _Reader:
         if len(part.properties) == 1 and part == Constraint(properties=part.properties):
             name = part.properties[0]
             return Constraint(properties=(name[1:] if name.startswith("^") else f"^{name}",))
-        raise at.refuse(f"{_MORE}: 'not' takes a hostlist or one property")
+        raise entry.error(f"{_UNSUPPORTED}: 'not' takes a hostlist or one property")
 
 
-def named_hosts(text: str, left: int = MAX_HOSTS) -> tuple[str, ...]:
-    """The hosts of a hostlist, each once; at most `left` may be written."""
+def parse_hosts(text: str, left: int = MAX_HOSTS) -> tuple[str, ...]:
+    """Return the hosts of a hostlist without duplicates; raise TooLarge for more than `left`."""
     if any(letter.isspace() for letter in text):
         raise Invalid(f"{text[:40]!r} is not a hostlist; write for example node[1-3,7]")
     try:
-        return _once(name for name in expand(text, limit=left) if name)
+        return _unique(name for name in expand(text, limit=left) if name)
     except TooLarge:
         raise TooLarge(f"a request names at most {MAX_HOSTS} hosts") from None
 
 
-def _once(names: Iterable[str]) -> tuple[str, ...]:
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def as_constraint(properties: Iterable[str], hosts: Iterable[str], not_hosts: Iterable[str]) -> dict[str, object]:
-    """The RFC 31 object that says the same; empty if there is nothing to say."""
+def to_constraint(properties: Iterable[str], hosts: Iterable[str], not_hosts: Iterable[str]) -> dict[str, object]:
+    """Return the RFC 31 object; empty without constraints."""
     parts: list[dict[str, object]] = []
-    if listed := list(properties):
-        parts.append({"properties": listed})
-    if listed := list(hosts):
-        parts.append({"hostlist": [",".join(listed)]})
-    if listed := list(not_hosts):
-        parts.append({"not": [{"hostlist": [",".join(listed)]}]})
+    if names := list(properties):
+        parts.append({"properties": names})
+    if names := list(hosts):
+        parts.append({"hostlist": [",".join(names)]})
+    if names := list(not_hosts):
+        parts.append({"not": [{"hostlist": [",".join(names)]}]})
     return parts[0] if len(parts) == 1 else {"and": parts} if parts else {}

@@ -1,4 +1,4 @@
-"""A request while a dialect is still reading: what was said so far, and what will not be honoured."""
+"""Collect the parts of a request while a dialect reads a jobspec, with notes on unsupported parts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow_sched.jobspecs.dialects.requirements import everywhere
+from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
 from rainbow_sched.jobspecs.reading.durations import parse_duration
-from rainbow_sched.jobspecs.reading.fields import At
+from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.request import Group, Request, Requirement, Scalar, Task
 
 MAX_NOTES = 100
 MAX_TASKS = 256
-MAX_REQUIREMENTS = 10_000  # counted at each level that carries them
-_TOO_MANY = f"a request has at most {MAX_REQUIREMENTS} requirements"
+MAX_REQUIREMENTS = 10_000  # over all levels
+_TOO_MANY_REQUIREMENTS = f"a request has at most {MAX_REQUIREMENTS} requirements"
 
 
 @dataclass(slots=True)
-class Draft:
-    """Collects the parts of one `Request`; `finish` makes it."""
+class RequestDraft:
+    """The parts of one `Request`; `finish` builds it."""
 
     groups: list[Group] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
@@ -37,24 +37,24 @@ class Draft:
     options: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def note(self, at: At, sentence: str) -> None:
-        """Report something that was read and is not honoured."""
-        add_note(self.notes, f"{at.path}: {sentence}" if at.path else sentence)
+    def note(self, entry: Entry, sentence: str) -> None:
+        """Report a part that is not supported."""
+        add_note(self.notes, f"{entry.path}: {sentence}" if entry.path else sentence)
 
     def require(self, needed: Mapping[str, Sequence[Requirement]]) -> None:
-        """Add requirements to the nodes of the groups they are for; those under the empty name are for all."""
+        """Add requirements, by group name, to the nodes of the groups; the empty name means all groups."""
         extra = [(*needed.get("", ()), *(needed.get(group.name, ()) if group.name else ())) for group in self.groups]
         if sum(map(len, extra)) > MAX_REQUIREMENTS:
-            raise TooLarge(_TOO_MANY)
+            raise TooLarge(_TOO_MANY_REQUIREMENTS)
         self.groups = [
-            replace(group, levels=tuple(everywhere(level, more) for level in group.levels)) if more else group
+            replace(group, levels=tuple(require_at_nodes(level, more) for level in group.levels)) if more else group
             for group, more in zip(self.groups, extra, strict=True)
         ]
 
     def finish(self) -> Request:
-        """The request, checked by its own constructor and held against what a short text could blow up."""
+        """Build and check the request; raise TooLarge if it exceeds a limit."""
         if len(self.tasks) > MAX_TASKS:
-            raise TooLarge(f"a jobspec runs at most {MAX_TASKS} tasks")
+            raise TooLarge(f"a jobspec has at most {MAX_TASKS} tasks")
         check_requirements(self.groups)
         return Request(
             groups=tuple(self.groups),
@@ -73,37 +73,37 @@ class Draft:
             ignored=tuple(self.notes),
         )
 
-    def read_environment(self, at: At) -> None:
-        """Variables to set; unsetting one (a null value) is reported."""
-        for name, value in at.keys().items():
+    def read_environment(self, entry: Entry) -> None:
+        """Read variables to set; unsetting a variable (a null value) is reported."""
+        for name, value in entry.keys().items():
             if not name or "=" in name:
-                raise value.refuse("a variable's name is text without '='")
+                raise value.error("the name of a variable must be text without '='")
             if value.value is None:
                 self.note(value, "unsetting a variable is not honoured")
             else:
                 self.environment[name] = _as_text(value.scalar())
 
-    def read_duration(self, at: At) -> None:
-        """Seconds, or text such as `30m`; zero means no limit."""
-        if isinstance(at.value, str):
+    def read_duration(self, entry: Entry) -> None:
+        """Read seconds or text such as `30m`; zero means no limit."""
+        if isinstance(entry.value, str):
             try:
-                self.duration = parse_duration(at.value)
+                self.duration = parse_duration(entry.value)
             except Invalid as error:
-                raise at.refuse(error.what) from None
+                raise entry.error(error.what) from None
         else:
-            seconds = at.number()
+            seconds = entry.number()
             if seconds >= 10**9:
-                raise at.refuse(f"{seconds:g} seconds are too long for a duration")
+                raise entry.error(f"{seconds:g} seconds are too long for a duration")
             self.duration = seconds or None
 
-    def read_parameters(self, at: At) -> None:
-        """Variables for selection policies."""
-        for name, value in at.keys().items():
+    def read_parameters(self, entry: Entry) -> None:
+        """Read the variables for selection policies."""
+        for name, value in entry.keys().items():
             self.parameters[name] = value.scalar()
 
 
 def add_note(notes: list[str], sentence: str) -> None:
-    """Add a sentence; after very many, one that says so."""
+    """Add a note; after MAX_NOTES, add one that says there are more."""
     if len(notes) < MAX_NOTES:
         notes.append(sentence)
     elif len(notes) == MAX_NOTES:
@@ -111,31 +111,48 @@ def add_note(notes: list[str], sentence: str) -> None:
 
 
 def check_requirements(groups: Iterable[Group]) -> None:
-    """Refuse more requirements than a matcher should look at."""
+    """Raise TooLarge if the groups have more than MAX_REQUIREMENTS requirements."""
     if sum(len(level.requires) for group in groups for top in group.levels for level in top.walk()) > MAX_REQUIREMENTS:
-        raise TooLarge(_TOO_MANY)
+        raise TooLarge(_TOO_MANY_REQUIREMENTS)
 
 
-def read_command(at: At) -> Task:
-    """A list is an argv; text is split like a shell would, or is a script if it begins with `#!`."""
-    if isinstance(at.value, str):
-        text = at.text()
+def read_command(entry: Entry) -> Task:
+    """Read a command: a list of arguments, text to split as a shell does, or a script that begins with `#!`."""
+    if isinstance(entry.value, str):
+        text = entry.text()
         if text.startswith("#!"):
             return Task(script=text)
         try:
             words = shlex.split(text)
         except ValueError as error:
-            raise at.refuse(f"the command cannot be split into words: {error}") from None
+            raise entry.error(f"the command cannot be split into words: {error}") from None
     else:
-        words = [_word(item) for item in at.one_or_more()]
+        words = [_word(item) for item in entry.nonempty_items()]
     if not words or not words[0]:
-        raise at.refuse("the command is empty")
+        raise entry.error("the command is empty")
     return Task(command=tuple(words))
 
 
-def _word(at: At) -> str:
-    """One argument; an empty one is fine."""
-    return "" if at.value == "" else at.text()
+def read_task_count(entry: Entry, draft: RequestDraft) -> tuple[int, int | None]:
+    """Return (per slot, total) of a task's `count`, which has exactly one of them."""
+    entries = entry.keys(("per_slot", "per_resource", "total"))
+    if len(entries) != 1:
+        raise entry.error("the count of a task must have exactly one of per_slot, per_resource and total")
+    if "per_resource" in entries:
+        per_resource = entries["per_resource"]
+        inner = per_resource.keys(("type", "count"))
+        required(inner, "type", per_resource).text()
+        required(inner, "count", per_resource).integer()
+        draft.note(per_resource, "tasks per resource are not honoured; one task runs in each slot")
+        return 1, None
+    if "total" in entries:
+        return 1, entries["total"].integer()
+    return entries["per_slot"].integer(), None
+
+
+def _word(entry: Entry) -> str:
+    """Read one argument, which may be empty."""
+    return "" if entry.value == "" else entry.text()
 
 
 def _as_text(value: Scalar) -> str:

@@ -1,8 +1,8 @@
-"""Plain flags (`-N -n -c -g --mem -t`) into a Request, with the meaning that `flux submit` gives them.
+"""Convert command-line flags (`-N -n -c -g --mem -t`) into a Request, as `flux submit` does.
 
-`-N` nodes share `-n` tasks evenly; `-N` alone means one task on each node and the node to
-itself. Without `-N` each task is a slot that lies in one node, wherever there is room.
-Memory is for each node; without `-N` it is for the job, spread evenly over its tasks.
+`-n` tasks are spread evenly over `-N` nodes; `-N` alone means one task on each node, exclusively.
+Without `-N` each task is a slot inside one node. Memory is per node; without `-N` it is for the
+job, spread evenly over its tasks.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.quantities import parse_bytes
 from rainbow_sched.model.request import MAX_COUNT, Count, Group, Level, Request, Task
 
-LABEL = "task"  # the slot's name in what `flux submit` writes
+LABEL = "task"  # the slot label that `flux submit` uses
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What was typed; None or empty: not said."""
+    """The flags of a submission; None or empty: not given."""
 
     nodes: int | None = None
     tasks: int | None = None
     cores_per_task: int = 1
     gpus_per_task: int = 0
     gpus_per_node: int = 0
-    memory: str = ""  # of each node, such as 4G; a bare number is in MiB, as Slurm's
+    memory: str = ""  # per node, such as 4G; a bare number is in MiB, as in Slurm
     memory_per_core: str = ""
     time: str = ""
     exclusive: bool = False
@@ -43,8 +43,8 @@ class Flags:
 
 
 def request_from_flags(flags: Flags) -> Request:
-    """The request that the flags ask for."""
-    flags = _completed(flags)
+    """Return the request for the flags; raise Invalid with the flag that is wrong."""
+    flags = _with_defaults(flags)
     tasks = flags.tasks or 1
     slots = tasks if flags.nodes is None else -(-tasks // flags.nodes)
     inner = _slot(flags)
@@ -53,13 +53,13 @@ def request_from_flags(flags: Flags) -> Request:
             inner = (*inner, memory_level(-(-_bytes(flags.memory, "--mem") // tasks)))
         levels = spread_slot(Count(tasks), inner, label=LABEL, in_node=False)
     else:
-        beside = _beside(flags)
+        per_node = _per_node(flags)
         levels = (
             Level(
                 type="node",
                 count=Count(flags.nodes),
                 exclusive=flags.exclusive,
-                inside=(*spread_slot(Count(slots), inner, label=LABEL, in_node=True), *beside),
+                inside=(*spread_slot(Count(slots), inner, label=LABEL, in_node=True), *per_node),
             ),
         )
     try:
@@ -79,17 +79,17 @@ def request_from_flags(flags: Flags) -> Request:
 
 
 def memory_level(amount: int) -> Level:
-    """So many bytes, in the largest binary unit that loses nothing."""
+    """Return a level of `amount` bytes, in the largest exact binary unit."""
     if amount < 1:
-        raise Invalid("an amount of memory is more than nothing")
+        raise Invalid("an amount of memory must be more than 0")
     for unit, size in _UNITS:
         if amount % size == 0 and amount // size <= MAX_COUNT:
             return Level(type="memory", count=Count(amount // size), unit=unit)
     return Level(type="memory", count=Count(-(-amount // 2**20)), unit="MiB")
 
 
-def _completed(flags: Flags) -> Flags:
-    """The flags with Flux's defaults filled in, checked against each other."""
+def _with_defaults(flags: Flags) -> Flags:
+    """Check the flags and fill in Flux's defaults."""
     for name, value, least in (
         ("-N", flags.nodes, 1),
         ("-n", flags.tasks, 1),
@@ -102,17 +102,20 @@ def _completed(flags: Flags) -> Flags:
     if flags.nodes is None:
         if flags.exclusive or flags.gpus_per_node:
             what = "--exclusive" if flags.exclusive else "--gpus-per-node"
-            raise Invalid("say with -N how many nodes that is", where=what)
+            raise Invalid("needs a number of nodes: add -N", where=what)
         return flags
     if flags.tasks is None:
         return replace(flags, tasks=flags.nodes, exclusive=True)
     if flags.tasks < flags.nodes:
-        raise Invalid(f"{flags.nodes} nodes are more than {flags.tasks} tasks; ask for -n {flags.nodes}", where="-N")
+        raise Invalid(
+            f"{flags.nodes} nodes need at least {flags.nodes} tasks, not {flags.tasks}; use -n {flags.nodes}",
+            where="-N",
+        )
     return flags
 
 
 def _slot(flags: Flags) -> tuple[Level, ...]:
-    """What one task needs."""
+    """Return the resources of one task."""
     levels = [Level(type="core", count=Count(flags.cores_per_task))]
     if flags.gpus_per_task:
         levels.append(Level(type="gpu", count=Count(flags.gpus_per_task)))
@@ -121,8 +124,8 @@ def _slot(flags: Flags) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def _beside(flags: Flags) -> tuple[Level, ...]:
-    """What each node must have beside its tasks' share."""
+def _per_node(flags: Flags) -> tuple[Level, ...]:
+    """Return the resources of each node in addition to its tasks."""
     levels = []
     if flags.gpus_per_node:
         levels.append(Level(type="gpu", count=Count(flags.gpus_per_node)))

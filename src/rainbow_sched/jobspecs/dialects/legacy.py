@@ -1,108 +1,99 @@
-"""The prototype's older jobspec: a list of resources, and requirements per subsystem beside the task."""
+"""Read the prototype's older jobspec: a list of resources, and requirements per subsystem in the task."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rainbow_sched.jobspecs.dialects.draft import Draft, read_command
+from rainbow_sched.jobspecs.dialects.draft import RequestDraft, read_command, read_task_count
 from rainbow_sched.jobspecs.dialects.flux import FluxTree
 from rainbow_sched.jobspecs.dialects.nextgen import check_version, read_attributes
 from rainbow_sched.jobspecs.dialects.requirements import read_range
-from rainbow_sched.jobspecs.dialects.tasks import read_count
-from rainbow_sched.jobspecs.reading.fields import At, need
-from rainbow_sched.model.request import Equals, Group, Request, Requirement, Task, Term
+from rainbow_sched.jobspecs.reading.fields import Entry, required
+from rainbow_sched.model.request import Equals, Request, Requirement, Task, Term
 
 TOP = ("version", "name", "resources", "task", "tasks", "attributes")
 TASK = ("command", "slot", "count", "resources", "name", "scripts", "attributes", "distribution")
 
 
 def from_legacy(data: object) -> Request:
-    """Read the older form from plain data."""
-    top = At(data)
+    """Read a legacy jobspec from plain data."""
+    top = Entry(data)
     entries = top.keys(TOP)
-    draft = Draft()
+    draft = RequestDraft()
     check_version(entries)
     if "name" in entries:
         draft.name = entries["name"].text()
     tree = FluxTree(draft)
-    for resource in need(entries, "resources", top).one_or_more():
-        before = len(tree.labels)
-        levels = tree.levels(resource)
-        labels = tree.labels[before:]
-        draft.groups.append(Group(levels=levels, name=labels[0] if len(labels) == 1 else ""))
-    needed: list[Requirement] = []
-    tasks = entries["tasks"].one_or_more() if "tasks" in entries else []
+    draft.groups.extend(map(tree.group, required(entries, "resources", top).nonempty_items()))
+    requirements: list[Requirement] = []
+    tasks = entries["tasks"].nonempty_items() if "tasks" in entries else []
     for task in [*tasks, entries["task"]] if "task" in entries else tasks:
-        _task(task, draft, tree, needed)
-    draft.require({"": needed})
+        _task(task, draft, tree, requirements)
+    draft.require({"": requirements})
     if "attributes" in entries:
         read_attributes(entries["attributes"], draft)
     return draft.finish()
 
 
-def _task(at: At, draft: Draft, tree: FluxTree, needed: list[Requirement]) -> None:
-    entries = at.keys(TASK)
+def _task(entry: Entry, draft: RequestDraft, tree: FluxTree, requirements: list[Requirement]) -> None:
+    entries = entry.keys(TASK)
     slot = entries["slot"].text() if "slot" in entries else ""
     if slot and slot not in tree.labels:
-        raise entries["slot"].refuse(f"no slot has the label {slot[:40]!r}")
+        raise entries["slot"].error(f"no slot has the label {slot[:40]!r}")
     if "resources" in entries:
-        found = tuple(
-            requirement
-            for name, block in entries["resources"].keys().items()
-            for requirement in _requirements(name, block, draft)
-        )
-        needed.extend(found)
+        for name, block in entries["resources"].keys().items():
+            requirements.extend(_requirements(name, block, draft))
     for key in ("attributes", "distribution"):
         if key in entries:
             draft.note(entries[key], f"{key!r} of a task is not honoured")
-    count = read_count(entries["count"], draft) if "count" in entries else (1, None)
-    draft.tasks.append(tree.task(_runs(at, entries, draft), slot, count))
+    count = read_task_count(entries["count"], draft) if "count" in entries else (1, None)
+    draft.tasks.append(tree.task(_command(entry, entries, draft), slot, count))
 
 
-def _runs(at: At, entries: Mapping[str, At], draft: Draft) -> Task:
-    """The command, or the first of the scripts."""
+def _command(entry: Entry, entries: Mapping[str, Entry], draft: RequestDraft) -> Task:
+    """Return the command or the first script."""
     if "command" in entries:
         if "scripts" in entries:
             draft.note(entries["scripts"], "scripts beside a command are not kept")
         return read_command(entries["command"])
     if "scripts" not in entries:
-        raise at.refuse("a task needs a command")
-    first, *others = entries["scripts"].one_or_more()
+        raise entry.error("a task needs a command")
+    first, *others = entries["scripts"].nonempty_items()
     for other in others:
         draft.note(other, "only the first script is run")
-    return Task(script=need(first.keys(("name", "content")), "content", first).text())
+    return Task(script=required(first.keys(("name", "content")), "content", first).text())
 
 
-def _requirements(subsystem: str, at: At, draft: Draft) -> list[Requirement]:
-    """`match` and `range` of one subsystem; each entry may be met by its own vertex."""
+def _requirements(subsystem: str, entry: Entry, draft: RequestDraft) -> list[Requirement]:
+    """Read `match` and `range` of one subsystem; different vertices may satisfy different entries."""
     found: list[Requirement] = []
-    for key, block in at.keys().items():
+    for key, block in entry.keys().items():
         if key == "match":
-            found.extend(Requirement(subsystem, tuple(_match(item))) for item in block.one_or_more())
+            found.extend(Requirement(subsystem, tuple(_match(item))) for item in block.nonempty_items())
         elif key == "range":
-            found.extend(Requirement(subsystem, (_range(item),)) for item in block.one_or_more())
+            found.extend(Requirement(subsystem, (_range(item),)) for item in block.nonempty_items())
         else:
             draft.note(block, f"only match and range are honoured, not {key[:40]!r}")
     return found
 
 
-def _match(at: At) -> list[Term]:
-    """`{field, value}`, or the still older `{<field>: <value>}`."""
-    entries = at.keys()
+def _match(entry: Entry) -> list[Term]:
+    """Read `{field, value}` or the oldest form `{<field>: <value>}`."""
+    entries = entry.keys()
     if not entries:
-        raise at.refuse("expected field and value")
+        raise entry.error("expected field and value")
     if "field" in entries:
-        at.keys(("field", "value", "match"))
+        entry.keys(("field", "value", "match"))
         value = entries.get("value", entries.get("match"))
         if value is None:
-            raise at.refuse("the key 'value' is missing")
+            raise entry.error("the key 'value' is missing")
         return [Equals(entries["field"].text(), value.scalar())]
     return [Equals(field, value.scalar()) for field, value in entries.items()]
 
 
-def _range(at: At) -> Term:
-    entries = at.keys(("field", "min", "max"))
-    field = need(entries, "field", at).text()
+def _range(entry: Entry) -> Term:
+    entries = entry.keys(("field", "min", "max"))
+    field = required(entries, "field", entry).text()
     if "min" not in entries and "max" not in entries:
-        raise at.refuse(f"the range on {field[:40]!r} needs min or max")
+        raise entry.error(f"the range on {field[:40]!r} needs min or max")
     return read_range(field, entries)

@@ -1,10 +1,7 @@
-"""A Request as a nextgen jobspec, with the list of what that cannot say."""
+"""Convert a Request to a nextgen jobspec."""
 
 from __future__ import annotations
 
-import json
-
-from rainbow_sched.jobspecs.dialects.flux_writer import Written
 from rainbow_sched.jobspecs.reading.counts import times
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Equals, Level, Request, Requirement, Runs, Task, Term
@@ -12,20 +9,8 @@ from rainbow_sched.model.request import Count, Equals, Level, Request, Requireme
 Plain = dict[str, object]
 
 
-def to_nextgen(request: Request) -> str:
-    """The request as a nextgen jobspec in JSON, which is YAML too; raise `Unsupported` naming what that cannot say."""
-    written = as_nextgen(request)
-    if written.left_out:
-        raise Unsupported(f"a nextgen jobspec cannot say: {'; '.join(written.left_out)}")
-    return json.dumps(written.document)
-
-
-def as_nextgen(request: Request) -> Written:
-    """The nearest nextgen jobspec, with all that it leaves out; refuse only slots within slots."""
-    left_out = [f"the option {key}={value}" for key, value in request.options.items()]
-    for what, names in (("hosts", request.hosts), ("hosts not", request.not_hosts), ("properties", request.properties)):
-        if names:
-            left_out.append(f"the {what} {', '.join(names)}")
+def to_nextgen(request: Request) -> Plain:
+    """Convert the request to nextgen, without options, hosts and properties; raise `Unsupported` for nested slots."""
     document: Plain = {"version": 1}
     if request.name:
         document["name"] = request.name
@@ -47,11 +32,11 @@ def as_nextgen(request: Request) -> Written:
         document["attributes"] = attributes
     if request.image:
         document["image"] = request.image
-    return Written(document, tuple(left_out))
+    return document
 
 
 def _resources(request: Request) -> Plain:
-    """One resource for each level at the top, named by its group."""
+    """Return one resource for each top level, named after its group."""
     found: Plain = {}
     for index, group in enumerate(request.groups):
         for level in group.levels:
@@ -69,10 +54,10 @@ def _has_host(level: Level) -> bool:
 
 
 def _around(level: Level) -> Plain:
-    """A level at or above the slot."""
+    """Convert a level at or above the slot."""
     if level.shared:
         if any(_has_host(inner) for inner in level.inside):
-            raise Unsupported(f"a nextgen jobspec has no slots within slots ({level.type})")
+            raise Unsupported(f"a nextgen jobspec cannot nest slots ({level.type})")
         data = _plain(level, "replicas", level.count)
         data["with"] = [_totals(inner, Count(1)) for inner in level.inside]
         return data
@@ -82,7 +67,7 @@ def _around(level: Level) -> Plain:
 
 
 def _totals(level: Level, parents: Count) -> Plain:
-    """A level below the slot: its count is the total over all vertices above it."""
+    """Convert a level below the slot; its count becomes the total over all vertices above it."""
     total = times(Count(parents.min), level.count)
     data = _plain(level, "count", total)
     if level.inside:
@@ -110,7 +95,7 @@ def _count(count: Count) -> object:
 
 
 def _requires(requirements: tuple[Requirement, ...]) -> object:
-    """The list form, unless vertices below are asked for: that takes the tree form."""
+    """Return the list form, or the tree form if a requirement has vertices below."""
     if not any(one.below for one in requirements):
         return [_entry(one) for one in requirements]
     tree: dict[str, list[Plain]] = {}
@@ -141,7 +126,7 @@ def _vertex(requirement: Requirement) -> Plain:
     data: Plain = {}
     for term in requirement.terms:
         if term.field in data or term.field == "with":
-            raise Unsupported(f"the tree form asks one thing of the field {term.field!r}")
+            raise Unsupported(f"the tree form takes one condition for the field {term.field!r}")
         data[term.field] = _test(term)
     if requirement.below:
         data["with"] = [_vertex(one) for one in requirement.below]

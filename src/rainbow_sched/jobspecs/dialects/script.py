@@ -1,7 +1,7 @@
-"""A batch script with `#SBATCH`, `# flux:` or `#RAINBOW` lines into a Request that runs the script once.
+"""Convert a batch script with `#SBATCH`, `# flux:` or `#RAINBOW` lines into a Request that runs the script once.
 
-Names that mean something at one site only (partition, account ...) go to `Request.options`;
-every other option that is not honoured is reported with its line.
+Site-specific names (partition, account …) go to `Request.options`; other unsupported options are
+reported with their line.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import shlex
 import textwrap
 from dataclasses import dataclass, replace
 
-from rainbow_sched.jobspecs.dialects.option_words import Grammar, Option, read_options
-from rainbow_sched.jobspecs.dialects.script_options import Collected
+from rainbow_sched.jobspecs.dialects.script_options import Grammar, Option, ScriptOptions, read_options
 from rainbow_sched.jobspecs.reading.documents import MAX_BYTES
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
@@ -22,15 +21,15 @@ _SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")
 _RAINBOW = re.compile(r"#\s?RAINBOW:?(?:\s|$)(.*)")
 _FLUX = re.compile(r"([^\w]*)(?:flux|FLUX):(.*)")
 _TRIPLE = re.compile(r"(\"{3}|'{3})(.*?)\1")
-# What makes a text without an interpreter line a script; the repeats are bounded so that no text is slow to search.
+# Any directive: marks text without an interpreter line as a script. Bounded repeats keep the search fast.
 _ANY = re.compile(r"^(?:#SBATCH|# ?RAINBOW:?|[^\w\s:]{1,4} {0,4}(?:flux|FLUX):)[ \t]{1,40}-", re.MULTILINE)
 
 
 def _grammar(letters: str, names: str, switches: str) -> Grammar:
-    """A grammar from words: `N=nodes n=ntasks`, the names that take a value, and those that take none."""
-    alone = frozenset(switches.split())
+    """Build a grammar from words: letters as `N=nodes n=ntasks`, names with a value, and names without one."""
+    no_value = frozenset(switches.split())
     table = dict(word.split("=", 1) for word in letters.split())
-    return Grammar(letters=table, switches=alone, names=frozenset(names.split()) | alone)
+    return Grammar(letters=table, switches=no_value, names=frozenset(names.split()) | no_value)
 
 
 _COMMON = "nodes ntasks job-name output error input "
@@ -62,65 +61,65 @@ class _Line:
 
 
 def is_script(text: str) -> bool:
-    """True if this is a script rather than a document: an interpreter line or a directive."""
+    """Return True if the text has an interpreter line or a directive."""
     return text.startswith("#!") or _ANY.search(text) is not None
 
 
 def from_script(text: str, *, max_bytes: int = MAX_BYTES) -> Request:
-    """Read a script's directives; the script itself becomes the task."""
+    """Read the directives of a script; the script becomes the task."""
     if len(text) > max_bytes:
-        raise TooLarge(f"the script has {len(text)} characters; at most {max_bytes} are read")
+        raise TooLarge(f"the script has {len(text)} characters; the maximum is {max_bytes}")
     if "\0" in text:
-        raise Invalid("the script holds a NUL character; it is not text")
-    found = Collected(script=text)
-    for line in _directives(text, found):
+        raise Invalid("the script contains a NUL character; it is not text")
+    options = ScriptOptions(script=text)
+    for line in _directives(text, options):
         where = f"line {line.number}"
         try:
             words = shlex.split(line.text, comments=True)
         except ValueError as error:
             raise Invalid(f"the directive cannot be split into words: {error}", where=where) from None
         for option in read_options(words, line.grammar, where):
-            _take(option, line, found, where)
-    return found.request()
+            _add(option, line, options, where)
+    return options.request()
 
 
-def _take(option: Option, line: _Line, found: Collected, where: str) -> None:
+def _add(option: Option, line: _Line, options: ScriptOptions, where: str) -> None:
     if not option.known:
         if line.grammar is RAINBOW:
             raise Invalid(f"unknown option {option}{did_you_mean(option.name, RAINBOW.names)}", where=where)
-        found.note(where, f"{option} is not known and not honoured")
+        options.note(where, f"{option} is not known and not honoured")
     elif line.grammar is SBATCH:
-        found.take_sbatch(option, where)
+        options.add_sbatch(option, where)
     else:
-        found.take_flux(option, where)
+        options.add_flux(option, where)
 
 
-def _directives(text: str, found: Collected) -> list[_Line]:
-    """The directive lines that count; the others are reported, or refused as RFC 36 says."""
+def _directives(text: str, options: ScriptOptions) -> list[_Line]:
+    """Return the valid directive lines; others are reported, or refused as RFC 36 requires."""
     lines: list[_Line] = []
     prefix: str | None = None  # of the first flux directive
     commands = False  # sbatch stops at the first command
-    halted = False  # flux stops at the first line that does not begin like its first directive
+    flux_ended = False  # flux stops at the first line that does not begin like its first directive
     for number, line in enumerate(text.splitlines(), start=1):
         directive, sentinel = _directive(line, number)
         if sentinel is not None:
-            if halted:
-                raise Invalid("a flux directive stands after the first command; move it up", where=f"line {number}")
+            if flux_ended:
+                raise Invalid("a flux directive after the first command; move it up", where=f"line {number}")
             if prefix not in (None, sentinel):
-                raise Invalid("all flux directives begin with the same characters", where=f"line {number}")
+                raise Invalid("all flux directives must begin with the same characters", where=f"line {number}")
             prefix = sentinel
         elif line.strip():
             commands = commands or not line.startswith("#")
-            halted = halted or (prefix is not None and not line.startswith(prefix))
+            flux_ended = flux_ended or (prefix is not None and not line.startswith(prefix))
         if directive is not None and sentinel is None and commands:
-            found.note(f"line {number}", "a directive after the first command is not read")
+            options.note(f"line {number}", "a directive after the first command is not read")
         elif directive is not None:
             lines.append(directive)
     return _joined(lines)
 
 
 def _joined(lines: list[_Line]) -> list[_Line]:
-    """Flux lines with triple quotes made plain, and those that one such literal spans made one."""
+    """Replace triple-quoted literals of Flux lines, and join the lines of a literal that spans several."""
     joined: list[_Line] = []
     opening: _Line | None = None
     literal: list[str] = []
@@ -144,7 +143,7 @@ def _joined(lines: list[_Line]) -> list[_Line]:
 
 
 def _directive(line: str, number: int) -> tuple[_Line | None, str | None]:
-    """The directive on a line, and the characters before `flux:` if it is Flux's."""
+    """Return the directive of a line, and the characters before `flux:` for a Flux directive."""
     if match := _SBATCH.fullmatch(line):
         return _Line(SBATCH, match[1], number), None
     if match := _RAINBOW.fullmatch(line):

@@ -1,21 +1,21 @@
-"""What the options of a script's directives add up to, option by option."""
+"""Parse the options of script directives and combine them into a Request."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow_sched.jobspecs.dialects.constraints import named_hosts
+from rainbow_sched.jobspecs.dialects.constraints import parse_hosts
 from rainbow_sched.jobspecs.dialects.draft import add_note
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
-from rainbow_sched.jobspecs.dialects.option_words import Option
 from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.quantities import parse_bytes
 from rainbow_sched.model.request import Request
 
-# Names of one site, or what a backend may honour: kept with the job.
-_KEPT = frozenset(
+# Site-specific names and options for backends, stored with the job.
+_STORED_OPTIONS = frozenset(
     {
         *("partition", "account", "qos", "reservation", "constraint", "clusters", "licenses"),
         *("queue", "bank", "project", "output", "error", "input"),
@@ -25,9 +25,55 @@ _NAMES = re.compile(r"[-^]?[A-Za-z0-9][\w.+-]*(?:,[-^]?[A-Za-z0-9][\w.+-]*)*")  
 _WHOLE = re.compile(r"[1-9][0-9]{0,9}")
 
 
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The letters of options, and the names that take no value."""
+
+    letters: Mapping[str, str]
+    switches: frozenset[str]
+    names: frozenset[str]  # every known long name
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option; `known` is True if the grammar has it."""
+
+    name: str
+    value: str
+    known: bool
+
+    def __str__(self) -> str:
+        return f"--{self.name}={self.value}" if self.value else f"--{self.name}"
+
+
+def read_options(words: Sequence[str], grammar: Grammar, where: str) -> Iterator[Option]:
+    """Yield the options of `words`: `-N4`, `-N 4`, `--nodes=4`, `--nodes 4`, and letters without values."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word.startswith("--") and len(word) > 2:
+            name, separator, value = word[2:].partition("=")
+        elif word.startswith("-") and len(word) > 1 and not word.startswith("--"):
+            name, value = grammar.letters.get(word[1], word[1]), word[2:]
+            separator = value
+            if value and name in grammar.switches:
+                raise Invalid(f"-{word[1]} takes no value", where=where)
+        else:
+            raise Invalid(f"{word[:40]!r} is not an option", where=where)
+        known = name in grammar.names
+        follows = index < len(words) and not words[index].startswith("-")
+        if not separator and name not in grammar.switches and follows:
+            value = words[index]
+            index += 1
+        elif not separator and known and name not in grammar.switches:
+            raise Invalid(f"--{name} needs a value", where=where)
+        yield Option(name, value, known)
+
+
 @dataclass(slots=True)
-class Collected:
-    """Collects options; `request` makes the Request."""
+class ScriptOptions:
+    """Collects the options of a script; `request` builds the Request."""
 
     script: str
     numbers: dict[str, int] = field(default_factory=dict)  # nodes, tasks, cores, gpus ...
@@ -39,15 +85,15 @@ class Collected:
     not_hosts: tuple[str, ...] = ()
     duration: float | None = None
     exclusive: bool = False
-    whole_nodes: bool = False  # Flux: -N without -n takes the nodes for itself
+    whole_nodes: bool = False  # Flux: -N without -n means exclusive nodes
     notes: list[str] = field(default_factory=list)
 
     def note(self, where: str, sentence: str) -> None:
-        """Report something that is not honoured."""
+        """Report an option that is not supported."""
         add_note(self.notes, f"{where}: {sentence}")
 
-    def take_flux(self, option: Option, where: str) -> None:
-        """One option of `flux batch` or of Rainbow."""
+    def add_flux(self, option: Option, where: str) -> None:
+        """Add an option of `flux batch` or Rainbow."""
         name, value = option.name, option.value
         self.whole_nodes = True
         if name in _FLUX_NUMBERS:
@@ -61,10 +107,10 @@ class Collected:
         elif name == "requires" and _NAMES.fullmatch(value):
             self.properties += tuple(word.replace("-", "^", 1) if word[0] == "-" else word for word in value.split(","))
         else:
-            self._take_common(option, where)
+            self._add_common(option, where)
 
-    def take_sbatch(self, option: Option, where: str) -> None:
-        """One option of `sbatch`."""
+    def add_sbatch(self, option: Option, where: str) -> None:
+        """Add an option of `sbatch`."""
         name, value = option.name, option.value
         if name in _SBATCH_NUMBERS:
             self.numbers[_SBATCH_NUMBERS[name]] = self._whole(option, where)
@@ -82,10 +128,10 @@ class Collected:
         elif name == "exclude":
             self.not_hosts = _hosts(value, where)
         else:
-            self._take_common(option, where)
+            self._add_common(option, where)
 
     def request(self) -> Request:
-        """The request that all options together ask for."""
+        """Return the request for all options."""
         numbers = dict(self.numbers)
         per_node = numbers.pop("tasks_per_node", 1)
         total_gpus = numbers.pop("gpus", 0)
@@ -116,12 +162,15 @@ class Collected:
             options=self.options,
             ignored=tuple(self.notes),
         )
-        made = request_from_flags(flags)
         return replace(
-            made, duration=self.duration, properties=self.properties, hosts=self.hosts, not_hosts=self.not_hosts
+            request_from_flags(flags),
+            duration=self.duration,
+            properties=self.properties,
+            hosts=self.hosts,
+            not_hosts=self.not_hosts,
         )
 
-    def _take_common(self, option: Option, where: str) -> None:
+    def _add_common(self, option: Option, where: str) -> None:
         name, value = option.name, option.value
         if name == "job-name":
             self.texts["name"] = value
@@ -135,7 +184,7 @@ class Collected:
             else:
                 _need_bytes(option, where)
                 self.texts["memory" if name == "mem" else "memory_per_core"] = value
-        elif name in _KEPT:
+        elif name in _STORED_OPTIONS:
             self.options[name] = value
         else:
             self.note(where, f"{option} is not honoured")
@@ -143,13 +192,13 @@ class Collected:
     def _whole(self, option: Option, where: str) -> int:
         low, dash, _ = option.value.partition("-")
         if not _WHOLE.fullmatch(low):
-            raise Invalid(f"{option} is not a whole number of at least 1", where=where)
+            raise Invalid(f"{option} must be a whole number of at least 1", where=where)
         if dash:
             self.note(where, f"of {option} only the least, {low}, is considered")
         return int(low)
 
     def _gpus(self, option: Option, where: str) -> None:
-        """`gpu:2`, `gpu:a100:4` of gres; `4` or `a100:4` of the others."""
+        """Add gpus: `gpu:2` or `gpu:a100:4` of --gres, `4` or `a100:4` of the other options."""
         parts = option.value.split(":")
         if option.name == "gres":
             if parts[0] != "gpu" or "," in option.value:
@@ -160,7 +209,7 @@ class Collected:
         if parts:
             self.note(where, f"the kind {':'.join(parts)} of {option} is not checked")
         if not _WHOLE.fullmatch(number):
-            raise Invalid(f"{option} is not a number of gpus", where=where)
+            raise Invalid(f"{option} must be a number of gpus", where=where)
         key = {"gpus": "gpus", "gpus-per-task": "gpus_per_task"}.get(option.name, "gpus_per_node")
         self.numbers[key] = int(number)
 
@@ -206,6 +255,6 @@ def _need_bytes(option: Option, where: str) -> None:
 
 def _hosts(text: str, where: str) -> tuple[str, ...]:
     try:
-        return named_hosts(text)
+        return parse_hosts(text)
     except Invalid as error:
         raise Invalid(error.what, where=where) from None

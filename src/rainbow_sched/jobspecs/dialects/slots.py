@@ -1,4 +1,4 @@
-"""How a `slot` disappears: its count goes into what it holds, or into the node that it must lie in."""
+"""Convert slots into levels: the count moves to the contents of the slot or to the node around it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from rainbow_sched.jobspecs.reading.counts import times
 from rainbow_sched.model.request import Count, Level
 
-# A slot below one of these already lies inside one node.
+# A slot below one of these types is inside one node.
 WITHIN_A_NODE = frozenset({"node", "socket", "package", "numa", "numanode", "core"})
 
 
 def spread_slot(count: Count, inner: tuple[Level, ...], *, label: str, in_node: bool) -> tuple[Level, ...]:
-    """The levels that stand for `count` slots of `inner`.
+    """Return the levels for `count` slots of `inner`.
 
-    A slot is where a task runs, so it lies in one node: if nothing above or inside says
-    which, a shared node hosts it.
+    A slot must lie inside one node, because a task runs there; a shared node is added if no level
+    above or inside is a node.
     """
     if in_node or any(level.type == "node" for top in inner for level in top.walk()):
         return tuple(replace(top, count=times(count, top.count), label=top.label or label) for top in inner)

@@ -1,1 +1,1 @@
-"""Safe reading of JSON and YAML, and of the small values inside."""
+"""Read JSON and YAML safely, and the counts, durations and arrays in them."""

@@ -1,4 +1,4 @@
-"""Arrays of jobs: `1-9:2,20` as the indices it stands for."""
+"""Parse job array indices such as `1-9:2,20`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Mapping
 
 from rainbow_sched.model.errors import Invalid
 
-MAX_ARRAY = 10_000
-ARRAY_LABEL = "array_index"  # the label under which a member of an array carries its index
+MAX_ARRAY_JOBS = 10_000
+ARRAY_LABEL = "array_index"  # the label that holds the index of an array job
 _INDEX = re.compile(r"[0-9]{1,9}")
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 
 
 def array_indices(text: str) -> list[int]:
-    """`1-9:2,20` as 1, 3, 5, 7, 9, 20."""
+    """Return the indices: `1-9:2,20` gives 1, 3, 5, 7, 9, 20."""
     indices: dict[int, None] = {}
     for part in text.split(","):
         found = _PART.fullmatch(part.strip())
         if not found:
-            raise Invalid(f"{part!r} is not part of an array; write for example 1-100, 0-9:3 or 1,5,7-9")
+            raise Invalid(f"{part!r} is not a range of array indices; write for example 1-100, 0-9:3 or 1,5,7-9")
         first = int(found[1])
         last, step = int(found[2] or first), int(found[3] or 1)
-        if last < first or step < 1 or (last - first) // step >= MAX_ARRAY:
-            raise Invalid(f"{part!r}: an array counts upwards and has at most {MAX_ARRAY} members")
+        if last < first or step < 1 or (last - first) // step >= MAX_ARRAY_JOBS:
+            raise Invalid(f"{part!r}: array indices must increase; an array has at most {MAX_ARRAY_JOBS} jobs")
         indices.update(dict.fromkeys(range(first, last + 1, step)))
-        if len(indices) > MAX_ARRAY:
-            raise Invalid(f"an array has at most {MAX_ARRAY} members")
+        if len(indices) > MAX_ARRAY_JOBS:
+            raise Invalid(f"an array has at most {MAX_ARRAY_JOBS} jobs")
     return list(indices)
 
 
 def array_index(labels: Mapping[str, str]) -> int | None:
-    """The index of a member of an array; None for any other job, whatever its owner wrote under that label."""
+    """Return the index of an array job; None for other jobs, also if they use that label for other text."""
     text = labels.get(ARRAY_LABEL, "")
     return int(text) if _INDEX.fullmatch(text) else None

@@ -1,11 +1,11 @@
-"""Counts as jobspecs write them: a number, a `{min, max}` map, or a string by RFC 22 or RFC 45."""
+"""Parse counts of jobspecs: a number, a `{min, max}` map, or a string of RFC 22 or RFC 45."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from rainbow_sched.jobspecs.reading.fields import At, need
+from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import MAX_COUNT, Count
 
@@ -14,37 +14,37 @@ _IDS = re.compile(r"[1-9][0-9]{0,15}(?:-[1-9][0-9]{0,15})?(?:,[1-9][0-9]{0,15}(?
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A count, and a sentence if only part of what was written is honoured."""
+class ParsedCount:
+    """A count, with a note if the jobspec's count is honoured only in part."""
 
     count: Count
     note: str = ""
 
 
-def parse_count(at: At) -> Asked:
-    """Read a count in any of the three forms of RFC 14."""
+def parse_count(entry: Entry) -> ParsedCount:
+    """Parse a count in any of the three forms of RFC 14."""
     try:
-        if isinstance(at.value, dict):
-            return _from_map(at)
-        if isinstance(at.value, str):
-            return _from_text(at.value)
-        return Asked(Count(at.whole()))
+        if isinstance(entry.value, dict):
+            return _from_map(entry)
+        if isinstance(entry.value, str):
+            return _from_text(entry.value)
+        return ParsedCount(Count(entry.integer()))
     except Invalid as error:
-        raise error if error.where else at.refuse(error.what) from None
+        raise error if error.where else entry.error(error.what) from None
 
 
-def _from_map(at: At) -> Asked:
-    entries = at.keys(("min", "max", "operator", "operand"))
-    least = need(entries, "min", at).whole()
-    most = entries["max"].whole() if "max" in entries else None
+def _from_map(entry: Entry) -> ParsedCount:
+    entries = entry.keys(("min", "max", "operator", "operand"))
+    least = required(entries, "min", entry).integer()
+    most = entries["max"].integer() if "max" in entries else None
     if ("operator" in entries) != ("operand" in entries):
-        raise at.refuse("operator and operand go together")
+        raise entry.error("operator and operand must be given together")
     if "operator" not in entries:
-        return Asked(Count(least, most))
-    return _stepped(least, most, entries["operator"].text(), entries["operand"].whole())
+        return ParsedCount(Count(least, most))
+    return _stepped(least, most, entries["operator"].text(), entries["operand"].integer())
 
 
-def _from_text(text: str) -> Asked:
+def _from_text(text: str) -> ParsedCount:
     word = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     found = _RANGE.fullmatch(word)
     if found and not (found[5] and not found[4]):
@@ -55,41 +55,41 @@ def _from_text(text: str) -> Asked:
     raise Invalid(f"{text[:40]!r} is not a count; write 4, 2-8, 2+, 2-32:2:* or 4,9,16")
 
 
-def _from_ids(word: str) -> Asked:
+def _from_ids(word: str) -> ParsedCount:
     spans = [(int(low), int(high or low)) for low, _, high in (part.partition("-") for part in word.split(","))]
     last = 0
     for low, high in spans:
         if low <= last or high < low:
-            raise Invalid(f"the counts of {word[:40]!r} must ascend, each once")
+            raise Invalid(f"the counts of {word[:40]!r} must increase")
         last = high
     least, most = spans[0][0], spans[-1][1]
     if most - least == sum(high - low + 1 for low, high in spans) - 1:
-        return Asked(Count(least, most))
-    return Asked(Count(least), f"of the counts {word[:40]} only the least, {least}, is considered")
+        return ParsedCount(Count(least, most))
+    return ParsedCount(Count(least), f"of the counts {word[:40]} only the least, {least}, is considered")
 
 
-def _stepped(least: int, most: int | None, operator: str, operand: int) -> Asked:
+def _stepped(least: int, most: int | None, operator: str, operand: int) -> ParsedCount:
     if operator not in ("+", "*", "^"):
-        raise Invalid(f"the operator is +, * or ^, not {operator[:8]!r}")
+        raise Invalid(f"the operator must be +, * or ^, not {operator[:8]!r}")
     if operator in ("*", "^") and operand < 2:
-        raise Invalid(f"with the operator {operator} the operand is at least 2")
+        raise Invalid(f"with the operator {operator} the operand must be at least 2")
     if operator == "^" and least < 2:
-        raise Invalid("with the operator ^ the least count is 2")
+        raise Invalid("with the operator ^ the minimum must be at least 2")
     Count(least, most)
     if operator == "+" and operand == 1:
-        return Asked(Count(least, most))
-    return Asked(Count(least), f"of the counts from {least} by {operator}{operand} only the least is considered")
+        return ParsedCount(Count(least, most))
+    return ParsedCount(Count(least), f"of the counts from {least} by {operator}{operand} only the least is considered")
 
 
 def times(outer: Count, inner: Count) -> Count:
-    """How many there are in all when each of `outer` holds `inner`."""
+    """Return the total if each of `outer` contains `inner`."""
     if outer.min * inner.min > MAX_COUNT:
-        raise Invalid(f"{outer.min} times {inner.min} is more than {MAX_COUNT}")
+        raise Invalid(f"{outer.min} times {inner.min} exceeds the maximum of {MAX_COUNT}")
     most = None if outer.max is None or inner.max is None else min(outer.max * inner.max, MAX_COUNT)
     return Count(outer.min * inner.min, most)
 
 
-def shared_out(total: Count, among: int) -> Count:
-    """What each of `among` gets when `total` is spread evenly, rounded up."""
+def split_evenly(total: Count, among: int) -> Count:
+    """Divide `total` evenly `among` so many parts, rounded up."""
     most = None if total.max is None else -(-total.max // among)
     return Count(-(-total.min // among), most)

@@ -1,4 +1,4 @@
-"""Durations as people write them: `30m`, `1.5h`, `90`, `HH:MM:SS`, `D-HH:MM:SS`."""
+"""Parse durations: `30m`, `1.5h`, `90`, `HH:MM:SS`, `D-HH:MM:SS`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]
 
 
 def parse_duration(text: str, *, plain: str = "s") -> float | None:
-    """Seconds; None for no limit (`0`, `inf`, `UNLIMITED`). A bare number counts in `plain` (`s`, or `m` as Slurm)."""
+    """Return seconds, or None for no limit (`0`, `inf`, `UNLIMITED`); `plain` is the unit of a bare number."""
     word = text.strip()
     if word.lower() in ("inf", "infinity", "unlimited", "infinite"):
         return None

@@ -1,89 +1,89 @@
-"""Typed reading of plain data that always knows its path, so that each error names the key at fault."""
+"""Typed access to plain data, with the path of each value for error messages."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.jobspecs.reading.documents import child
+from rainbow_sched.jobspecs.reading.documents import child_path
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """A value and where it stands in its document."""
+class Entry:
+    """A value of a document with its path."""
 
     value: object
     path: str = ""
 
-    def refuse(self, message: str) -> Invalid:
-        """The error to raise about this value."""
+    def error(self, message: str) -> Invalid:
+        """Return the error to raise for this value."""
         return Invalid(message, where=self.path)
 
-    def keys(self, known: Collection[str] | None = None) -> Mapping[str, At]:
-        """A map's entries; with `known`, any other key is refused with a hint, and a key without a value is absent."""
+    def keys(self, known: Collection[str] | None = None) -> Mapping[str, Entry]:
+        """Return the entries of a map; with `known`, refuse other keys with a hint and skip keys without a value."""
         if not isinstance(self.value, dict):
-            raise self.refuse(f"expected a map, not {_named(self.value)}")
+            raise self.error(f"expected a map, not {_named(self.value)}")
         for key in self.value:
             if known is not None and key not in known:
-                where = child(self.path, key)
+                where = child_path(self.path, key)
                 raise Invalid(f"unknown key {key[:60]!r}{did_you_mean(key, known)}", where=where)
         return {
-            key: At(value, child(self.path, key))
+            key: Entry(value, child_path(self.path, key))
             for key, value in self.value.items()
             if value is not None or known is None
         }
 
-    def items(self) -> list[At]:
-        """A list's entries."""
+    def items(self) -> list[Entry]:
+        """Return the entries of a list."""
         if not isinstance(self.value, list):
-            raise self.refuse(f"expected a list, not {_named(self.value)}")
-        return [At(value, child(self.path, index)) for index, value in enumerate(self.value)]
+            raise self.error(f"expected a list, not {_named(self.value)}")
+        return [Entry(value, child_path(self.path, index)) for index, value in enumerate(self.value)]
 
-    def one_or_more(self) -> list[At]:
-        """A list's entries, of which there must be one."""
-        found = self.items()
-        if not found:
-            raise self.refuse("expected at least one entry")
-        return found
+    def nonempty_items(self) -> list[Entry]:
+        """Return the entries of a list that must not be empty."""
+        items = self.items()
+        if not items:
+            raise self.error("expected at least one entry")
+        return items
 
     def text(self) -> str:
-        """Text that is not empty."""
+        """Return text that is not empty."""
         if not isinstance(self.value, str) or not self.value:
-            raise self.refuse(f"expected text, not {_named(self.value)}")
+            raise self.error(f"expected text, not {_named(self.value)}")
         return self.value
 
-    def whole(self, least: int = 1) -> int:
-        """A whole number of at least `least`."""
+    def integer(self, least: int = 1) -> int:
+        """Return an integer of at least `least`."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
-            raise self.refuse(f"expected a whole number of at least {least}, not {_named(self.value)}")
+            raise self.error(f"expected a whole number of at least {least}, not {_named(self.value)}")
         return self.value
 
     def number(self) -> float:
-        """A number of at least zero."""
+        """Return a number of at least 0."""
         if not isinstance(self.value, int | float) or isinstance(self.value, bool) or self.value < 0:
-            raise self.refuse(f"expected a number of at least 0, not {_named(self.value)}")
+            raise self.error(f"expected a number of at least 0, not {_named(self.value)}")
         return float(self.value)
 
-    def yes(self) -> bool:
-        """True or false."""
+    def boolean(self) -> bool:
+        """Return true or false."""
         if not isinstance(self.value, bool):
-            raise self.refuse(f"expected true or false, not {_named(self.value)}")
+            raise self.error(f"expected true or false, not {_named(self.value)}")
         return self.value
 
     def scalar(self) -> Scalar:
-        """Text, a number or a boolean."""
+        """Return text, a number or a boolean."""
         if not isinstance(self.value, str | int | float | bool):
-            raise self.refuse(f"expected text, a number, true or false, not {_named(self.value)}")
+            raise self.error(f"expected text, a number, true or false, not {_named(self.value)}")
         return self.value
 
 
-def need(entries: Mapping[str, At], key: str, of: At) -> At:
-    """The entry `key`, which must be there."""
+def required(entries: Mapping[str, Entry], key: str, of: Entry) -> Entry:
+    """Return the entry `key`; raise Invalid if it is missing."""
     if key not in entries:
-        raise of.refuse(f"the key {key!r} is missing")
+        raise of.error(f"the key {key!r} is missing")
     return entries[key]
 
 

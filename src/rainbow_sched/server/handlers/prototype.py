@@ -7,8 +7,8 @@ import uuid
 from typing import Any
 
 from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.dialects.nextgen_writer import to_nextgen
 from rainbow_sched.jobspecs.registry import parse
-from rainbow_sched.jobspecs.writer import as_nextgen
 from rainbow_sched.model.decision import Chosen
 from rainbow_sched.model.errors import Impossible, Invalid
 from rainbow_sched.model.job import Job, Terms
@@ -165,7 +165,7 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
 
 def _as_received(job: Job, request: Request) -> str:
     """A job in the form in which the prototype's receivers read it."""
-    text = job.source or json.dumps(as_nextgen(request).document)
+    text = job.source or json.dumps(to_nextgen(request))
     return json.dumps({"id": job.id, "cluster": job.cluster, "name": job.name, "jobspec": text, "command": ""})
 
 

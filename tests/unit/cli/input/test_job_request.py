@@ -131,7 +131,7 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
         ({"argv": ("x",), "dependencies": ("afterok:9-3",)}, "no range of 1 to 1000 jobs"),
         ({"argv": ("x",), "dependencies": ("afterok:1-1001",)}, "no range of 1 to 1000 jobs"),
         ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
-        ({"argv": ("x",), "nodes": 4, "tasks": 2}, "more than 2 tasks"),
+        ({"argv": ("x",), "nodes": 4, "tasks": 2}, "at least 4 tasks, not 2"),
         ({"argv": ("", "x")}, "the command is an empty word"),
         ({"file": "a.yaml", "jobspec": "b.yaml"}, "a.yaml and --jobspec b.yaml were both given"),
         ({"argv": ("x",), "command": "y"}, "--command and -- COMMAND were both given"),

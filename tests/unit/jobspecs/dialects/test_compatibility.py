@@ -5,7 +5,13 @@ import json
 import pytest
 
 from rainbow_sched.jobspecs import parse
-from rainbow_sched.jobspecs.dialects.compatibility import TABLE, How, Mapped, read_table, with_compatibility
+from rainbow_sched.jobspecs.dialects.compatibility import (
+    DEFAULT_RULES,
+    AttributeRule,
+    Comparison,
+    read_rules,
+    with_compatibility,
+)
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Equals, Requirement, Runs, Within
@@ -56,8 +62,8 @@ def test_an_image_and_its_document_can_stand_in_the_jobspec(place):
 
 
 def test_a_site_can_extend_the_table():
-    table = {**TABLE, "org.supercontainers/x": Mapped("site", "level", How.AT_LEAST)}
-    request = with_compatibility(request_from_flags(Flags(nodes=1)), json.dumps(SPEC), table=table)
+    table = {**DEFAULT_RULES, "org.supercontainers/x": AttributeRule("site", "level", Comparison.AT_LEAST)}
+    request = with_compatibility(request_from_flags(Flags(nodes=1)), json.dumps(SPEC), rules=table)
     assert request.groups[0].levels[0].requires[-1] == Requirement("site", (Within("level", min=1),))
     text = json.dumps({"resources": {"a": {"type": "node"}}, "compatibility": SPEC})
     assert parse(text, compat=table).groups[0].levels[0].requires[-1].subsystem == "site"
@@ -87,19 +93,19 @@ def test_a_broken_document_is_refused_where_it_is_broken(change, where):
 
 
 def test_a_site_adds_rows_to_the_table_and_replaces_some():
-    table = read_table(
+    table = read_rules(
         "org.site/fabric: {subsystem: net, field: kind}\nio.archspec/cpu.target: {subsystem: a, field: b}"
     )
-    assert table["org.site/fabric"] == Mapped("net", "kind")
-    assert table["io.archspec/cpu.target"] == Mapped("a", "b")
-    assert table.keys() == {*TABLE, "org.site/fabric"}
-    assert read_table("x/y: {subsystem: s, field: f, how: at least}")["x/y"].how is How.AT_LEAST
+    assert table["org.site/fabric"] == AttributeRule("net", "kind")
+    assert table["io.archspec/cpu.target"] == AttributeRule("a", "b")
+    assert table.keys() == {*DEFAULT_RULES, "org.site/fabric"}
+    assert read_rules("x/y: {subsystem: s, field: f, how: at least}")["x/y"].how is Comparison.AT_LEAST
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("fabric: {subsystem: s, field: f}", "is no NAMESPACE/ATTRIBUTE"),
+        ("fabric: {subsystem: s, field: f}", "must be NAMESPACE/ATTRIBUTE"),
         ("a/b: {subsystem: s}", "field"),
         ("a/b: {subsystem: s, field: f, how: maybe}", "'maybe' is not one of equals, at least, runs, when true"),
         ("a/b: {subsystem: s, field: f, haw: runs}", "haw"),
@@ -108,4 +114,4 @@ def test_a_site_adds_rows_to_the_table_and_replaces_some():
 )
 def test_a_table_that_cannot_be_read_says_what_is_wrong(text, says):
     with pytest.raises(Invalid, match=says):
-        read_table(text)
+        read_rules(text)

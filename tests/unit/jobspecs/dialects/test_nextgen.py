@@ -268,7 +268,7 @@ def test_what_is_known_and_not_honoured_is_reported(written, reported):
         (
             "resources: {a: {type: rack, replicas: 2, with: [{type: node, replicas: 2}]}}",
             "resources.a.with[0]",
-            "inside another slot",
+            "is inside another slot",
         ),
         (
             "resources: {a: {type: node, requires: [{name: io, match: x}]}}",

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.jobspecs.reading.counts import parse_count, shared_out
-from rainbow_sched.jobspecs.reading.fields import At
+from rainbow_sched.jobspecs.reading.counts import parse_count, split_evenly
+from rainbow_sched.jobspecs.reading.fields import Entry
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Count
 
@@ -29,7 +29,7 @@ from rainbow_sched.model.request import Count
     ],
 )
 def test_each_form_is_read_and_steps_are_reported(value, count, noted):
-    asked = parse_count(At(value, "count"))
+    asked = parse_count(Entry(value, "count"))
     assert asked.count == count
     assert bool(asked.note) is noted
 
@@ -62,12 +62,12 @@ def test_each_form_is_read_and_steps_are_reported(value, count, noted):
 )
 def test_what_is_no_count_is_refused_with_its_path(value):
     with pytest.raises(Invalid) as error:
-        parse_count(At(value, "resources[0].count"))
+        parse_count(Entry(value, "resources[0].count"))
     assert error.value.where.startswith("resources[0].count")
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 50))
 def test_an_even_share_is_the_least_that_gives_the_total(total, among):
-    share = shared_out(Count(total), among).min
+    share = split_evenly(Count(total), among).min
     assert share * among >= total > (share - 1) * among

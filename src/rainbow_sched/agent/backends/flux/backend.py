@@ -27,7 +27,7 @@ from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.files import FluxFiles, Record, gpus_by_id
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
-from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, cores_and_gpus, jobspec, with_tag
+from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, cores_and_gpus, with_tag
 from rainbow_sched.agent.backends.flux.queries import FluxQuestions
 from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
 from rainbow_sched.agent.core.values import (
@@ -41,6 +41,7 @@ from rainbow_sched.agent.core.values import (
     Unknown,
     Update,
 )
+from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
@@ -124,7 +125,7 @@ class FluxBackend:
         )
         user = {"cluster": self.settings.cluster, "tag": launch.tag, "key": record.key}
         output = {stream: files.pattern(stream) for stream in ("stdout", "stderr")}
-        return with_tag(jobspec(request), user, output)
+        return with_tag(to_flux(request), user, output)
 
     async def _hand_over(self, document: Mapping[str, object], files: FluxFiles) -> str:
         try:

@@ -10,7 +10,6 @@ from rainbow_sched.agent.backends.common.host_binding import bound_hosts, carrie
 from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.flux import PROPERTIES, QUEUES, FluxNode
-from rainbow_sched.jobspecs.writer import as_flux
 from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph
@@ -165,14 +164,6 @@ def _options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, st
             raise Unsupported(f"unknown option {key!r}; Flux has {', '.join(SITE)}")
         found[name] = site.get(f"{name}.{value}", value)
     return found
-
-
-def jobspec(request: Request) -> dict[str, object]:
-    """Return Jobspec V1 of a plain request; raise `Unsupported` for what V1 cannot express."""
-    written = as_flux(request)
-    if written.left_out:
-        raise Unsupported(f"Flux jobspec V1 cannot say: {'; '.join(written.left_out)}")
-    return written.document
 
 
 def with_tag(

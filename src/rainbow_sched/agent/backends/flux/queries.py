@@ -14,10 +14,11 @@ from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite, make_facts
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
-from rainbow_sched.agent.backends.flux.jobspec import Plain, jobspec, plain
+from rainbow_sched.agent.backends.flux.jobspec import Plain, plain
 from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, Facts, Phase
 from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import scheduler
+from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request
 
@@ -67,7 +68,7 @@ class FluxQuestions:
         if any("\0" in word for task in request.tasks for word in task.command):
             raise Unsupported("an argument of the command contains a zero byte")
         made = plain(request, site.graph, self._settings.options, site.nodes, allowed)
-        reason = lacks(made.request, jobspec(made.request), site.nodes, site.queues)
+        reason = lacks(made.request, to_flux(made.request), site.nodes, site.queues)
         if reason is not None:
             raise CannotBind(f"{reason}{made.unknown}") if made.unknown else Unsupported(reason)
         return made
@@ -82,7 +83,7 @@ class FluxQuestions:
             return BidAnswer(yes=False, reason=str(problem))
         site = await self.site()
         # Flux adds the queue's requirements on submission; the probe has no queue.
-        document = jobspec(replace(bare, properties=properties(bare, site.queues)))
+        document = to_flux(replace(bare, properties=properties(bare, site.queues)))
         may_use = usable(bare, site.nodes, site.queues)
         nodes, cores, gpus = takes(document, may_use)
         answer = await self._probe(document)

@@ -17,11 +17,12 @@ from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite
 from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result
-from rainbow_sched.agent.backends.flux.jobspec import jobspec, plain, with_tag
+from rainbow_sched.agent.backends.flux.jobspec import plain, with_tag
 from rainbow_sched.agent.backends.flux.tracker import update_of
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
@@ -145,7 +146,7 @@ def test_a_request_becomes_a_jobspec_with_its_mark_environment_and_output():
         requires=(Requirement("software", (Equals("name", "x"),)),),
     )
     request = replace(bare_of(asked, {"bank": "lab", "queue.batch": "pbatch"}), name="rb-1-1", cwd="/tmp")
-    document = with_tag(jobspec(request), {"tag": "rb-1-1"}, {"stdout": "/x/out.{{id.dec}}"})
+    document = with_tag(to_flux(request), {"tag": "rb-1-1"}, {"stdout": "/x/out.{{id.dec}}"})
     system = document["attributes"]["system"]
     assert (system["job"], system["duration"], system["cwd"]) == ({"name": "rb-1-1"}, 600.0, "/tmp")
     assert (system["queue"], system["bank"]) == ("pbatch", "lab")
@@ -162,7 +163,7 @@ def test_a_rack_that_the_instance_does_not_have_stands_for_the_instance():
     inside = Level(type="node", count=Count(2), inside=(Level(type="core", count=Count(2)),))
     rack = Level(type="rack", shared=True, abstract=True, inside=(inside,))
     request = replace(flags(), groups=(Group(levels=(rack,)),))
-    assert jobspec(bare_of(request, {}))["resources"][0]["count"] == 2
+    assert to_flux(bare_of(request, {}))["resources"][0]["count"] == 2
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_a_rack_that_the_instance_does_not_have_stands_for_the_instance():
 )
 def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
     with pytest.raises(Unsupported, match=reason):
-        jobspec(bare_of(request_, {}))
+        to_flux(bare_of(request_, {}))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
 )
 def test_what_can_never_run_is_known_before_it_is_submitted(request_, fits):
     bare = bare_of(request_, {})
-    assert (lacks(bare, jobspec(bare), parse_r(R), Queues()) is None) is fits
+    assert (lacks(bare, to_flux(bare), parse_r(R), Queues()) is None) is fits
 
 
 QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
@@ -221,7 +222,7 @@ QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
 )
 def test_only_nodes_that_may_be_used_count(request_, queues, reason):
     bare = bare_of(request_, {})
-    said = lacks(bare, jobspec(bare), parse_r(R), queues)
+    said = lacks(bare, to_flux(bare), parse_r(R), queues)
     assert said is None if reason is None else reason in (said or "")
 
 
@@ -239,7 +240,7 @@ def bound(*hosts: str) -> AllowedHosts:
 
 
 def constraint(request: Request, allowed: AllowedHosts) -> object:
-    return jobspec(bare_of(request, {}, allowed))["attributes"]["system"].get("constraints")
+    return to_flux(bare_of(request, {}, allowed))["attributes"]["system"].get("constraints")
 
 
 @pytest.mark.parametrize(
@@ -335,8 +336,8 @@ def test_only_the_nodes_that_a_job_may_use_count_for_its_start(tmp_path):
 
 def test_whole_nodes_are_taken_with_all_that_is_in_them():
     shared, whole = flags(nodes=2, tasks=2), flags(nodes=2)
-    assert takes(jobspec(bare_of(shared, {})), parse_r(R)) == (2, 2, 0)
-    assert takes(jobspec(bare_of(whole, {})), parse_r(R)) == (2, 16, 4)
+    assert takes(to_flux(bare_of(shared, {})), parse_r(R)) == (2, 2, 0)
+    assert takes(to_flux(bare_of(whole, {})), parse_r(R)) == (2, 16, 4)
 
 
 _jobs = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=4)
