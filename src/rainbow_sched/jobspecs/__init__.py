@@ -1,4 +1,4 @@
-"""Read job descriptions of all supported dialects into one Request."""
+"""Read job descriptions in every supported dialect into one Request; pure."""
 
 from rainbow_sched.jobspecs.registry import DIALECTS, Dialect, dialects, parse
 
