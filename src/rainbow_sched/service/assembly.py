@@ -1,4 +1,4 @@
-"""Put a service together: open the store, bring the fleet into memory, start what runs by itself."""
+"""Assemble a service: open the store, load the fleet into memory, start background tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Service:
-    """Everything that answers calls."""
+    """The running service with its background tasks."""
 
     core: Core
     intake: Intake
@@ -50,11 +50,11 @@ class Service:
     _running: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Begin deciding and watching the clock."""
+        """Start the scheduling loop and the timers."""
         self._running = [asyncio.create_task(self.scheduling_loop.run()), asyncio.create_task(self.timers.run())]
 
     async def stop(self) -> None:
-        """End what runs by itself, then let go of the store."""
+        """Stop the background tasks, then close the store."""
         for task in self._running:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -63,7 +63,7 @@ class Service:
 
 
 async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, registration: str) -> Service:
-    """A service over an open store, with the fleet loaded; `registration` is the secret that admits clusters."""
+    """Return a service over an open store, with the fleet loaded; `registration` is the registration secret."""
     policies = installed()
     policies.build(settings.policy, settings.policy_options)
     now = clock.now()
@@ -88,13 +88,13 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         await restore.hold_waiting(core)
         await load_jobs(core)
     await _shorten_leases(core)
-    core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime, too
+    core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime
     return Service(core, Intake(core), SchedulingLoop(core), SyncHandler(core, {}), Timers(core, Retention(core)))
 
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """While millions of objects are made that all stay, looking for garbage among them finds none and takes long."""
+    """Disable garbage collection while millions of long-lived objects are created."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -105,14 +105,12 @@ def _no_collections() -> Iterator[None]:
 
 
 async def _load_fleet(core: Core) -> None:
-    """Every stored cluster, with what is placed on it."""
     for cluster in await core.store.read(lambda tx: tx.clusters()):
         if await load_cluster(core, cluster):
             await _load_placements(core, cluster)
 
 
 async def _load_placements(core: Core, cluster: Cluster) -> None:
-    """Count what is already placed on a cluster."""
 
     reported = cluster.state_at if cluster.state_at is not None else math.inf
     stored = await core.store.read(lambda tx: tx.placed_attempts(cluster.name))
@@ -123,14 +121,14 @@ def _placed(
     core: Core, cluster: str, stored: list[PlacedAttempt], reported: float
 ) -> Iterator[tuple[str, Request, str, bool, tuple[str, ...]]]:
     for job, token, created_at, spec, owner, nodes in stored:
-        if spec is None:  # it is never handed out; what runs of it goes on, uncounted
+        if spec is None:  # never offered again; a running attempt goes on uncounted
             log.error("job %d on %s: its stored request is damaged", job, cluster)
         else:
             yield token, core.request_of(spec), owner, created_at <= reported, nodes_of(nodes)
 
 
 async def _shorten_leases(core: Core) -> None:
-    """If the clock was set back since the last event, leases would last that much longer: they begin anew instead."""
+    """Restart leases that would last too long because the clock was set back since the last event."""
     now = core.clock.now()
     until = now + core.settings.lease
 
@@ -147,7 +145,7 @@ async def _shorten_leases(core: Core) -> None:
 
 
 async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:
-    """At the first start: make one administrator and return its token, to be filed once. Later: None."""
+    """Create the first administrator if there is none and return its token, else None."""
     token, credential = ids.credential(
         CredentialKind.ADMIN, "admin", ("admin", "submit:*", "register:*"), now, note="first start"
     )

@@ -1,73 +1,68 @@
-"""Time as the service sees it: passed in, so that tests and the simulator own it."""
+"""Clock of the service, passed in so that tests and the simulation control time."""
 
 from __future__ import annotations
 
 import time
 from typing import Protocol
 
-A_NAP = 1.0  # seconds; less is the difference between two readings
+MIN_SLEEP_SECONDS = 1.0  # a smaller difference is a reading error
 
 
 class Clock(Protocol):
     """Seconds since the epoch that never run backwards within one process."""
 
     def now(self) -> float:
-        """The time."""
+        """Return the time."""
         ...
 
-    def slept(self) -> float:
-        """How long the machine slept since this was asked last: the clock stood still then, and moves on with this."""
+    def seconds_slept(self) -> float:
+        """Return for how long the machine was suspended since the last call, and advance the clock by it."""
         ...
 
 
 class AnchoredClock:
-    """The wall clock at the start plus the monotonic clock since: a jump of the wall clock changes no lease."""
+    """Wall clock at the start plus the monotonic clock since: jumps of the wall clock change no lease."""
 
     def __init__(self) -> None:
         self._anchor = time.time() - time.monotonic()
-        self._asleep = _asleep()
+        self._suspended_seconds = _suspended_seconds()
 
     def now(self) -> float:
-        """Seconds since the epoch."""
         return self._anchor + time.monotonic()
 
-    def slept(self) -> float:
-        """Seconds since this was asked last in which the machine was suspended, as a closed laptop is."""
-        asleep = _asleep()
-        seconds = asleep - self._asleep
-        if seconds < A_NAP:
+    def seconds_slept(self) -> float:
+        asleep = _suspended_seconds()
+        seconds = asleep - self._suspended_seconds
+        if seconds < MIN_SLEEP_SECONDS:
             return 0.0
-        self._asleep = asleep
+        self._suspended_seconds = asleep
         self._anchor += seconds
         return seconds
 
 
-def _asleep() -> float:
-    """How long the machine has slept since it was started; only Linux tells."""
+def _suspended_seconds() -> float:
+    """Return for how long the machine was suspended since boot; 0 where the system does not tell."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.monotonic()
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """Clock that tests move by hand."""
 
     def __init__(self, now: float = 1_000_000_000.0) -> None:
-        self._now, self._asleep = now, 0.0
+        self._now, self._suspended_seconds = now, 0.0
 
     def now(self) -> float:
-        """The time it was set to."""
         return self._now
 
-    def slept(self) -> float:
-        """What `sleep` was told since this was asked last."""
-        seconds, self._asleep = self._asleep, 0.0
+    def seconds_slept(self) -> float:
+        seconds, self._suspended_seconds = self._suspended_seconds, 0.0
         self._now += seconds
         return seconds
 
     def sleep(self, seconds: float) -> None:
-        """Let the machine sleep."""
-        self._asleep += seconds
+        """Simulate a suspended machine."""
+        self._suspended_seconds += seconds
 
     def advance(self, seconds: float) -> None:
-        """Move forward."""
         self._now += seconds

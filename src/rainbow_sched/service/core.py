@@ -1,7 +1,7 @@
-"""What every use case stands on: the store, the fleet, the clock, and the one way to write.
+"""Shared parts of the service: store, fleet, clock, and the one way to write.
 
-`Core.write` runs a use case inside one transaction and carries out what follows from it
-(changes of the fleet in memory, wake-ups) only after the commit is durable.
+`Core.write` runs a use case in one transaction and applies its effects (changes of the fleet in
+memory, wake-ups) only after the commit is durable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.lifecycle import settle_stored, store_unsettled
 from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
-from rainbow_sched.service.scheduling.bids import Bidding
+from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.scheduling.pending import PendingJobs
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.quota import Quota
@@ -35,7 +35,7 @@ from rainbow_sched.store.base import Store, Tx
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-REQUESTS_KEPT = 4_096
+MAX_CACHED_REQUESTS = 4_096
 
 
 @dataclass(slots=True)
@@ -53,36 +53,36 @@ class Core:
     policies: PolicyTable = BUILT_IN
     group_cache: GroupCache = field(default_factory=GroupCache)
     notifier: Notifier = field(default_factory=Notifier)
-    pending: PendingJobs = field(default_factory=PendingJobs)  # jobs that wait for a decision
+    pending: PendingJobs = field(default_factory=PendingJobs)  # jobs to be decided
     started_at: float = 0.0
-    jobs_arriving: int = 0  # jobs of long batches that are being read and stored
-    unsettled: bool = True  # some jobs may wait for others that have ended: after a start it is not known
-    commit_outcome_unknown: bool = False  # a write may be stored of which this process knows nothing: see `doubts`
-    unheard: list[Effects] = field(default_factory=list)  # what would follow from such writes
+    jobs_arriving: int = 0  # jobs of large batches being stored
+    unsettled: bool = True  # dependents may remain to be settled; unknown after a start
+    commit_outcome_unknown: bool = False  # see scheduling/reconcile.py
+    unconfirmed_effects: list[Effects] = field(default_factory=list)  # of writes with unknown outcome
     quota: Quota = field(init=False)
-    bidding: Bidding = field(init=False)
+    bidding: BidCollector = field(init=False)
     _requests: dict[str, Request] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.quota = Quota(self.settings.queued_per_owner)
-        self.bidding = Bidding(self.notifier, self.clock, self.settings.bid_deadline, self.settings.bidders)
+        self.bidding = BidCollector(self.notifier, self.clock, self.settings.bid_deadline, self.settings.bidders)
 
     async def write(self, work: Callable[[Tx, Effects], T]) -> T:
-        """Run `work` in one transaction; when it is durable, carry out its effects and answer.
+        """Run `work` in one transaction, apply its effects once it is durable, and return its result.
 
-        A caller that goes away does not stop it half way: the write and its effects belong together.
+        Cancelling the caller does not cancel a write in progress.
         """
-        writing = asyncio.ensure_future(self._write(work))
+        write_task = asyncio.ensure_future(self._write(work))
         try:
-            return await asyncio.shield(writing)
+            return await asyncio.shield(write_task)
         except asyncio.CancelledError:
-            writing.add_done_callback(_log_failure)
+            write_task.add_done_callback(_log_failure)
             raise
 
     async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
         effects = Effects()
 
-        def once(tx: Tx) -> T:
+        def attempt(tx: Tx) -> T:
             nonlocal effects
             effects = Effects()
             answer = work(tx, effects)
@@ -90,15 +90,15 @@ class Core:
             return answer
 
         try:
-            answer = await self.commit(once)
+            answer = await self.commit(attempt)
         except Unconfirmed:
-            self.unheard.append(effects)
+            self.unconfirmed_effects.append(effects)
             raise
         self.apply_effects(effects)
         return answer
 
     async def commit(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
-        """The store's `write`, for those who bring the memory up to it themselves; doubts are noted."""
+        """Run `work` in the store for callers that update memory themselves; note an unknown commit outcome."""
         try:
             return await self.store.write(work, brief=brief)
         except Unconfirmed:
@@ -106,13 +106,13 @@ class Core:
             raise
 
     async def settle_remaining(self) -> None:
-        """Go on with jobs that wait for others which have ended, some in each write, until none is left."""
+        """Settle the dependents that earlier transactions left over, a limited number per write."""
         while self.unsettled:
             self.unsettled = False
             await self.write(lambda tx, fx: settle_stored(tx, fx, self.clock.now()))
 
     def apply_effects(self, effects: Effects) -> None:
-        """Bring the fleet in memory up to what was committed, and wake whoever waits for it."""
+        """Update the fleet in memory to what was committed, and wake the waiting tasks."""
         for cluster in effects.clusters.values():
             self.fleet.update(cluster)
         for name, fence, spec, owner in effects.placed:
@@ -122,37 +122,37 @@ class Core:
             self.fleet.follow(name, fence, nodes_of(nodes))
         for name, fence in effects.released:
             self.fleet.release(name, fence)
-        for name, good in effects.fortunes:
+        for name, good in effects.outcomes:
             self.fleet.note(name, good)
-        for name in effects.removed:  # whoever takes the name next inherits nothing
+        for name in effects.removed:  # a cluster re-registered under this name starts clean
             self.fleet.remove(name)
             self.presence.forget(name)
             self.bidding.forget(name)
         self.unsettled = self.unsettled or effects.unsettled
-        self.pending.remove(effects.gone)
+        self.pending.remove(effects.left_pending)
         self.pending.add_queued(effects.queued)
         if effects.clusters or effects.released or effects.removed or effects.nodes:
             self.pending.changed()
         for name in sorted(effects.wake):
-            self.notifier.ring(cluster_topic(name))
-        if effects.reports:
-            self.history = self.history.after(effects.reports)
+            self.notifier.notify(cluster_topic(name))
+        if effects.cluster_reports:
+            self.history = self.history.after(effects.cluster_reports)
         if effects.events:
-            self.notifier.ring(EVENTS)
+            self.notifier.notify(EVENTS)
         if effects.output:
-            self.notifier.ring(OUTPUT)
+            self.notifier.notify(OUTPUT)
 
     def request_of(self, spec: str) -> Request:
-        """The request that a stored canonical text stands for; equal texts are read once."""
+        """Return the request that a stored canonical text describes; equal texts are parsed once."""
         request = self._requests.get(spec)
         if request is None:
-            if len(self._requests) >= REQUESTS_KEPT:
+            if len(self._requests) >= MAX_CACHED_REQUESTS:
                 self._requests.clear()
             request = self._requests[spec] = from_json(spec)
         return request
 
 
-def _log_failure(writing: asyncio.Future[T]) -> None:
-    """Say how a write failed that nobody waits for any more."""
-    if not writing.cancelled() and (error := writing.exception()) is not None:
+def _log_failure(write_task: asyncio.Future[T]) -> None:
+    """Log the error of a write whose caller was cancelled."""
+    if not write_task.cancelled() and (error := write_task.exception()) is not None:
         log.warning("a write whose caller has gone away failed: %s", error)

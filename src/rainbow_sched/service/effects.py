@@ -1,7 +1,7 @@
-"""What follows a commit: changes of the in-memory fleet and wake-ups, collected while the transaction runs.
+"""Effects of a transaction: changes of the fleet in memory and wake-ups, applied after the commit.
 
-A transaction that is rolled back or run again must not leave traces in memory, so use
-cases write into an `Effects` and the core carries it out when the commit is durable.
+A transaction that is rolled back or run again must leave no traces in memory, so use cases write
+into an `Effects`, and the core applies it once the commit is durable.
 """
 
 from __future__ import annotations
@@ -12,32 +12,30 @@ from dataclasses import dataclass, field
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.store.records import RestoreReport
 
-WAITERS = 500  # jobs that wait for others and are looked at in one transaction
+MAX_DEPENDENTS_PER_WRITE = 500
 
 
 @dataclass(slots=True)
 class Effects:
-    """Filled inside one transaction, carried out once after it."""
+    """Effects collected in one transaction and applied once after it."""
 
     clusters: dict[str, Cluster] = field(default_factory=dict)  # changed rows, by name
     removed: list[str] = field(default_factory=list)
     placed: list[tuple[str, str, str, str]] = field(default_factory=list)  # (cluster, fence, request, owner)
-    released: list[tuple[str, str]] = field(default_factory=list)  # (cluster, fence): what it took is free again
-    nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (cluster, fence, hostlist): where it runs
-    wake: set[str] = field(default_factory=set)  # clusters whose agents have something to fetch
-    queued: list[int] = field(default_factory=list)  # jobs to be decided again
-    gone: list[int] = field(default_factory=list)  # jobs that wait no more
-    fortunes: list[tuple[str, bool]] = field(default_factory=list)  # (cluster, it went well)
-    ended: deque[tuple[int, int]] = field(default_factory=deque)  # jobs whose waiters are to be settled, and from where
-    room: int = WAITERS  # how many more of those this transaction takes
+    released: list[tuple[str, str]] = field(default_factory=list)  # (cluster, fence)
+    nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (cluster, fence, hostlist)
+    wake: set[str] = field(default_factory=set)  # clusters whose agents have new work
+    queued: list[int] = field(default_factory=list)  # jobs to decide
+    left_pending: list[int] = field(default_factory=list)  # jobs to drop from the pending ones
+    outcomes: list[tuple[str, bool]] = field(default_factory=list)  # (cluster, success), for the circuit breaker
+    to_settle: deque[tuple[int, int]] = field(default_factory=deque)  # (job, after which dependent)
+    dependents_left: int = MAX_DEPENDENTS_PER_WRITE  # dependents that this transaction may still settle
     settling: bool = False
-    unsettled: bool = False  # some were left over
-    reports: list[RestoreReport] = field(
-        default_factory=list
-    )  # clusters that have said what they know, after a restore
+    unsettled: bool = False  # some dependents are left over
+    cluster_reports: list[RestoreReport] = field(default_factory=list)  # clusters that reported after a restore
     events: bool = False
     output: bool = False
 
     def changed(self, cluster: Cluster) -> None:
-        """Remember the row of a cluster as it is now."""
+        """Record the new row of a cluster."""
         self.clusters[cluster.name] = cluster

@@ -1,8 +1,8 @@
-"""The one door through which a stored job and its attempts move; each move is an event in the same transaction.
+"""The only place that changes a stored job or attempt; each change is an event in the same transaction.
 
-Every function takes the open transaction, the job as it was read, and the time. Which
-moves are legal stands in `model/job.py` and `model/attempt.py`; what a move means for the
-rest of the system (whose agent to wake, what becomes free) is written into `Effects`.
+Every function takes the open transaction, the job as it was read, and the time. `model/job.py` and
+`model/attempt.py` define the legal transitions; consequences for the rest of the system (agents to
+wake, resources to free) are written into `Effects`.
 """
 
 from __future__ import annotations
@@ -22,32 +22,30 @@ from rainbow_sched.store.base import Tx
 CANCEL = "cancel"
 DEADLINE_PASSED = "its deadline passed"
 UNSETTLED_META = "dependents.unsettled"
-UNKNOWN_REPORT = "unknown_report"  # the detail of an event that holds a report which was not understood
-MOST_UNKNOWN = 20  # of them are kept for a job
-MOST_EVENTS = 1_000
+UNKNOWN_REPORT = "unknown_report"  # key of the event detail
+MAX_UNKNOWN_REPORTS_PER_JOB = 20
+MAX_EVENTS_PER_READ = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """How an attempt ended."""
-
     state: AttemptState
     exit_code: int | None = None
     failure: Failure | None = None
     reason: str = ""
     ended_at: float | None = None
     started_at: float | None = None
-    nodes: str = ""  # hostlist: where it was, if that is known
+    nodes: str = ""  # hostlist, if known
     code: str = ""  # typed reason of a return
-    certainly_ended: bool = True  # False: for all we know it still runs
+    certainly_ended: bool = True  # False: it may still run
 
 
 def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: StoredDecision, now: float) -> Job:
-    """Give a queued job to the cluster that was decided on."""
+    """Assign a queued job to the cluster that was chosen."""
     attempt = tx.add_attempt(job, cluster, token, now)
     tx.put_decision(job.id, attempt.n, now, record)
     fx.wake.add(cluster)
-    fx.gone.append(job.id)
+    fx.left_pending.append(job.id)
     fx.events = True
     return tx.update_job(
         job,
@@ -64,14 +62,14 @@ def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: Stored
 
 
 def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> Job:
-    """Let a queued job wait for something, after it was looked at."""
+    """Hold a queued job after an evaluation."""
     fx.events = True
     counted = {"evaluations": job.evaluations + 1, "evaluated_at": now}
     return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason, **counted)
 
 
 def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:
-    """What a held job waited for has come; it may have to wait for something else still."""
+    """Release a held job; hold it again if it has to wait for something else."""
     fx.events = True
     queued = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": reason}, hold=None, reason=reason)
     if job.hold is Hold.USER:
@@ -79,21 +77,21 @@ def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:
         if verdict is False:
             return give_up(tx, fx, queued, JobEvent.FAILED, why, now)
         if verdict is None:
-            return _held_still(tx, queued, Hold.DEPENDENCY, "waits for other jobs", now)
+            return _hold_again(tx, queued, Hold.DEPENDENCY, "waits for other jobs", now)
     if job.hold in (Hold.USER, Hold.DEPENDENCY) and (job.terms.start_after or 0.0) > now:
-        return _held_still(tx, queued, Hold.TIME, "waits for its start time", now)
+        return _hold_again(tx, queued, Hold.TIME, "waits for its start time", now)
     fx.queued.append(job.id)
     return queued
 
 
-def _held_still(tx: Tx, job: Job, why: Hold, reason: str, now: float) -> Job:
+def _hold_again(tx: Tx, job: Job, why: Hold, reason: str, now: float) -> Job:
     return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason)
 
 
 def give_up(tx: Tx, fx: Effects, job: Job, event: JobEvent, reason: str, now: float) -> Job:
     """End a job that has no live attempt: INFEASIBLE, EXPIRED, CANCELLED or FAILED."""
     fx.events = True
-    fx.gone.append(job.id)
+    fx.left_pending.append(job.id)
     ended = tx.update_job(job, event, now, detail={"reason": reason}, hold=None, reason=reason, ended_at=now)
     settle_dependents(tx, fx, ended, now)
     return ended
@@ -102,11 +100,11 @@ def give_up(tx: Tx, fx: Effects, job: Job, event: JobEvent, reason: str, now: fl
 def progress(
     tx: Tx, fx: Effects, job: Job, attempt: Attempt, to: AttemptState, now: float, **changes: object
 ) -> Attempt:
-    """A live attempt goes forward; the job is told, its state stays."""
+    """Move a live attempt forward and record it in the job, whose state stays."""
     moved = tx.update_attempt(attempt, to, now, suspect=False, **changes)
     fx.events = True
     started = moved.started_at if to is AttemptState.RUNNING else job.started_at
-    told = tx.update_job(
+    updated = tx.update_job(
         job,
         JobEvent.UPDATED,
         now,
@@ -115,12 +113,12 @@ def progress(
         reason=f"{to.value} on {attempt.cluster}",
     )
     if job.started_at is None and started is not None:
-        settle_dependents(tx, fx, told, now)
+        settle_dependents(tx, fx, updated, now)
     return moved
 
 
 def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now: float) -> Job:
-    """A live attempt ended: close it, and move the job to where that leads."""
+    """Close a live attempt and move the job to the state that follows."""
     changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
     if how.ended_at is not None:
         changes["ended_at"] = how.ended_at
@@ -140,14 +138,14 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd
     if how.state is AttemptState.CANCELLED:
         lost = AttemptEnd(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
         return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
-    further = None if job.state is JobState.CANCELLING else _further_run(job, how)
-    if further is None:
-        return _finished(tx, fx, job, JobEvent.FAILED, how, now, counted=_used(job))
-    return _again(tx, fx, job, how, now, further)
+    next_attempt = None if job.state is JobState.CANCELLING else _further_run(job, how)
+    if next_attempt is None:
+        return _finished(tx, fx, job, JobEvent.FAILED, how, now, counted=_used_attempts(job))
+    return _requeue(tx, fx, job, how, now, next_attempt)
 
 
 def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: float) -> Job:
-    """Give up an accepted attempt whose cluster is silent; it is rerun only if it certainly does not run there."""
+    """Declare an accepted attempt of a silent cluster lost; rerun it only if it cannot be running there."""
     reason = f"{attempt.cluster} was silent for {silence:.0f} s"
     if not attempt.guarded:
         reason += ", and it may still run there; it is ended when the cluster comes back"
@@ -155,8 +153,8 @@ def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: f
     return end_attempt(tx, fx, job, attempt, how, now)
 
 
-def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now: float) -> Job:
-    """A lost attempt is told of after all: note its end. A success is the job's, unless a newer one was accepted."""
+def record_late_end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now: float) -> Job:
+    """Record the end of a lost attempt. A success ends the job, unless a newer attempt was accepted."""
     changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
     tx.update_attempt(attempt, how.state, now, ended_at=how.ended_at or now, **changes)
     if job.state.terminal:
@@ -170,14 +168,14 @@ def found(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now:
             return job
         tx.update_attempt(newer, AttemptState.WITHDRAWN, now, reason="an earlier attempt had succeeded")
         fx.released.append((newer.cluster, newer.token))
-    fx.gone.append(job.id)
+    fx.left_pending.append(job.id)
     return _finished(tx, fx, replace(job, attempt=attempt.n, cluster=attempt.cluster), JobEvent.SUCCEEDED, how, now)
 
 
 def add_unknown_report_event(tx: Tx, fx: Effects, job: Job, attempt: Attempt, text: str, why: str, now: float) -> None:
-    """An agent reported what this server does not understand: keep it as an event, each text once. Nothing moves."""
-    before = [event for event in tx.events(0, MOST_EVENTS, job=job.id) if UNKNOWN_REPORT in event.detail]
-    if len(before) >= MOST_UNKNOWN:
+    """Store a report that this server does not understand as an event, each text once; change nothing else."""
+    before = [event for event in tx.events(0, MAX_EVENTS_PER_READ, job=job.id) if UNKNOWN_REPORT in event.detail]
+    if len(before) >= MAX_UNKNOWN_REPORTS_PER_JOB:
         return
     if any(event.detail[UNKNOWN_REPORT] == text and event.detail["of"] == attempt.n for event in before):
         return
@@ -188,17 +186,17 @@ def add_unknown_report_event(tx: Tx, fx: Effects, job: Job, attempt: Attempt, te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherAttempt:
-    """A further attempt that is allowed, and the counts of the job with it."""
+    """A permitted further attempt and the job's counters after it."""
 
     failures: int
     reruns_used: int
-    counted: str = ""  # as which of how many it counts, in words
+    counted: str = ""  # for people, such as "retry 1 of 3"
 
 
 def _further_run(job: Job, how: AttemptEnd) -> FurtherAttempt | None:
-    """Return what a further attempt costs after one that ended so; None if its owner did not allow one.
+    """Return the counters for a further attempt after this end; None if the owner did not allow one.
 
-    Retries are for known failures and reruns for unknown outcomes; neither stands in for the other.
+    Retries are for known failures and reruns for unknown outcomes; neither replaces the other.
     """
     terms, failures, reruns = job.terms, job.failures, job.reruns_used
     if terms.from_agent:
@@ -215,13 +213,13 @@ def _further_run(job: Job, how: AttemptEnd) -> FurtherAttempt | None:
     return None
 
 
-def _again(tx: Tx, fx: Effects, job: Job, how: AttemptEnd, now: float, further: FurtherAttempt) -> Job:
+def _requeue(tx: Tx, fx: Effects, job: Job, how: AttemptEnd, now: float, next_attempt: FurtherAttempt) -> Job:
     fx.queued.append(job.id)
     reason = f"{how.state.value} by {job.cluster}"
     if how.reason:
         reason += f": {how.reason}"
-    if further.counted:
-        reason += f"; {further.counted}"
+    if next_attempt.counted:
+        reason += f"; {next_attempt.counted}"
     return tx.update_job(
         job,
         JobEvent.UNBOUND,
@@ -229,18 +227,18 @@ def _again(tx: Tx, fx: Effects, job: Job, how: AttemptEnd, now: float, further: 
         detail={
             "why": how.state.value,
             "reason": how.reason,
-            "counted": further.counted,
+            "counted": next_attempt.counted,
             **({"code": how.code} if how.code else {}),
         },
-        failures=further.failures,
-        reruns_used=further.reruns_used,
+        failures=next_attempt.failures,
+        reruns_used=next_attempt.reruns_used,
         reason=reason,
         cluster="",
     )
 
 
-def _used(job: Job) -> str:
-    """Say how many of its further runs a job has used; empty if its owner allowed none."""
+def _used_attempts(job: Job) -> str:
+    """Return how many retries and reruns a job has used; empty if its owner allowed none."""
     terms = job.terms
     numbers = ((job.failures, terms.retries, "retries"), (job.reruns_used, terms.reruns, "reruns"))
     return ", ".join(f"{used} of {allowed} {name} used" for used, allowed, name in numbers if allowed)
@@ -259,7 +257,7 @@ def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: AttemptEnd, n
 
 
 def _cancelled(tx: Tx, fx: Effects, job: Job, now: float) -> Job:
-    """The attempt of a job that is to end is over: CANCELLED, or EXPIRED if its deadline ended it."""
+    """End a job whose attempt was stopped: CANCELLED, or EXPIRED if its deadline stopped it."""
     expired = job.terms.deadline is not None and now >= job.terms.deadline and job.reason == DEADLINE_PASSED
     event = JobEvent.EXPIRED if expired else JobEvent.CANCELLED
     ended = tx.update_job(job, event, now, detail={"reason": job.reason}, ended_at=now)
@@ -268,30 +266,30 @@ def _cancelled(tx: Tx, fx: Effects, job: Job, now: float) -> Job:
 
 
 def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: bool = False) -> Job:
-    """End a job as soon as that can be done safely; what has finished first, has finished."""
+    """Cancel a job as soon as that is safe; a job that has finished stays finished."""
     if job.state.terminal or job.state is JobState.CANCELLING:
         return job
     if job.state is not JobState.BOUND:
         return give_up(tx, fx, job, JobEvent.EXPIRED if expired else JobEvent.CANCELLED, reason, now)
     attempt = live_attempt(tx, job)
-    asked = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
+    cancelling = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
     fx.events = True
     if attempt.state in BEFORE_CONFIRM and not _may_have_begun(tx, attempt):
-        return end_attempt(tx, fx, asked, attempt, AttemptEnd(state=AttemptState.WITHDRAWN, reason=reason), now)
+        return end_attempt(tx, fx, cancelling, attempt, AttemptEnd(state=AttemptState.WITHDRAWN, reason=reason), now)
     tx.add_command(attempt, CANCEL, now)
     fx.wake.add(attempt.cluster)
-    return asked
+    return cancelling
 
 
 def _may_have_begun(tx: Tx, attempt: Attempt) -> bool:
-    """Return whether an attempt was confirmed, for all we know, in a history that a restore has lost."""
+    """Return whether the attempt may have been confirmed in the history that a restore lost."""
     if attempt.job > tx.old_jobs():
         return False
     return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.restore_reports())
 
 
 def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:
-    """A receiver took the job over for good; Rainbow keeps it in its history and follows it no more."""
+    """End a job that a receiver took over for good; Rainbow no longer follows it."""
     tx.update_attempt(attempt, AttemptState.HANDED_OFF, now)
     fx.events = True
     fx.released.append((attempt.cluster, attempt.token))
@@ -304,7 +302,7 @@ def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job
 
 
 def live_attempt(tx: Tx, job: Job) -> Attempt:
-    """The attempt of a bound job."""
+    """Return the live attempt of a bound job; raise Conflict if it has none."""
     attempt = tx.attempt(job.id, job.attempt)
     if attempt is None or not attempt.state.live:
         raise Conflict(f"job {job.id} has no live attempt")
@@ -312,7 +310,7 @@ def live_attempt(tx: Tx, job: Job) -> Attempt:
 
 
 def require_job(tx: Tx, id: int) -> Job:
-    """A job that must be there."""
+    """Return a job; raise NotFound if it does not exist."""
     job = tx.job(id)
     if job is None:
         raise NotFound(f"there is no job {id}")
@@ -320,7 +318,7 @@ def require_job(tx: Tx, id: int) -> Job:
 
 
 def readable_job(tx: Tx, id: int) -> Job | None:
-    """A job, where many are looked at: one whose stored row is damaged moves nowhere, and must not stop the others."""
+    """Return a job, or None if it does not exist or its row is damaged, so that bulk work goes on."""
     try:
         return tx.job(id)
     except Corrupt:
@@ -328,38 +326,38 @@ def readable_job(tx: Tx, id: int) -> Job | None:
 
 
 def settle_dependents(tx: Tx, fx: Effects, job: Job, now: float) -> None:
-    """Release the jobs that waited for this one's start or end; end those whose condition can no longer come true.
+    """Release the jobs that wait for this one; end those whose condition can no longer be met.
 
-    What ends by this is settled in turn, one after the other: a long chain is no deep recursion. What is more than
-    one transaction should hold is kept for the next: see `settle_stored`.
+    Jobs that end by this are settled iteratively, so long chains do not recurse. What exceeds the limit
+    of one transaction is stored for the next: see `settle_stored`.
     """
-    fx.ended.append((job.id, 0))
+    fx.to_settle.append((job.id, 0))
     if not fx.settling:
         settle_ended(tx, fx, now)
 
 
 def settle_ended(tx: Tx, fx: Effects, now: float) -> None:
-    """Work off the list of jobs that have begun or ended, as far as this transaction goes."""
+    """Settle the dependents of started and ended jobs, up to the limit of this transaction."""
     fx.settling = True
-    while fx.ended and fx.room > 0:
-        id, after = fx.ended.popleft()
-        waiters = tx.waiters(id, after, fx.room)
-        if len(waiters) == fx.room:
-            fx.ended.appendleft((id, waiters[-1]))
-        fx.room -= len(waiters)
+    while fx.to_settle and fx.dependents_left > 0:
+        id, after = fx.to_settle.popleft()
+        waiters = tx.waiters(id, after, fx.dependents_left)
+        if len(waiters) == fx.dependents_left:
+            fx.to_settle.appendleft((id, waiters[-1]))
+        fx.dependents_left -= len(waiters)
         for number in waiters:
             waiter = readable_job(tx, number)
             if waiter is not None and waiter.state is JobState.HELD and waiter.hold is Hold.DEPENDENCY:
-                with suppress(Corrupt):  # another job that it waits for is damaged: it waits on
+                with suppress(Corrupt):  # another dependency is damaged: keep waiting
                     settle_dependent(tx, fx, waiter, now)
     fx.settling = False
 
 
 @contextmanager
-def together(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
-    """Jobs that were read together end together: whoever waited for one of them is settled after the last.
+def settle_at_end(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
+    """Settle dependents only after the block, so that jobs which were read together end together.
 
-    A job may be among them that waits for another of them. It ends by its own cause, and as it was read.
+    A job in the block may depend on another one of it; it then ends by its own cause.
     """
     fx.settling = True
     yield
@@ -367,35 +365,35 @@ def together(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
 
 
 def store_unsettled(tx: Tx, fx: Effects) -> None:
-    """At the end of a transaction: what it left over is stored with it, so that no crash loses it."""
-    if fx.ended:
+    """Store the dependents that this transaction left over, so that no crash loses them."""
+    if fx.to_settle:
         stored = tx.meta(UNSETTLED_META)
         before = json.loads(stored) if stored else []
-        tx.set_meta(UNSETTLED_META, json.dumps([*before, *fx.ended]))
+        tx.set_meta(UNSETTLED_META, json.dumps([*before, *fx.to_settle]))
         fx.unsettled = True
 
 
 def settle_stored(tx: Tx, fx: Effects, now: float) -> None:
-    """Go on with what earlier transactions left over."""
+    """Settle dependents that earlier transactions stored."""
     stored = tx.meta(UNSETTLED_META)
     if stored:
         tx.set_meta(UNSETTLED_META, "")
-        fx.ended.extend((int(id), int(after)) for id, after in json.loads(stored))
+        fx.to_settle.extend((int(id), int(after)) for id, after in json.loads(stored))
         settle_ended(tx, fx, now)
 
 
 def settle_dependent(tx: Tx, fx: Effects, waiter: Job, now: float) -> Job:
-    """Release or end one job that waits for others, if that is decided by now."""
+    """Release or end one dependent job if its dependencies are decided."""
     verdict, reason = dependency_verdict(tx, waiter)
     if verdict is False:
         return give_up(tx, fx, waiter, JobEvent.FAILED, reason, now)
     if verdict is True:
-        return release(tx, fx, waiter, "its dependencies have come true", now)
+        return release(tx, fx, waiter, "its dependencies are met", now)
     return waiter
 
 
 def dependency_verdict(tx: Tx, job: Job) -> tuple[bool | None, str]:
-    """True: all dependencies hold. False: one never can, with the reason. None: not yet."""
+    """Return True if all dependencies are met, False with a reason if one cannot be met, None if undecided."""
     pending = False
     for dependency in tx.dependencies(job.id):
         on = tx.job(dependency.job)
@@ -407,5 +405,5 @@ def dependency_verdict(tx: Tx, job: Job) -> tuple[bool | None, str]:
         elif not on.state.terminal:
             pending = True
         elif (dependency.kind == "afterok" and not good) or (dependency.kind == "afternotok" and good):
-            return False, f"{dependency.kind}:{on.id} can no longer come true: job {on.id} is {on.state.value}"
+            return False, f"{dependency.kind}:{on.id} cannot be met: job {on.id} is {on.state.value}"
     return (None, "") if pending else (True, "")

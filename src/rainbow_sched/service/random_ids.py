@@ -1,4 +1,4 @@
-"""Random names and secrets, from one source that a test can seed."""
+"""Random ids, seeds and secrets from one source that tests can seed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Protocol
 
 from rainbow_sched.model.credential import Credential, CredentialKind, compose, digest
 
-FETCHED = 4096  # bytes
+FETCH_BYTES = 4096
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 class Source(Protocol):
-    """What is needed of a source of random numbers; `random.Random` is one."""
+    """Source of random numbers, such as `random.Random`."""
 
     def choice(self, seq: str, /) -> str:
-        """One letter of `seq`."""
+        """Return one letter of `seq`."""
         ...
 
     def getrandbits(self, k: int, /) -> int:
-        """A number of `k` bits."""
+        """Return a number of `k` bits."""
         ...
 
 
 class Urandom:
-    """The system's randomness, fetched some hundred numbers at a time: asking for each would be most of its cost."""
+    """The system's randomness, read in blocks because a system call per number is expensive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # two threads must never get the same bytes
@@ -34,18 +34,17 @@ class Urandom:
         self._at = 0
 
     def getrandbits(self, k: int) -> int:
-        """A number of `k` bits."""
         size = (k + 7) // 8
         with self._lock:
             end = self._at + size
             if end > len(self._bytes):
-                self._bytes, self._at, end = os.urandom(max(FETCHED, size)), 0, size
+                self._bytes, self._at, end = os.urandom(max(FETCH_BYTES, size)), 0, size
             taken = self._bytes[self._at : end]
             self._at = end
         return int.from_bytes(taken, "big") >> (8 * size - k)
 
     def choice(self, seq: str) -> str:
-        """One letter of `seq`, each as likely as the others."""
+        """Return one letter of `seq`, each with the same probability."""
         bits = len(seq).bit_length()
         while (i := self.getrandbits(bits)) >= len(seq):
             pass
@@ -53,17 +52,17 @@ class Urandom:
 
 
 class Ids:
-    """Makes fencing tokens, credentials and seeds."""
+    """Creates fencing tokens, credentials and seeds."""
 
     def __init__(self, source: Source | None = None) -> None:
         self._source: Source = source or Urandom()
 
     def fence(self) -> str:
-        """A fencing token for one attempt."""
+        """Return a fencing token for one attempt."""
         return f"{self._source.getrandbits(96):024x}"
 
     def seed(self) -> int:
-        """A seed for one decision."""
+        """Return a seed for one decision."""
         return self._source.getrandbits(32)
 
     def credential(
@@ -77,7 +76,7 @@ class Ids:
         uses_left: int | None = None,
         note: str = "",
     ) -> tuple[str, Credential]:
-        """A new credential: its text, to be shown once, and what is stored of it."""
+        """Create a credential; return its text, to be shown once, and the row to store."""
         id = "".join(self._source.choice(_LETTERS) for _ in range(12))
         text = compose(kind, id, "".join(self._source.choice(_URL_SAFE) for _ in range(43)))
         stored = Credential(

@@ -1,4 +1,4 @@
-"""Wake-ups inside the process: who waits for news of a cluster or of any job is told after each commit."""
+"""Wake-ups inside the process: tasks wait for a topic and are notified after each commit."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from rainbow_sched.model.errors import Unavailable
 
 
 class Notifier:
-    """Named bells. Ringing one wakes everybody who waits for it; nobody waiting costs nothing."""
+    """Named topics; notifying a topic wakes all tasks that wait for it."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = defaultdict(dict)  # in the order they came
-        self._rung: dict[str, int] = defaultdict(int)
+        self._waiters: dict[str, dict[asyncio.Future[None], None]] = defaultdict(dict)  # in order of arrival
+        self._versions: dict[str, int] = defaultdict(int)
         self.closed = False
 
-    def count(self, bell: str) -> int:
-        """How often it rang; pass it to `wait` to miss nothing that rings in between."""
-        return self._rung[bell]
+    def version(self, topic: str) -> int:
+        """Return how often the topic was notified; pass it to `wait` so that no notification is missed."""
+        return self._versions[topic]
 
-    def ring(self, bell: str) -> None:
-        """Wake everybody who waits for `bell`."""
-        self._rung[bell] += 1
-        for future in self._waiting.pop(bell, ()):
+    def notify(self, topic: str) -> None:
+        """Wake all tasks that wait for `topic`."""
+        self._versions[topic] += 1
+        for future in self._waiters.pop(topic, ()):
             if not future.done():
                 future.set_result(None)
 
-    async def wait(self, bell: str, seen: int, timeout: float | None) -> bool:
-        """Return True once `bell` has rung since `seen` was counted, False after `timeout` seconds."""
+    async def wait(self, topic: str, seen: int, timeout: float | None) -> bool:
+        """Return True once `topic` was notified after version `seen`, False after `timeout` seconds."""
         if self.closed:
             raise Unavailable("the server is stopping; ask again in a moment")
-        if self._rung[bell] != seen:
+        if self._versions[topic] != seen:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[bell][future] = None
+        self._waiters[topic][future] = None
         try:
             await asyncio.wait_for(future, timeout)
         except TimeoutError:
             return False
         finally:
-            if bell in self._waiting:
-                self._waiting[bell].pop(future, None)
-                if not self._waiting[bell]:
-                    del self._waiting[bell]
+            if topic in self._waiters:
+                self._waiters[topic].pop(future, None)
+                if not self._waiters[topic]:
+                    del self._waiters[topic]
         return True
 
     def close(self) -> None:
-        """The server stops: nobody waits any longer."""
+        """Wake all waiting tasks and refuse new ones: the server stops."""
         self.closed = True
-        for bell in list(self._waiting):
-            self.ring(bell)
+        for topic in list(self._waiters):
+            self.notify(topic)
 
 
 EVENTS = "events"
@@ -58,5 +58,5 @@ OUTPUT = "output"
 
 
 def cluster_topic(name: str) -> str:
-    """The bell of one cluster's agents."""
+    """Return the topic of one cluster's agent."""
     return f"cluster {name}"

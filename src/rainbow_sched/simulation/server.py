@@ -66,7 +66,7 @@ class ProcessClock:
         """Seconds since the epoch."""
         return self._anchor + self._loop.time()
 
-    def slept(self) -> float:
+    def seconds_slept(self) -> float:
         """Machines do not sleep in here."""
         return 0.0
 
@@ -205,7 +205,7 @@ class SimServer:
             self.witness.heard[cluster] = self.loop.time()  # one that is refused does not speak for it
             said: e.SyncAnswer = _decoder.decode(reply.answer)
             now = service.core.clock.now()
-            questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.questions)
+            questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.bid_requests)
             return replace(said, bid_requests=questions, heartbeat=reply.heartbeat)
 
         return self.call(work, answer)

@@ -141,11 +141,11 @@ async def test_jobs_that_waited_before_there_were_rules_are_sorted_by_owner_when
     held = [await submitted(world, who, "alpha", nodes=9) for who in ("carol", "ana")]
     assert {job.state for job in held} == {"held"}
     pending = world.running.service.core.pending
-    same = {pending._where[job.id] for job in (await submitted(world, "carol", nodes=9), held[0])}
+    same = {pending._shapes[job.id] for job in (await submitted(world, "carol", nodes=9), held[0])}
     await rule(world, "alpha", max_queued=1)
-    assert pending._where[held[0].id] != pending._where[held[1].id]
+    assert pending._shapes[held[0].id] != pending._shapes[held[1].id]
     await rule(world, "alpha", clear=True)
-    assert pending._where[held[0].id] in same
+    assert pending._shapes[held[0].id] in same
 
 
 async def test_rules_survive_a_restart_and_end_with_their_cluster(tmp_path: Path) -> None:

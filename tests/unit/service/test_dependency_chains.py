@@ -8,14 +8,14 @@ from pathlib import Path
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.service.clock import ManualClock
-from rainbow_sched.service.effects import WAITERS
+from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobFilter, Tx
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 ANA = Principal(name="ana", kind=CredentialKind.USER, scopes=frozenset({"job:cancel:own", "job:read:own"}))
-LONG = 2 * WAITERS + 300
+LONG = 2 * MAX_DEPENDENTS_PER_WRITE + 300
 
 
 def waiting(kind: str, *ids: int) -> Submission:
@@ -36,7 +36,7 @@ async def test_a_chain_longer_than_any_recursion_ends_with_its_first_job(tmp_pat
             last = job.id
         await jobs.cancel(service.core, [first.id], None, ANA, "")
         some = await service.core.store.read(states)
-        assert some[JobState.FAILED] == WAITERS, "one transaction takes so many"
+        assert some[JobState.FAILED] == MAX_DEPENDENTS_PER_WRITE, "one transaction takes so many"
         await service.timers.tick()
         assert await service.core.store.read(states) == {JobState.CANCELLED: 1, JobState.FAILED: LONG}
 
@@ -46,7 +46,7 @@ async def test_a_crowd_that_waits_for_one_job_is_let_go_some_at_a_time(tmp_path:
         [first] = await submit(service, a_submission("ana", terms=Terms(hold=True)))
         await submit(service, *(waiting("afternotok", first.id) for _ in range(LONG)))
         await jobs.cancel(service.core, [first.id], None, ANA, "")
-        assert (await service.core.store.read(states)).get(JobState.HELD, 0) == LONG - WAITERS
+        assert (await service.core.store.read(states)).get(JobState.HELD, 0) == LONG - MAX_DEPENDENTS_PER_WRITE
         await service.timers.tick()
         found = await service.core.store.read(states)
         assert found[JobState.QUEUED] == LONG

@@ -109,7 +109,7 @@ class Refusing:
 async def test_a_decision_that_could_not_be_stored_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(loop, "RETRY_SECONDS", 0.0)
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission(terms=Terms(hold=True)))
@@ -209,14 +209,14 @@ async def test_a_cancelled_job_over_which_deciding_failed_is_not_tried_again(
         monkeypatch.setattr(loop, "build_question", faulty)
         await service.scheduling_loop.decide_pending()
         await jobs.cancel(service.core, [job.id], None, ADMIN, "")
-        service.core.pending.wake(clock.now() + 1_000.0)
+        service.core.pending.requeue_deferred(clock.now() + 1_000.0)
         assert not service.core.pending.queued
 
 
 async def test_graphs_that_cannot_be_asked_now_make_no_job_infeasible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(loop, "RETRY_SECONDS", 0.0)
     away = Troubled(Unavailable("the graph database cannot be asked"))
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")

@@ -56,7 +56,7 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         answer.heartbeat = reply.heartbeat
         answer.renew = caller().renew
         now = self._service.core.clock.now()
-        for question in reply.questions:
+        for question in reply.bid_requests:
             answer.bid_requests.add(
                 id=question.id,
                 spec=question.spec,

@@ -33,7 +33,7 @@ class Presence:
         if self._inside[cluster] <= 0:
             del self._inside[cluster]
 
-    def listening(self, now: float) -> set[str]:
+    def reachable(self, now: float) -> set[str]:
         """Clusters that can be asked something: their agent is in a Sync, or was a moment ago and is coming back."""
         return {name for name, spoke in self._spoke.items() if name in self._inside or now - spoke < COMES_BACK}
 

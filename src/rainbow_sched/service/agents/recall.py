@@ -87,7 +87,7 @@ def take_recall(
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_restore_report(row.cluster_id, state, why)
     tx.resume_leases(row.cluster_id, now + core.settings.lease)
-    fx.reports.append(replace(row, state=state, why=why))
+    fx.cluster_reports.append(replace(row, state=state, why=why))
 
 
 def _end_cancelled(tx: Tx, fx: Effects, attempt: Attempt, now: float) -> None:
@@ -227,7 +227,7 @@ def _adopt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
     if bound.state is JobState.CANCELLING:
         tx.add_command(attempt, lifecycle.CANCEL, now)
     fx.placed.append((cluster, ref.token, job.spec, job.owner))
-    fx.gone.append(job.id)
+    fx.left_pending.append(job.id)
     fx.events = True
 
 

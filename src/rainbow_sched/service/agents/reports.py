@@ -57,7 +57,7 @@ def reject(tx: Tx, fx: Effects, out: AgentReply, told: AgentMessage, ref: Attemp
     found = find(tx, told.cluster, ref)
     if found is not None and found[1].state.live:
         lifecycle.end_attempt(tx, fx, *found, _handed_back(found[1], told.epoch, reason), now)
-        fx.fortunes.append((told.cluster, False))
+        fx.outcomes.append((told.cluster, False))
     out.acked.append(ref)
 
 
@@ -80,7 +80,7 @@ def report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, told: AttemptRepo
     if ends:
         out.acked.append(told.ref)
         if attempt.state is AttemptState.LOST and is_allowed(attempt.state, told.state):
-            lifecycle.found(tx, fx, job, attempt, _ending(told, now), now)
+            lifecycle.record_late_end(tx, fx, job, attempt, _ending(told, now), now)
         elif is_allowed(attempt.state, told.state) and job.attempt == attempt.n and not job.state.terminal:
             _end(tx, fx, job, attempt, told, now)
         return
@@ -97,7 +97,7 @@ def report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, told: AttemptRepo
         moved = lifecycle.progress(tx, fx, job, attempt, told.state, now, **changes)
         if told.state is AttemptState.RUNNING:
             score_start(tx, fx, moved, now)
-            fx.fortunes.append((cluster, True))
+            fx.outcomes.append((cluster, True))
 
 
 def store_unknown_report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, told: UnknownReport, now: float) -> None:
@@ -141,7 +141,7 @@ def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, told: AttemptReport, n
     if how.code == WRONG_NODES:
         _count_wrong_nodes(tx, fx, attempt.cluster)
     blamed = told.state is AttemptState.RETURNED or told.failure in BLAMES_CLUSTER
-    fx.fortunes.append((attempt.cluster, not blamed))
+    fx.outcomes.append((attempt.cluster, not blamed))
 
 
 def _count_wrong_nodes(tx: Tx, fx: Effects, name: str) -> None:

@@ -41,7 +41,7 @@ from rainbow_sched.service.clusters.reported_state import (
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.bids import Question
+from rainbow_sched.service.scheduling.bids import OpenBidRequest
 from rainbow_sched.service.scheduling.loop import bid_of
 from rainbow_sched.service.wakeups import cluster_topic
 from rainbow_sched.store.base import Tx
@@ -58,7 +58,7 @@ class EncodedReply:
     """What goes back: a stored answer as it was, or a new one; and the bid requests of this moment."""
 
     answer: bytes
-    questions: list[Question]
+    bid_requests: list[OpenBidRequest]
     heartbeat: float
 
 
@@ -95,11 +95,11 @@ class SyncHandler:
                 return await self._ask_recall(message, encode)
             if goes_on:  # a new process is heard of first: its first message gets no offers
                 await self._take_node_rules(message)
-            rung = self.core.notifier.count(cluster_topic(name))  # before the look: what is stored after it rings
+            version = self.core.notifier.version(cluster_topic(name))  # before the look: what is stored after it rings
             stored, idle = await self.core.store.read(lambda tx: self._look(tx, message))
             if stored is None:
-                stored = await self._fresh(message, encode, rung, idle=idle)
-            return EncodedReply(stored, self.core.bidding.questions(name), self.core.presence.interval())
+                stored = await self._fresh(message, encode, version, idle=idle)
+            return EncodedReply(stored, self.core.bidding.open_requests(name), self.core.presence.interval())
         finally:
             self.core.presence.leaves(name, self.core.clock.now())
 
@@ -161,18 +161,18 @@ class SyncHandler:
         waiting = message.want > 0 and any(tx.attempts_in(message.cluster, state, 1) for state in BEFORE_CONFIRM)
         return None, not (out.has_content() or suspects or waiting)
 
-    async def _fresh(self, message: AgentMessage, encode: Encode, rung: int, *, idle: bool) -> bytes:
+    async def _fresh(self, message: AgentMessage, encode: Encode, version: int, *, idle: bool) -> bytes:
         message, wanted = self._choice(message)
         answer = None if idle else await self._at_once(message, encode, wanted)
         self._take_bids(message)
-        await self._fortunes(message.cluster)
+        await self._update_circuit_breaker(message.cluster)
         if answer is not None:
             return answer
         waited = min(max(message.wait, 0.0), self.core.settings.long_poll) * _share(self.core.fleet, message.cluster)
-        rang = not idle
-        if not self.core.bidding.questions(message.cluster) and waited > 0:
-            rang = await self.core.notifier.wait(cluster_topic(message.cluster), rung, waited) or rang
-        if not rang:
+        notified = not idle
+        if not self.core.bidding.open_requests(message.cluster) and waited > 0:
+            notified = await self.core.notifier.wait(cluster_topic(message.cluster), version, waited) or notified
+        if not notified:
             last = await self.core.store.read(lambda tx: tx.last_seq())
             return encode(
                 AgentReply(mark=self.core.history.signed_mark(last))
@@ -373,9 +373,9 @@ class SyncHandler:
                 bid = bid_of(message.cluster, asked_at, now, answer.values, answer.yes, answer.reason)
             except Invalid as error:
                 bid = bid_of(message.cluster, asked_at, now, {}, False, f"its bid makes no sense: {error}")
-            self.core.bidding.answer(message.cluster, answer.id, bid)
+            self.core.bidding.take_answer(message.cluster, answer.id, bid)
 
-    async def _fortunes(self, name: str) -> None:
+    async def _update_circuit_breaker(self, name: str) -> None:
         """Trip the breaker of a cluster after failures in a row; one good start closes it."""
         member = self.core.fleet.get(name)
         if member is None:

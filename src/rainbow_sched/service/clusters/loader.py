@@ -39,7 +39,7 @@ async def load_jobs(core: Core) -> None:
         after = page[-1]
     after = 0
     while waiting := await core.store.read(partial(_waiting, after)):
-        core.pending.put_all(core.fleet, [one for one in waiting if core.pending.pile_of(one.job) is None])
+        core.pending.add_all(core.fleet, [one for one in waiting if core.pending.group_of(one.job) is None])
         after = waiting[-1].job
     core.pending.changed()
 

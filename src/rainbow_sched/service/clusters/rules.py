@@ -113,7 +113,7 @@ async def _pile_anew(core: Core) -> None:
     """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
     after = 0
     while page := await core.store.read(partial(_waiting, after)):
-        core.pending.put_all(core.fleet, page)
+        core.pending.add_all(core.fleet, page)
         after = page[-1].job
     core.pending.changed()
 

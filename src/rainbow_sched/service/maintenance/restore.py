@@ -110,7 +110,7 @@ async def hold_old(core: Core, ids: Sequence[int]) -> list[int]:
             why, reason = _verdict(tx, core.history, job)
             if why is not None:
                 lifecycle.hold(tx, fx, job, why, reason, core.clock.now())
-                fx.gone.append(id)
+                fx.left_pending.append(id)
                 held.add(id)
         return held
 

@@ -75,7 +75,7 @@ class Timers:
 
     async def _sleep(self, now: float) -> None:
         """While the machine slept, we were down: the clock is set, and that counts against nobody."""
-        seconds = self.core.clock.slept()
+        seconds = self.core.clock.seconds_slept()
         if seconds:
             self.core.started_at = self.core.clock.now()
             self.core.presence.slept(seconds, self.core.started_at)
@@ -83,7 +83,7 @@ class Timers:
 
     async def _stir(self, now: float) -> None:
         """Jobs that could not be decided, or that nothing fitted, are tried again after a while."""
-        self.core.pending.wake(now)
+        self.core.pending.requeue_deferred(now)
         if now - self._stirred_at >= STIR_EVERY:
             self._stirred_at = now
             self.core.pending.retry_all()
@@ -121,7 +121,7 @@ class Timers:
             return
 
         def work(tx: Tx, fx: Effects) -> None:
-            with lifecycle.together(tx, fx, now):
+            with lifecycle.settle_at_end(tx, fx, now):
                 for job in tx.due_jobs(now, AT_ONCE):
                     deadline = job.terms.deadline
                     if deadline is not None and deadline <= now:

@@ -1,8 +1,7 @@
-"""Queued jobs that need nobody's bid, decided one after another and stored in one write.
+"""Decide batches of queued jobs that need no bids, and store them in one write.
 
-A batch of thousands is decided this way right after it was stored. Whatever is special about a
-job (bids are wanted, it came back from a cluster, its policy fails, it is refused) is left to
-be decided alone.
+Jobs that need more (bids, a returned attempt, a failing policy, a refusal) are returned, to be
+decided individually.
 """
 
 from __future__ import annotations
@@ -20,43 +19,43 @@ from rainbow_sched.service.scheduling.pending import shape_of
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.store.base import DecidedJob, Tx
 
-TOGETHER = 256
-BETWEEN = 8  # decisions before calls have a turn
-PAUSE = 0.01  # seconds; a batch that is being stored comes before the choices of the one before it
+MAX_JOBS_PER_WRITE = 256
+DECISIONS_PER_YIELD = 8  # then other tasks run
+PAUSE_SECONDS = 0.01  # a batch being stored has priority over decisions
 
 
-async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
-    """Decide these jobs; those that must be decided alone are given back. Raise Unavailable if the store is away."""
+async def decide_batch(core: Core, ids: Sequence[int]) -> list[int]:
+    """Decide these jobs; return those to decide individually. Raise Unavailable if the store is away."""
     try:
         found = await core.store.read(lambda tx: tx.jobs(ids))
     except Corrupt:
         return list(ids)
-    waiting: dict[str, DecidedJob] = {}  # by shape: what does not fit once fits nowhere until something is released
-    settled: list[DecidedJob] = []
-    alone: list[int] = []
+    waiting: dict[str, DecidedJob] = {}  # by shape: equal jobs do not fit either
+    settlements: list[DecidedJob] = []
+    individually: list[int] = []
     try:
         for number, job in enumerate(sorted(found, key=lambda job: (-job.terms.priority, job.id)), 1):
             one = _settle(core, job, waiting)
             if one is None:
-                alone.append(job.id)
+                individually.append(job.id)
             else:
-                settled.append(one)
-            if number % BETWEEN == 0:
-                await asyncio.sleep(PAUSE if core.jobs_arriving else 0)
-    except BaseException:  # whatever it is, nothing of this was stored
-        _give_back(core, settled)
+                settlements.append(one)
+            if number % DECISIONS_PER_YIELD == 0:
+                await asyncio.sleep(PAUSE_SECONDS if core.jobs_arriving else 0)
+    except BaseException:  # nothing was stored
+        _release(core, settlements)
         raise
-    return alone + await _store(core, settled)
+    return individually + await _store(core, settlements)
 
 
 def _settle(core: Core, job: Job, waiting: dict[str, DecidedJob]) -> DecidedJob | None:
-    """One job, or None if it is not to be decided here."""
+    """Decide one job; return None if it must be decided individually."""
     if job.state is not JobState.QUEUED or job.attempt:
         return None
     shape = shape_of(core.fleet, job.owner, job.spec, job.terms) if waiting else ""
     if shape in waiting:
-        like = waiting[shape]
-        return DecidedJob(job=job, decision=like.decision, reason=like.reason, hold=like.hold)
+        equal = waiting[shape]
+        return DecidedJob(job=job, decision=equal.decision, reason=equal.reason, hold=equal.hold)
     request = core.request_of(job.spec)
     query = PlacementQuery(request=request, spec=job.spec, terms=job.terms, owner=job.owner, seed=core.ids.seed())
     try:
@@ -74,37 +73,37 @@ def _settle(core: Core, job: Job, waiting: dict[str, DecidedJob]) -> DecidedJob 
         return DecidedJob(job=job, decision=record, reason=reason, cluster=outcome.cluster, token=token)
     if not isinstance(outcome, Wait):
         return None
-    made = DecidedJob(job=job, decision=record, reason="; ".join(outcome.reasons), hold=Hold.NOTHING_FITS)
-    waiting[shape_of(core.fleet, job.owner, job.spec, job.terms)] = made
-    return made
+    wait = DecidedJob(job=job, decision=record, reason="; ".join(outcome.reasons), hold=Hold.NOTHING_FITS)
+    waiting[shape_of(core.fleet, job.owner, job.spec, job.terms)] = wait
+    return wait
 
 
-async def _store(core: Core, settled: Sequence[DecidedJob]) -> list[int]:
-    """Commit them by compare-and-set; if one has moved on meanwhile, all are given back to be decided alone."""
+async def _store(core: Core, settlements: Sequence[DecidedJob]) -> list[int]:
+    """Commit by compare-and-set; if any job has changed meanwhile, return all to be decided individually."""
 
     def work(tx: Tx, fx: Effects) -> None:
-        tx.apply_decisions(settled, core.clock.now())
-        fx.wake.update(one.cluster for one in settled if one.cluster)
-        fx.gone.extend(one.job.id for one in settled if one.cluster)
+        tx.apply_decisions(settlements, core.clock.now())
+        fx.wake.update(one.cluster for one in settlements if one.cluster)
+        fx.left_pending.extend(one.job.id for one in settlements if one.cluster)
         fx.events = True
 
-    if not settled:
+    if not settlements:
         return []
     try:
         await core.write(work)
-    except Exception as error:  # whatever it is, what was set aside is free again
-        _give_back(core, settled)
+    except Exception as error:  # free the reservations
+        _release(core, settlements)
         if isinstance(error, Unavailable) or not isinstance(error, RainbowError):
             raise
-        return [one.job.id for one in settled]
-    for one in settled:
+        return [one.job.id for one in settlements]
+    for one in settlements:
         if one.hold is not None:
             job = one.job
-            core.pending.put(job.id, job.terms.priority, shape_of(core.fleet, job.owner, job.spec, job.terms))
+            core.pending.add(job.id, job.terms.priority, shape_of(core.fleet, job.owner, job.spec, job.terms))
     return []
 
 
-def _give_back(core: Core, settled: Sequence[DecidedJob]) -> None:
-    for one in settled:
+def _release(core: Core, settlements: Sequence[DecidedJob]) -> None:
+    for one in settlements:
         if one.cluster:
             core.fleet.release(one.cluster, one.token)

@@ -1,4 +1,4 @@
-"""Hold the bid that won a job against what came: its wait when the job starts, its cost when it ends."""
+"""Compare the winning bid of a job with its actual wait and cost."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from rainbow_sched.store.base import Tx
 
 
 def score_start(tx: Tx, fx: Effects, attempt: Attempt, started: float) -> None:
-    """The job runs: how long did it wait, and what had been promised?"""
+    """Record the actual wait of a job that has started."""
     bid = _winning_bid(tx, attempt)
     asked_at = attempt.created_at if bid is None else bid.asked_at
-    _keep(tx, fx, attempt, lambda record: after_start(record, bid, started - asked_at))
+    _update_record(tx, fx, attempt, lambda record: after_start(record, bid, started - asked_at))
 
 
 def score_end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, started: float | None, ended: float) -> None:
-    """The job ended well: a cost that was bid for its whole duration is due for the part that it ran."""
+    """Record the actual cost of a job that succeeded: the bid's cost for the part of the duration that it ran."""
     bid = _winning_bid(tx, attempt)
     if bid is None or bid.cost is None or started is None:
         return
     promised = (from_json(job.spec).duration or 0.0) * bid.runtime_factor
     if promised > 0:
         cost = bid.cost * max(0.0, ended - started) / promised
-        _keep(tx, fx, attempt, lambda record: after_end(record, bid, cost))
+        _update_record(tx, fx, attempt, lambda record: after_end(record, bid, cost))
 
 
 def _winning_bid(tx: Tx, attempt: Attempt) -> Bid | None:
     record = tx.decision(attempt.job, attempt.n)
-    told = None if record is None else record.decision().own["bids"].get(attempt.cluster)
-    return None if told is None else bid_from_json(attempt.cluster, told)
+    stored = None if record is None else record.decision().own["bids"].get(attempt.cluster)
+    return None if stored is None else bid_from_json(attempt.cluster, stored)
 
 
-def _keep(tx: Tx, fx: Effects, attempt: Attempt, after: Callable[[TrackRecord], TrackRecord]) -> None:
+def _update_record(tx: Tx, fx: Effects, attempt: Attempt, after: Callable[[TrackRecord], TrackRecord]) -> None:
     cluster = tx.cluster(attempt.cluster)
     if cluster is not None:
         record = after(TrackRecord.from_mapping(cluster.record))

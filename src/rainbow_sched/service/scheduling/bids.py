@@ -1,4 +1,4 @@
-"""Ask clusters for bids over their agents' Sync: few, with a deadline; late answers serve the next decision."""
+"""Collect bids from clusters through their agents' Sync, with a limit and a deadline."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.wakeups import Notifier, cluster_topic
 
-MAX_KEPT = 10_000
+MAX_CACHED_BIDS = 10_000
 Hosts: TypeAlias = tuple[GroupHosts, ...]
 NO_HOSTS: Mapping[str, Hosts] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One bid request on its way to one agent."""
+class OpenBidRequest:
+    """A bid request that an agent has not answered."""
 
     id: str
     cluster: str
     spec: str
     asked_at: float
     until: float
-    hosts: tuple[GroupHosts, ...] = ()  # where the job may run there; empty: on any host
+    hosts: tuple[GroupHosts, ...] = ()  # hosts on which the job may run; empty: any
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What came in time: bids by cluster, and why the others gave none."""
+class BidAnswers:
+    """The bids that arrived in time, by cluster, and why the others are missing."""
 
     bids: Mapping[str, Bid]
     silent: Mapping[str, str]
 
 
-class Bidding:
-    """Questions that are open, and answers that still hold."""
+class BidCollector:
+    """Open bid requests, and a cache of bids that are still valid."""
 
-    def __init__(self, notifier: Notifier, clock: Clock, deadline: float, most: int) -> None:
+    def __init__(self, notifier: Notifier, clock: Clock, deadline: float, max_clusters: int) -> None:
         self._notifier, self._clock = notifier, clock
-        self._deadline, self._most = deadline, most
+        self._deadline, self._max_clusters = deadline, max_clusters
         self._ids = itertools.count(1)
-        self._open: dict[str, dict[str, Question]] = defaultdict(dict)  # cluster -> id -> question
+        self._open: dict[str, dict[str, OpenBidRequest]] = defaultdict(dict)  # cluster -> id -> question
         self._waiters: dict[str, asyncio.Future[Bid]] = {}
-        self._kept: dict[tuple[str, str], Bid] = {}
+        self._cache: dict[tuple[str, str], Bid] = {}
 
     async def ask(
         self, spec: str, clusters: Iterable[str], reachable: Iterable[str], hosts: Mapping[str, Hosts] = NO_HOSTS
-    ) -> Answers:
-        """Bids for `spec` from at most the configured number of `clusters`; only `reachable` ones have an agent.
+    ) -> BidAnswers:
+        """Return bids for `spec` from at most the configured number of `clusters`.
 
-        `hosts`: by cluster, those to which the job is bound there.
+        Only `reachable` clusters have an agent. `hosts`: the hosts to which the job is bound, by cluster.
         """
-        now, shape = self._clock.now(), _shape(spec)
-        listening = set(reachable)
+        now, spec_digest = self._clock.now(), _digest(spec)
+        has_agent = set(reachable)
         bids: dict[str, Bid] = {}
         silent: dict[str, str] = {}
         pending: dict[str, asyncio.Future[Bid]] = {}
         for name in clusters:
-            kept = self._kept.get((name, shape))
-            if kept is not None and kept.valid_until > now:
-                bids[name] = kept
-            elif name not in listening:
+            cached = self._cache.get((name, spec_digest))
+            if cached is not None and cached.valid_until > now:
+                bids[name] = cached
+            elif name not in has_agent:
                 silent[name] = "no agent is connected"
-            elif len(pending) >= self._most:
-                silent[name] = f"not asked: {self._most} others were"
+            elif len(pending) >= self._max_clusters:
+                silent[name] = f"not asked: {self._max_clusters} others were"
             else:
-                pending[name] = self._put(name, spec, now, hosts.get(name, ()))
+                pending[name] = self._send(name, spec, now, hosts.get(name, ()))
         if pending:
             await asyncio.wait(pending.values(), timeout=self._deadline)
         for name, future in pending.items():
@@ -81,54 +81,54 @@ class Bidding:
                 bids[name] = future.result()
             else:
                 silent[name] = f"silent for {self._deadline:g} s"
-        return Answers(bids, silent)
+        return BidAnswers(bids, silent)
 
-    def _put(self, cluster: str, spec: str, now: float, hosts: Hosts) -> asyncio.Future[Bid]:
-        question = Question(f"b{next(self._ids)}", cluster, spec, now, now + 10 * self._deadline, hosts)
-        self._open[cluster][question.id] = question
+    def _send(self, cluster: str, spec: str, now: float, hosts: Hosts) -> asyncio.Future[Bid]:
+        request = OpenBidRequest(f"b{next(self._ids)}", cluster, spec, now, now + 10 * self._deadline, hosts)
+        self._open[cluster][request.id] = request
         future: asyncio.Future[Bid] = asyncio.get_running_loop().create_future()
-        self._waiters[question.id] = future
-        self._notifier.ring(cluster_topic(cluster))
+        self._waiters[request.id] = future
+        self._notifier.notify(cluster_topic(cluster))
         return future
 
-    def questions(self, cluster: str) -> list[Question]:
-        """What an agent is to answer; given again with each Sync until answered or too old."""
+    def open_requests(self, cluster: str) -> list[OpenBidRequest]:
+        """Return the open requests for an agent; they are sent with each Sync until answered or expired."""
         now = self._clock.now()
         mine = self._open.get(cluster)
         if not mine:
             return []
-        for id in [id for id, question in mine.items() if question.until <= now]:
+        for id in [id for id, request in mine.items() if request.until <= now]:
             del mine[id]
             self._waiters.pop(id, None)
         return list(mine.values())
 
-    def answer(self, cluster: str, id: str, bid: Bid) -> bool:
-        """Take an agent's answer; False if nobody asked this cluster that."""
-        question = self._open.get(cluster, {}).pop(id, None)
-        if question is None:
+    def take_answer(self, cluster: str, id: str, bid: Bid) -> bool:
+        """Store an agent's answer; return False if there is no such request."""
+        request = self._open.get(cluster, {}).pop(id, None)
+        if request is None:
             return False
-        if len(self._kept) >= MAX_KEPT:
-            self._kept.clear()
-        if self._clock.now() - question.asked_at > self._deadline:
-            bid = replace(bid, late=True)  # for the next decision; the one that asked went on without it
-        self._kept[cluster, _shape(question.spec)] = bid
+        if len(self._cache) >= MAX_CACHED_BIDS:
+            self._cache.clear()
+        if self._clock.now() - request.asked_at > self._deadline:
+            bid = replace(bid, late=True)  # too late for this decision; used by the next one
+        self._cache[cluster, _digest(request.spec)] = bid
         waiter = self._waiters.pop(id, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(bid)
         return True
 
     def asked_at(self, cluster: str, id: str) -> float | None:
-        """When a question that is still open was put."""
-        question = self._open.get(cluster, {}).get(id)
-        return None if question is None else question.asked_at
+        """Return when an open request was made."""
+        request = self._open.get(cluster, {}).get(id)
+        return None if request is None else request.asked_at
 
     def forget(self, cluster: str) -> None:
-        """What a cluster was asked and said holds no longer: it is gone."""
+        """Drop the requests and bids of a removed cluster."""
         for id in self._open.pop(cluster, {}):
             self._waiters.pop(id, None)
-        for key in [key for key in self._kept if key[0] == cluster]:
-            del self._kept[key]
+        for key in [key for key in self._cache if key[0] == cluster]:
+            del self._cache[key]
 
 
-def _shape(spec: str) -> str:
+def _digest(spec: str) -> str:
     return hashlib.sha256(spec.encode()).hexdigest()

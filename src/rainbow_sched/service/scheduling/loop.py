@@ -1,7 +1,7 @@
-"""Decide jobs that were not decided when they came: bids were wanted, nothing fitted, or an attempt came back.
+"""The scheduling loop: decide jobs that wait for bids or resources, or whose attempt came back.
 
-One task works through the shelf whenever something has changed. Jobs of one shape that do
-not fit are passed over after the first of them was tried.
+One task decides the pending jobs whenever something has changed. Jobs of one shape are skipped
+after the first of them did not fit.
 """
 
 from __future__ import annotations
@@ -27,106 +27,103 @@ from rainbow_sched.service.agents.reports import BLAMES_CLUSTER
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.batches import TOGETHER, decide_together
+from rainbow_sched.service.scheduling.batches import MAX_JOBS_PER_WRITE, decide_batch
 from rainbow_sched.service.scheduling.pending import shape_of
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-RETURNED_COUNTS = 60.0  # seconds for which a cluster that handed a job back is not asked again for it; then twice ...
-DOUBLINGS = 6  # ... as long, so often at most: one that never takes it is not asked for ever
-BIDS_AT_ONCE = 64
-AGAIN_AFTER = 1.0  # seconds
+EXCLUDE_SECONDS = 60.0  # for which a cluster that returned a job is excluded; doubles each time
+MAX_DOUBLINGS = 6
+MAX_CONCURRENT_DECISIONS = 64
+RETRY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class SchedulingLoop:
-    """Works through the jobs on the shelf."""
-
     core: Core
 
     async def run(self) -> None:
-        """Decide for ever; an error of one job is logged and does not stop the others."""
+        """Decide pending jobs until cancelled; an error of one job is logged and does not stop the others."""
         while True:
-            await self.core.pending.stirred()
+            await self.core.pending.wait_for_change()
             try:
                 await self.decide_pending()
             except Unavailable as error:
-                log.warning("waiting jobs could not be decided: %s", error)
-                await self._try_again()
-            except Exception:  # a fault of ours; without the next pass nothing would be decided until a restart
-                log.exception("waiting jobs could not be decided")
-                await self._try_again()
+                log.warning("pending jobs could not be decided: %s", error)
+                await self._retry_later()
+            except Exception:  # internal error; the loop must go on
+                log.exception("pending jobs could not be decided")
+                await self._retry_later()
 
     async def decide_pending(self) -> None:
-        """Decide everything that can be decided now."""
-        await self._queued()
-        for shape in self.core.pending.order():
-            await self._pile(shape)
+        await self._decide_queued()
+        for shape in self.core.pending.by_urgency():
+            await self._decide_group(shape)
 
-    async def _queued(self) -> None:
-        limit = asyncio.Semaphore(BIDS_AT_ONCE)
+    async def _decide_queued(self) -> None:
+        limit = asyncio.Semaphore(MAX_CONCURRENT_DECISIONS)
 
         async def one(id: int) -> None:
             async with limit:
                 try:
-                    await self._try(id)
+                    await self._decide_or_defer(id)
                 except Unavailable as error:
                     log.warning("job %d could not be decided: %s", id, error)
                     failed.append(id)
 
         failed: list[int] = []
-        while taken := self.core.pending.take_queued(TOGETHER):
+        while taken := self.core.pending.take_queued(MAX_JOBS_PER_WRITE):
             ids = await restore.hold_old(self.core, taken)
             try:
-                alone = await decide_together(self.core, ids)
+                individually = await decide_batch(self.core, ids)
             except Unavailable as error:
                 log.warning("%d jobs could not be decided: %s", len(ids), error)
                 failed.extend(ids)
                 continue
-            except Exception:  # a fault of ours that one of them shows: it is found alone
+            except Exception:  # internal error: decide individually to find the job
                 log.exception("%d jobs could not be decided together", len(ids))
-                alone = ids
-            await asyncio.gather(*(one(id) for id in alone))
+                individually = ids
+            await asyncio.gather(*(one(id) for id in individually))
         if failed:
-            await self._try_again()
+            await self._retry_later()
             self.core.pending.add_queued(failed)
 
-    async def _try(self, id: int, needs_now: Request | None = None) -> None:
-        """Decide one job; one over which that fails is tried again later, each time after a longer pause."""
+    async def _decide_or_defer(self, id: int, needs_now: Request | None = None) -> None:
+        """Decide one job; if that fails, retry later with exponential backoff."""
         try:
             if needs_now is None or self.core.fleet.graphs.match(needs_now).now:
                 await self.decide(id)
         except Unavailable:
             raise
         except RainbowError as error:
-            pause = self.core.pending.put_off(id, self.core.clock.now())
-            log.warning("job %d could not be decided, and is tried again in %.0f s: %s", id, pause, error)
-        except Exception:  # a fault of ours, which stops no other job
-            pause = self.core.pending.put_off(id, self.core.clock.now())
-            log.exception("job %d could not be decided, and is tried again in %.0f s", id, pause)
+            delay = self.core.pending.defer(id, self.core.clock.now())
+            log.warning("job %d could not be decided; retry in %.0f s: %s", id, delay, error)
+        except Exception:  # internal error; it must stop no other job
+            delay = self.core.pending.defer(id, self.core.clock.now())
+            log.exception("job %d could not be decided; retry in %.0f s", id, delay)
 
-    async def _try_again(self) -> None:
-        """The store did not take a decision: not at once again, and no job is forgotten."""
-        await asyncio.sleep(AGAIN_AFTER)
+    async def _retry_later(self) -> None:
+        """Wait before the next pass, because the store refused a write, and retry all pending jobs."""
+        await asyncio.sleep(RETRY_SECONDS)
         self.core.pending.retry_all()
 
-    async def _pile(self, shape: str) -> None:
-        """Try the first job of a pile; go on while jobs leave it."""
-        pile = self.core.pending.piles.get(shape)
-        while pile is not None and pile.tried_at != self.core.fleet.version:
-            id = self.core.pending.first(shape)
+    async def _decide_group(self, shape: str) -> None:
+        """Decide the first job of a shape group; go on while jobs leave the group."""
+        group = self.core.pending.groups.get(shape)
+        while group is not None and group.tried_at != self.core.fleet.version:
+            id = self.core.pending.first_job(shape)
             if id is None:
                 return
-            pile.tried_at = self.core.fleet.version
-            pile.tries += 1
-            pile.tried_time = self.core.clock.now()
-            await self._try(id, pile.needs_now)
+            group.tried_at = self.core.fleet.version
+            group.tries += 1
+            group.tried_time = self.core.clock.now()
+            await self._decide_or_defer(id, group.needs_now)
 
     async def decide(self, id: int) -> bool:
-        """Decide one job and store the outcome; True if it left the shelf."""
+        """Decide one job and store the outcome; return True if it is no longer pending."""
         job = await self.core.store.read(lambda tx: tx.job(id))
-        if job is None or not _undecided(job):
+        if job is None or not _is_undecided(job):
             self.core.pending.remove([id])
             return True
         excluded = await self.excluded(job)
@@ -141,31 +138,31 @@ class SchedulingLoop:
         try:
             question = await self.question_with_bids(query)
             decision = decide(question, self.core.policies)
-        except Unavailable:  # graphs that cannot be asked now say nothing against the job
+        except Unavailable:  # the graph backend is away: no verdict on the job
             raise
         except RainbowError as error:
             reason = str(error)
             await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, reason))
             return True
-        pile = self.core.pending.pile_of(id)
-        if pile is not None:
-            pile.needs_now = None if wants_bids(question, self.core.policies) else query.request
+        group = self.core.pending.group_of(id)
+        if group is not None:
+            group.needs_now = None if wants_bids(question, self.core.policies) else query.request
         return await self._store(job, query, decision)
 
     async def question_with_bids(self, query: PlacementQuery) -> Question:
-        """The question, with the bids of the clusters that match when they are wanted."""
+        """Return the question, with bids of the matching clusters if the policy wants them."""
         core = self.core
         question = build_question(core, query)
         if not wants_bids(question, core.policies):
             return question
         names = clusters_to_ask(question, core.policies, core.settings.bidders)
         hosts = self._hosts(query.request, names)
-        answers = await core.bidding.ask(query.spec, names, core.presence.listening(core.clock.now()), hosts)
-        with_answers = query._replace(bids=answers.bids, silent=answers.silent)
-        return build_question(core, with_answers)
+        answers = await core.bidding.ask(query.spec, names, core.presence.reachable(core.clock.now()), hosts)
+        with_bids = query._replace(bids=answers.bids, silent=answers.silent)
+        return build_question(core, with_bids)
 
     def _hosts(self, request: Request, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:
-        """By cluster, the hosts to which the request is bound there."""
+        """Return the hosts to which the request is bound, by cluster."""
         fleet = self.core.fleet
         if not fleet.may_bind(request):
             return {}
@@ -173,7 +170,7 @@ class SchedulingLoop:
         return {name: bound_offer(fleet, name, request, rules[name]).hosts for name in rules}
 
     async def excluded(self, job: Job) -> Mapping[str, str]:
-        """Clusters that handed this job back, or could not run it, a moment ago."""
+        """Return the clusters that recently returned this job or failed to run it."""
         if not job.attempt:
             return {}
         attempts = await self.core.store.read(lambda tx: tx.attempts(job.id))
@@ -183,14 +180,14 @@ class SchedulingLoop:
         for a in attempts:
             if not (_refused(a) or a.failure in BLAMES_CLUSTER):
                 continue
-            counts = RETURNED_COUNTS * 2.0 ** min(times[a.cluster], DOUBLINGS)
+            counts = EXCLUDE_SECONDS * 2.0 ** min(times[a.cluster], MAX_DOUBLINGS)
             times[a.cluster] += 1
-            if now - counts < (a.ended_at or 0) <= now:  # a clock that was set back excludes nobody for long
+            if now - counts < (a.ended_at or 0) <= now:  # not in the future, if the clock was set back
                 excluded[a.cluster] = f"handed it back: {a.reason}" if a.reason else "handed it back"
         return excluded
 
     async def _store(self, job: Job, query: PlacementQuery, decision: Decision) -> bool:
-        """Commit the decision by compare-and-set; a lost race means that somebody else moved the job."""
+        """Commit the decision by compare-and-set; a lost race means that the job was changed elsewhere."""
         outcome, record, fence = decision.outcome, StoredDecision.of(decision), self.core.ids.fence()
         if isinstance(outcome, Chosen):
             self.core.fleet.place(outcome.cluster, fence, query.request, job.owner)
@@ -214,26 +211,26 @@ class SchedulingLoop:
             return False
 
         try:
-            gone = await self.core.write(work)
-        except Exception as error:  # whatever it is, what was set aside is free again
+            left_pending = await self.core.write(work)
+        except Exception as error:  # free the reservation
             if isinstance(outcome, Chosen):
                 self.core.fleet.release(outcome.cluster, fence)
             if isinstance(error, Conflict):
                 return False
             raise
-        if not gone and self.core.pending.pile_of(job.id) is None:
-            without = ",".join(sorted(query.excluded))
+        if not left_pending and self.core.pending.group_of(job.id) is None:
+            excluded_names = ",".join(sorted(query.excluded))
             shape = shape_of(self.core.fleet, job.owner, job.spec, job.terms)
-            self.core.pending.put(job.id, job.terms.priority, shape + without)
-        return gone
+            self.core.pending.add(job.id, job.terms.priority, shape + excluded_names)
+        return left_pending
 
     def _refuse(self, tx: Tx, fx: Effects, id: int, reason: str) -> None:
         job = lifecycle.require_job(tx, id)
-        if _undecided(job):
+        if _is_undecided(job):
             lifecycle.give_up(tx, fx, job, JobEvent.INFEASIBLE, reason, self.core.clock.now())
 
 
-def _undecided(job: Job) -> bool:
+def _is_undecided(job: Job) -> bool:
     return job.state is JobState.QUEUED or (job.state is JobState.HELD and job.hold is Hold.NOTHING_FITS)
 
 
@@ -244,7 +241,7 @@ def _released(tx: Tx, job: Job, now: float) -> Job:
 def bid_of(
     cluster: str, asked_at: float, now: float, values: Mapping[str, float | None], yes: bool, reason: str
 ) -> Bid:
-    """An agent's answer as a bid; numbers that make no sense are refused by `Bid` itself."""
+    """Return an agent's answer as a bid; `Bid` refuses invalid numbers."""
     p50, p90 = values.get("start_p50"), values.get("start_p90")
     return Bid(
         cluster=cluster,
@@ -260,9 +257,9 @@ def bid_of(
 
 
 def _refused(attempt: Attempt) -> bool:
-    """True if the cluster would not have it; a receiver that took it and did not come back says nothing of that.
+    """Return True if the cluster refused the attempt.
 
-    Nor does a lease that lapsed before anybody was told of it.
+    A lease that lapsed at a receiver, or before an agent had seen the offer, is no refusal.
     """
-    told = bool(attempt.holder) and not attempt.holder.startswith(RECEIVER)
-    return (told and attempt.state is AttemptState.LAPSED) or attempt.state is AttemptState.RETURNED
+    agent_knew = bool(attempt.holder) and not attempt.holder.startswith(RECEIVER)
+    return (agent_knew and attempt.state is AttemptState.LAPSED) or attempt.state is AttemptState.RETURNED

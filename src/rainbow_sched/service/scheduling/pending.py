@@ -1,7 +1,7 @@
-"""Jobs that wait for a decision, kept in order, so that a change of the fleet finds them without a poll of every job.
+"""Pending jobs in memory, ordered and grouped by shape, so that a change of the fleet needs no scan.
 
-Waiting jobs of one shape (equal requests under equal terms) share one pile: if the first
-of a pile does not fit, the others do not either, and none of them is looked at.
+Jobs of one shape (equal requests under equal terms) share a group: if its first job does not fit,
+the others do not either.
 """
 
 from __future__ import annotations
@@ -18,145 +18,145 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.store.records import WaitingJob
 
-FIRST_PAUSE = 1.0  # seconds until a job over which deciding failed is tried again; each time twice as many
-DOUBLINGS = 9  # at most so often
+FIRST_DELAY_SECONDS = 1.0  # before a failed decision is retried; doubles each time
+MAX_DOUBLINGS = 9
 
 
 @dataclass(slots=True)
-class Pile:
-    """Jobs of one shape, highest priority first, then oldest."""
-
+class ShapeGroup:
     heap: list[tuple[int, int]] = field(default_factory=list)  # (-priority, job id)
     tried_at: int = -1  # the fleet's version when its first job was last tried
     tries: int = 0
     tried_time: float | None = None
-    needs_now: Request | None = None  # its jobs go only where this fits now; None: not known, or bids may say more
+    needs_now: Request | None = None  # skip the group unless this fits now; None: always decide
 
 
 class PendingJobs:
-    """Which jobs wait, and whether anything has changed that they should be tried again for."""
+    """Jobs to decide: queued ones, groups that wait for resources, and deferred ones."""
 
     def __init__(self) -> None:
-        self.piles: dict[str, Pile] = {}
-        self.queued: deque[int] = deque()  # to be decided at once
-        self._where: dict[int, str] = {}
-        self._came: dict[int, int] = {}  # how often its pile had been tried when a job came
-        self._faults: dict[int, int] = {}  # how often deciding failed, of jobs that are tried again later
-        self._later: list[tuple[float, int]] = []  # a heap of those: (when, job id)
-        self._stirred = asyncio.Event()
+        self.groups: dict[str, ShapeGroup] = {}
+        self.queued: deque[int] = deque()  # to be decided next
+        self._shapes: dict[int, str] = {}
+        self._tries_before: dict[int, int] = {}  # tries of its group when a job joined
+        self._failures: dict[int, int] = {}  # failed decisions of deferred jobs
+        self._deferred: list[tuple[float, int]] = []  # heap of (when, job id)
+        self._change = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._shapes)
 
-    def put(self, job: int, priority: int, shape: str) -> None:
-        """Let a job wait on the pile of its shape."""
-        pile = self.piles.setdefault(shape, Pile())
-        self._where[job] = shape
-        self._came[job] = pile.tries
-        self._faults.pop(job, None)
-        heapq.heappush(pile.heap, (-priority, job))
+    def add(self, job: int, priority: int, shape: str) -> None:
+        """Add a job to the group of its shape."""
+        group = self.groups.setdefault(shape, ShapeGroup())
+        self._shapes[job] = shape
+        self._tries_before[job] = group.tries
+        self._failures.pop(job, None)
+        heapq.heappush(group.heap, (-priority, job))
 
-    def put_all(self, fleet: Fleet, waiting: Iterable[WaitingJob]) -> None:
-        """What `put` does, for many jobs in a fraction of the time: those that share their terms go together."""
-        shapes: dict[tuple[str, str, int], tuple[str, Terms]] = {}  # the terms, too, so that their `id` stays theirs
-        alike: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    def add_all(self, fleet: Fleet, waiting: Iterable[WaitingJob]) -> None:
+        """Add many jobs at once; shapes are computed once per set of terms."""
+        shapes: dict[tuple[str, str, int], tuple[str, Terms]] = {}  # holds the terms, so that their `id` stays unique
+        by_shape: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         ruled = bool(fleet.rules)
         for job, priority, spec, terms, owner in waiting:
             key = (owner if ruled else "", spec, id(terms))
             known = shapes.get(key)
             if known is None:
                 known = shapes[key] = shape_of(fleet, owner, spec, terms), terms
-            alike[known[0]].append((-priority, job))
-        for shape, jobs in alike.items():
-            pile = self.piles.setdefault(shape, Pile())
+            by_shape[known[0]].append((-priority, job))
+        for shape, jobs in by_shape.items():
+            group = self.groups.setdefault(shape, ShapeGroup())
             ids = [job for _, job in jobs]
-            self._where.update(dict.fromkeys(ids, shape))
-            self._came.update(dict.fromkeys(ids, pile.tries))
-            pile.heap += jobs
-            heapq.heapify(pile.heap)
+            self._shapes.update(dict.fromkeys(ids, shape))
+            self._tries_before.update(dict.fromkeys(ids, group.tries))
+            group.heap += jobs
+            heapq.heapify(group.heap)
 
     def add_queued(self, jobs: Iterable[int]) -> None:
-        """Jobs to be decided as soon as possible."""
+        """Queue jobs to be decided as soon as possible."""
         before = len(self.queued)
         self.queued.extend(jobs)
         if len(self.queued) > before:
-            self._stirred.set()
+            self._change.set()
 
     def take_queued(self, most: int) -> list[int]:
-        """The first of the jobs to be decided at once; they are no longer on the list."""
+        """Remove and return the first queued jobs."""
         return [self.queued.popleft() for _ in range(min(most, len(self.queued)))]
 
     def remove(self, jobs: Iterable[int]) -> None:
-        """Jobs that wait no more; their places on the piles are skipped when they come up."""
+        """Remove jobs; their heap entries are skipped later."""
         for job in jobs:
-            self._where.pop(job, None)
-            self._came.pop(job, None)
-            self._faults.pop(job, None)
+            self._shapes.pop(job, None)
+            self._tries_before.pop(job, None)
+            self._failures.pop(job, None)
 
-    def put_off(self, job: int, now: float) -> float:
-        """Deciding failed over a job, and may again: it is tried after a while; after how many seconds."""
-        faults = self._faults.get(job, 0)
-        pause = FIRST_PAUSE * (1 << min(faults, DOUBLINGS))
+    def defer(self, job: int, now: float) -> float:
+        """Retry a job later, with exponential backoff; return the delay in seconds."""
+        failures = self._failures.get(job, 0)
+        delay = FIRST_DELAY_SECONDS * (1 << min(failures, MAX_DOUBLINGS))
         self.remove([job])
-        self._faults[job] = faults + 1
-        heapq.heappush(self._later, (now + pause, job))
-        return pause
+        self._failures[job] = failures + 1
+        heapq.heappush(self._deferred, (now + delay, job))
+        return delay
 
-    def wake(self, now: float) -> None:
-        """Let those be tried again whose pause is over."""
+    def requeue_deferred(self, now: float) -> None:
+        """Queue the deferred jobs whose delay is over."""
         due = []
-        while self._later and self._later[0][0] <= now:
-            due.append(heapq.heappop(self._later)[1])
-        self.add_queued(job for job in due if job in self._faults)
+        while self._deferred and self._deferred[0][0] <= now:
+            due.append(heapq.heappop(self._deferred)[1])
+        self.add_queued(job for job in due if job in self._failures)
 
     def tries(self, job: int) -> tuple[int, float | None]:
-        """How often the pile of a job was tried since it came, and when last."""
-        pile = self.pile_of(job)
-        since = 0 if pile is None else pile.tries - self._came[job]
-        return since, pile.tried_time if pile is not None and since else None
+        """Return how often the group of a job was tried since the job joined it, and when last."""
+        group = self.group_of(job)
+        since = 0 if group is None else group.tries - self._tries_before[job]
+        return since, group.tried_time if group is not None and since else None
 
-    def first(self, shape: str) -> int | None:
-        """The job of a pile that is next, or None if the pile is empty (and gone)."""
-        pile = self.piles.get(shape)
-        while pile is not None and pile.heap:
-            job = pile.heap[0][1]
-            if self._where.get(job) == shape:
+    def first_job(self, shape: str) -> int | None:
+        """Return the next job of a group, or None if the group is empty (it is then removed)."""
+        group = self.groups.get(shape)
+        while group is not None and group.heap:
+            job = group.heap[0][1]
+            if self._shapes.get(job) == shape:
                 return job
-            heapq.heappop(pile.heap)
-        self.piles.pop(shape, None)
+            heapq.heappop(group.heap)
+        self.groups.pop(shape, None)
         return None
 
-    def pile_of(self, job: int) -> Pile | None:
-        """The pile on which a job waits."""
-        shape = self._where.get(job)
-        return None if shape is None else self.piles.get(shape)
+    def group_of(self, job: int) -> ShapeGroup | None:
+        """Return the group of a job, or None."""
+        shape = self._shapes.get(job)
+        return None if shape is None else self.groups.get(shape)
 
-    def order(self) -> list[str]:
-        """The shapes that have jobs, the one with the most urgent job first."""
-        alive = [(self.piles[shape].heap[0], shape) for shape in list(self.piles) if self.first(shape) is not None]
+    def by_urgency(self) -> list[str]:
+        """Return the shapes that have jobs, the one with the most urgent job first."""
+        alive = [
+            (self.groups[shape].heap[0], shape) for shape in list(self.groups) if self.first_job(shape) is not None
+        ]
         return [shape for _, shape in sorted(alive)]
 
     def changed(self) -> None:
-        """Something in the fleet changed: whoever waits for it should be tried again."""
-        if self._where or self.queued:
-            self._stirred.set()
+        """Wake the scheduling loop after a change of the fleet."""
+        if self._shapes or self.queued:
+            self._change.set()
 
     def retry_all(self) -> None:
-        """Try every pile again, even if the fleet has not changed: what excluded a cluster may have passed."""
-        for pile in self.piles.values():
-            pile.tried_at = -1
+        """Try every group again, even if the fleet has not changed: a reason for exclusion may have passed."""
+        for group in self.groups.values():
+            group.tried_at = -1
         self.changed()
 
-    async def stirred(self) -> None:
+    async def wait_for_change(self) -> None:
         """Return when there is something to decide."""
-        await self._stirred.wait()
-        self._stirred.clear()
+        await self._change.wait()
+        self._change.clear()
 
 
 def shape_of(fleet: Fleet, owner: str, spec: str, terms: Terms) -> str:
-    """Jobs with equal shapes get equal decisions: what one cannot have, the others cannot have either."""
+    """Return the digest of everything a decision depends on: jobs of equal shape get equal decisions."""
     parts = (
-        owner if fleet.rules else "",  # only clusters with rules care
+        owner if fleet.rules else "",  # only rules depend on the owner
         bool(terms.signature),
         spec,
         terms.policy,

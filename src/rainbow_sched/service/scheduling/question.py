@@ -1,7 +1,6 @@
-"""From a request to a decision: match the fleet, gather what policies look at, choose.
+"""Build the question of one decision: match the fleet and gather what the policy looks at. Read-only.
 
-Nothing here writes. The same functions serve `plan`, `submit`, the prototype's calls and
-jobs that wait to be decided again.
+`plan`, `submit`, the prototype's calls and the scheduling loop share these functions.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ NO_BIDS: Mapping[str, Bid] = MappingProxyType({})
 
 
 class PlacementQuery(NamedTuple):
-    """One question to the fleet."""
+    """A request with its terms, to be placed on the fleet."""
 
     request: Request
     spec: str  # its canonical JSON
     terms: Terms
-    owner: str = ""  # whose job it is; clusters may care
+    owner: str = ""  # of the job
     seed: int = 0
-    excluded: Mapping[str, str] = NONE  # clusters that are out, with the reason
+    excluded: Mapping[str, str] = NONE  # clusters with the reason
     bids: Mapping[str, Bid] = NO_BIDS
-    silent: Mapping[str, str] = NONE  # clusters asked for a bid that gave none: why
-    show_slots: bool = False  # count how many slots would fit, for people; some policies look at it, too
+    silent: Mapping[str, str] = NONE  # why a cluster that was asked gave no bid
+    show_slots: bool = False  # count how many slots would fit
 
 
 def build_question(core: Core, query: PlacementQuery) -> Question:
-    """All that one decision depends on, as it is at this moment."""
+    """Return everything that one decision depends on, at this moment."""
     fleet, settings, now = core.fleet, core.settings, core.clock.now()
     hidden = _hidden(fleet, query.terms)
     refused: Refused = {}
     if fleet.rules:
-        unseen, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
-        hidden |= unseen
+        hidden_by_rules, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
+        hidden |= hidden_by_rules
     if fleet.unbinding:
         refused = {**clusters_without_binding(fleet, query.request), **refused}
     if len(query.request.groups) > 1:
@@ -73,11 +72,11 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
         refused = {name: why for name, why in refused.items() if name not in hidden}
     out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
     matches = _matches(fleet.graphs, fleet, query.request, out)
-    if unsaid := clusters_without_placement(fleet, query.request, matches.ever):
-        refused = {**unsaid, **refused}
-        matches = _matches(fleet.graphs, fleet, query.request, out | unsaid.keys())
-    asked = _asked(query.request, query.terms, settings)
-    count = query.show_slots or core.policies.wants_slots(asked.policy, asked.options)
+    if unplaceable := clusters_without_placement(fleet, query.request, matches.ever):
+        refused = {**unplaceable, **refused}
+        matches = _matches(fleet.graphs, fleet, query.request, out | unplaceable.keys())
+    criteria = _criteria(query.request, query.terms, settings)
+    count = query.show_slots or core.policies.wants_slots(criteria.policy, criteria.options)
     ever, names = matches.ever, matches.names
     if count or query.bids or query.silent:
         candidates = CandidateSet([_candidate(name, matches, fleet, query) for name in ever])
@@ -89,12 +88,14 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in names if name not in fitting)
         if fleet.may_bind(query.request):
-            misfits.update(_mixed(fleet, query.request, [name for name in names if matches.fit(name) is Fit.NEVER]))
-    return Question(asked, candidates, misfits, query.seed, fleet.version, now)
+            misfits.update(
+                _mixed_reasons(fleet, query.request, [name for name in names if matches.fit(name) is Fit.NEVER])
+            )
+    return Question(criteria, candidates, misfits, query.seed, fleet.version, now)
 
 
-def _mixed(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
-    """Of clusters where the request does not fit, those whose managers could run it if they could be told more."""
+def _mixed_reasons(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
+    """Return the clusters that could run the request if their manager could be given more constraints."""
     found: Refused = {}
     for name in names:
         if len(found) < MAX_REASONS and (why := mixed_reason(fleet, name, request)):
@@ -102,9 +103,9 @@ def _mixed(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
     return found
 
 
-def _ask(request: Request, terms: Terms, settings: Settings) -> Criteria:
+def _make_criteria(request: Request, terms: Terms, settings: Settings) -> Criteria:
     policy, options = policy_of(settings, terms)
-    demand, digest = _of_request(request)
+    demand, digest = _demand_and_digest(request)
     return Criteria(
         demand=demand,
         policy=policy,
@@ -115,21 +116,21 @@ def _ask(request: Request, terms: Terms, settings: Settings) -> Criteria:
     )
 
 
-def _read(request: Request) -> tuple[Demand, str]:
+def _read_demand(request: Request) -> tuple[Demand, str]:
     return Demand.of(request), hashlib.sha256(to_json(request).encode()).hexdigest()
 
 
-_of_request = IdentityCache(_read)  # jobs of one request often have terms of their own: their labels, say
-_asked = IdentityCache(_ask)
+_demand_and_digest = IdentityCache(_read_demand)  # many jobs share a request and differ in terms
+_criteria = IdentityCache(_make_criteria)
 
 
 def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
-    """Clusters that the job's credential does not open: for its owner they do not exist."""
+    """Return the clusters that the job's credential does not cover; they do not exist for its owner."""
     return frozenset(name for name in fleet.names() if not opens(fleet, terms, name)) if terms.opened else frozenset()
 
 
 def opens(fleet: Fleet, terms: Terms, name: str) -> bool:
-    """True if the credential behind these terms opens the cluster that has this name now."""
+    """Return True if the credential behind these terms covers the cluster that has this name now."""
     if not terms.opened or any(fnmatch.fnmatchcase(name, pattern) for pattern in terms.opened):
         return True
     member = fleet.get(name)
@@ -137,10 +138,7 @@ def opens(fleet: Fleet, terms: Terms, name: str) -> bool:
 
 
 def pinned(fleet: Fleet, terms: Terms) -> Terms:
-    """The terms of a job with `NAME@ID` for each cluster opened by its name.
-
-    Whoever registers a name after its cluster was deleted must not get the jobs that waited for the old one.
-    """
+    """Return the terms with `NAME@ID` for each covered cluster, so that a later cluster of that name is not covered."""
     if not terms.opened:
         return terms
     members = {name: fleet.get(name) for name in terms.opened}
@@ -150,7 +148,7 @@ def pinned(fleet: Fleet, terms: Terms) -> Terms:
 
 
 def unpinned(name: str) -> str:
-    """The name that was given, of one that `pinned` may have bound to a cluster."""
+    """Return the name of a cluster that `pinned` may have bound to an id."""
     return name.partition("@")[0]
 
 
@@ -161,7 +159,7 @@ def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Colle
 
 
 def _candidate(name: str, matches: Matches, fleet: Fleet, query: PlacementQuery) -> Candidate:
-    """One cluster with its slots counted and its answer when it was asked for a bid."""
+    """Return one cluster with its slots counted and its bid, if it was asked."""
     verdict = matches.verdict(name)
     return fleet.candidate(
         name,
@@ -174,7 +172,7 @@ def _candidate(name: str, matches: Matches, fleet: Fleet, query: PlacementQuery)
 
 
 def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:
-    """The policy that a job names, with its own options; else the server's."""
+    """Return the policy that the job names, with its options, else the server's."""
     if terms.policy:
         same = terms.policy == settings.policy and not terms.policy_options
         return terms.policy, settings.policy_options if same else terms.policy_options
@@ -182,7 +180,7 @@ def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]
 
 
 def _limits(terms: Terms) -> OwnerLimits:
-    """What the job's owner allows, as the decision takes it."""
+    """Return the owner's limits as the decision takes them."""
     prefer = terms.prefer
     return OwnerLimits(
         deadline=terms.deadline,

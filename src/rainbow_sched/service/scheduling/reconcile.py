@@ -1,8 +1,7 @@
-"""After a commit whose answer was lost: look what is stored, and bring the memory up to it.
+"""Reconcile memory with the store after a commit whose outcome is unknown.
 
-Such a write may have given jobs to clusters, ended attempts, queued jobs, or changed, added or
-removed a cluster, and nothing of it was carried out in memory. Whoever asked for it is told to
-ask again, but may not; so this looks itself, as soon as the store answers.
+Such a write may have assigned, ended or queued jobs, or changed clusters, and its effects were not
+applied. The caller may not retry, so the server compares itself as soon as the store answers.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ log = logging.getLogger(__name__)
 
 
 async def reconcile_after_unknown_commit(core: Core) -> None:
-    """Do what was left undone because nobody heard of a commit; if the store is away still, it is left for later."""
+    """Bring memory up to the store after unknown commits; on failure everything is left for the next call."""
     if not core.commit_outcome_unknown:
         return
-    unheard, core.unheard, core.commit_outcome_unknown = core.unheard, [], False
+    unconfirmed, core.unconfirmed_effects, core.commit_outcome_unknown = core.unconfirmed_effects, [], False
     try:
-        await core.commit(lambda tx: None)  # writes come one after another: the one in doubt is over after this
-        await _clusters(core)
+        await core.commit(lambda tx: None)  # writes are serial: the unknown one is over now
+        await _reconcile_clusters(core)
         for name in core.fleet.names():
-            ended = {fence for effects in unheard for cluster, fence in effects.released if cluster == name}
-            await _attempts(core, name, ended)
+            ended = {fence for effects in unconfirmed for cluster, fence in effects.released if cluster == name}
+            await _reconcile_attempts(core, name, ended)
         await load_jobs(core)
         await reload(core)
     except BaseException:
-        core.unheard, core.commit_outcome_unknown = unheard + core.unheard, True
+        core.unconfirmed_effects, core.commit_outcome_unknown = unconfirmed + core.unconfirmed_effects, True
         raise
-    log.warning("the answer to a commit was lost; what is in memory was compared with what is stored")
-    everybody = set(core.fleet.names())
-    core.apply_effects(Effects(wake=everybody, events=True, output=True, unsettled=True))
+    log.warning("the outcome of a commit was unknown; memory was reconciled with the store")
+    names = set(core.fleet.names())
+    core.apply_effects(Effects(wake=names, events=True, output=True, unsettled=True))
 
 
-async def _clusters(core: Core) -> None:
-    """Take in what was registered or changed, and forget what was removed."""
+async def _reconcile_clusters(core: Core) -> None:
+    """Add clusters that were registered or changed, and remove those that are gone."""
     before = [core.fleet.member(name).cluster for name in core.fleet.names()]
     stored = {cluster.name: cluster for cluster in await core.store.read(lambda tx: tx.clusters())}
     gone = [old.name for old in before if old.name not in stored or stored[old.name].id != old.id]
@@ -53,8 +52,8 @@ async def _clusters(core: Core) -> None:
             await load_cluster(core, cluster)
 
 
-async def _attempts(core: Core, name: str, ended: set[str]) -> None:
-    """Count attempts that were given to a cluster unheard, and let go of those that ended so."""
+async def _reconcile_attempts(core: Core, name: str, ended: set[str]) -> None:
+    """Reserve for attempts that memory does not know, and release those that ended unnoticed."""
     member, stored = core.fleet.get(name), await core.store.read(lambda tx: tx.placed_attempts(name))
     if member is None:
         return
@@ -66,8 +65,8 @@ async def _attempts(core: Core, name: str, ended: set[str]) -> None:
     uncounted = [attempt for attempt in stored if attempt.token not in member.placements]
     if not uncounted:
         return
-    # One of them may have ended since. What ends after this write leaves the fleet after it, too.
-    live = await core.commit(lambda tx: _live(tx, uncounted))
+    # One may have ended since. An attempt that ends after this write also leaves the fleet after it.
+    live = await core.commit(lambda tx: _live_tokens(tx, uncounted))
     for attempt in uncounted:
         if attempt.token in live and attempt.spec is not None and attempt.token not in member.placements:
             core.fleet.place(name, attempt.token, core.request_of(attempt.spec), attempt.owner)
@@ -75,5 +74,5 @@ async def _attempts(core: Core, name: str, ended: set[str]) -> None:
                 core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))
 
 
-def _live(tx: Tx, placed: list[PlacedAttempt]) -> set[str]:
+def _live_tokens(tx: Tx, placed: list[PlacedAttempt]) -> set[str]:
     return {attempt.token for one in placed for attempt in tx.attempts(one.job) if attempt.state.live}

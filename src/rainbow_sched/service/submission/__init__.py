@@ -1,1 +1,1 @@
-"""From a submitted job to a stored one, many in one write."""
+"""Submission: from a submitted job to a stored one, with many jobs in one write."""

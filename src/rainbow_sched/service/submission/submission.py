@@ -1,7 +1,6 @@
-"""What a submission becomes: held, waiting, given to a cluster, or left to the decider.
+"""Turn a submission into a new job: held, pending, bound to a cluster, or left to the scheduling loop.
 
-A long batch is stored first and decided right after, so that whoever sends it does not wait
-for each choice.
+Large batches are stored first and decided afterwards, so that the caller does not wait for them.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question, pinned
 from rainbow_sched.store.base import Dependency, NewJob
 
-AT_ONCE = 64  # jobs of one call that are decided before they are stored; a longer batch is decided after
-BETWEEN = 16  # decisions of a batch before other calls have a turn
-LONG = 0.01  # seconds of decisions in a row after which they have one, too
+MAX_JOBS_DECIDED_FIRST = 64  # a larger batch is stored first
+DECISIONS_PER_YIELD = 16  # then other tasks run
+TIME_SLICE_SECONDS = 0.01
 UNDECIDED = "waits for its decision"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One job as it was handed in, already read and checked."""
+    """A submitted job that was parsed and checked."""
 
     owner: str
     request: Request
@@ -48,55 +47,55 @@ class Submission:
 
 
 class TimeSlice:
-    """How long decisions have been made in a row: some policies take long for each."""
+    """Time for which decisions have been made without a break; some policies are slow."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._begun = clock.now()
 
     def expired(self) -> bool:
-        """True if somebody else should have a turn."""
-        return self._clock.now() - self._begun >= LONG
+        """Return True if other tasks should run."""
+        return self._clock.now() - self._begun >= TIME_SLICE_SECONDS
 
     async def yield_to_others(self) -> None:
-        """Let others have theirs."""
+        """Let other tasks run, and start a new slice."""
         await asyncio.sleep(0)
         self._begun = self._clock.now()
 
 
-async def drafts_of(core: Core, submissions: Sequence[Submission], spell: TimeSlice) -> list[NewJob]:
-    """Decide one after the other, and let other calls go on in between; a long batch is not decided here."""
-    if len(submissions) > AT_ONCE:
-        return [_undecided(core, submission, core.clock.now()) for submission in submissions]
+async def drafts_of(core: Core, submissions: Sequence[Submission], time_slice: TimeSlice) -> list[NewJob]:
+    """Decide the submissions in turn, yielding to other tasks; large batches are not decided here."""
+    if len(submissions) > MAX_JOBS_DECIDED_FIRST:
+        return [_undecided_draft(core, submission, core.clock.now()) for submission in submissions]
     made: list[NewJob] = []
     try:
         for submission in submissions:
-            made.append(_draft(core, submission))
-            if len(made) % BETWEEN == 0 or spell.expired():
-                await spell.yield_to_others()
-    except BaseException:  # also when the caller goes away in between
-        undo(core, made)
+            made.append(_decide_draft(core, submission))
+            if len(made) % DECISIONS_PER_YIELD == 0 or time_slice.expired():
+                await time_slice.yield_to_others()
+    except BaseException:  # also if the caller is cancelled
+        release_reservations(core, made)
         raise
     return made
 
 
-def _draft(core: Core, submission: Submission) -> NewJob:
-    """What will be stored: held, waiting, given to a cluster at once, or left to the decider if bids are wanted."""
+def _decide_draft(core: Core, submission: Submission) -> NewJob:
+    """Return the job to store: held, pending, bound, or left to the scheduling loop if bids are wanted."""
     now = core.clock.now()
-    if _held(submission, now)[0] is not None:
-        return _undecided(core, submission, now)
+    if _initial_hold(submission, now)[0] is not None:
+        return _undecided_draft(core, submission, now)
     terms = pinned(core.fleet, submission.terms)
     if terms is not submission.terms:
         submission = replace(submission, terms=terms)
     question = build_question(core, query_of(submission, core.ids.seed()))
     if wants_bids(question, core.policies):
-        return _undecided(core, submission, now)
-    return _decided(core, submission, decide(question, core.policies), now)
+        return _undecided_draft(core, submission, now)
+    return _decided_draft(core, submission, decide(question, core.policies), now)
 
 
-def _undecided(core: Core, submission: Submission, now: float) -> NewJob:
-    """A job that is held, or to be decided after it was stored."""
-    hold, reason = _held(submission, now)
+def _undecided_draft(core: Core, submission: Submission, now: float) -> NewJob:
+    """Return a job that is held, or decided after it was stored."""
+    hold, reason = _initial_hold(submission, now)
     return NewJob(
         owner=submission.owner,
         name=submission.name,
@@ -113,14 +112,14 @@ def _undecided(core: Core, submission: Submission, now: float) -> NewJob:
 
 
 def query_of(submission: Submission, seed: int) -> PlacementQuery:
-    """The question that a submission puts to the fleet."""
+    """Return the placement query of a submission."""
     return PlacementQuery(submission.request, submission.spec, submission.terms, submission.owner, seed)
 
 
-def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
+def _initial_hold(submission: Submission, now: float) -> tuple[Hold | None, str]:
     terms = submission.terms
     if terms.hold:
-        return Hold.USER, "held by its owner; release it with: rainbow release JOB"
+        return Hold.USER, "held; release with: rainbow release JOB"
     if submission.waits_for:
         kinds = dict.fromkeys(waited.kind for waited in submission.waits_for)
         jobs = {kind: ranges(d.job for d in submission.waits_for if d.kind == kind) for kind in kinds}
@@ -130,7 +129,7 @@ def _held(submission: Submission, now: float) -> tuple[Hold | None, str]:
     return None, UNDECIDED
 
 
-def _decided(core: Core, submission: Submission, decision: Decision, now: float) -> NewJob:
+def _decided_draft(core: Core, submission: Submission, decision: Decision, now: float) -> NewJob:
     record, outcome = StoredDecision.of(decision), decision.outcome
     state, hold, cluster, token = JobState.BOUND, None, "", ""
     if isinstance(outcome, Chosen):
@@ -163,8 +162,8 @@ def _decided(core: Core, submission: Submission, decision: Decision, now: float)
     )
 
 
-def undo(core: Core, drafts: list[NewJob]) -> None:
-    """Give back what was set aside for jobs that were not stored."""
+def release_reservations(core: Core, drafts: list[NewJob]) -> None:
+    """Release the reservations of jobs that were not stored."""
     for draft in drafts:
         if draft.cluster:
             core.fleet.release(draft.cluster, draft.token)

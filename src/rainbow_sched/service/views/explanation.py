@@ -21,7 +21,7 @@ from rainbow_sched.service.agents.host_binding import (
 )
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.rules import apply_rules
-from rainbow_sched.service.lifecycle import MOST_EVENTS
+from rainbow_sched.service.lifecycle import MAX_EVENTS_PER_READ
 from rainbow_sched.service.scheduling.loop import SchedulingLoop
 from rainbow_sched.service.scheduling.question import PlacementQuery, opens
 from rainbow_sched.service.views.jobs import JobWithAttempt, visible
@@ -51,11 +51,11 @@ def explanations(scheduling_loop: SchedulingLoop, query: PlacementQuery) -> str:
     hidden, refused = apply_rules(scheduling_loop.core, query.owner, query.request, signed=bool(query.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, query.terms, name)]
     fitting = fleet.graphs.match(query.request).ever if has_several_parts(query.request) else ()
-    unsaid = {
+    unplaceable = {
         **clusters_without_placement(fleet, query.request, fitting),
         **clusters_limited_to_one_group(fleet, query.request),
     }
-    refused = {**unsaid, **clusters_without_binding(fleet, query.request), **refused}
+    refused = {**unplaceable, **clusters_without_binding(fleet, query.request), **refused}
     out = {**query.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
     closed = {name: out[name] for name in open_ones if name in out}
     names = [name for name in open_ones if name not in closed]
@@ -104,7 +104,12 @@ async def explain(scheduling_loop: SchedulingLoop, id: int, by: Principal) -> Jo
         job = visible(tx, id, who)
         view = JobWithAttempt(job, tx.attempt(id, job.attempt) if job.attempt else None)
         stored = tx.decision(id)
-        return job, view, stored.decision().to_json() if stored is not None else "", tx.events(0, MOST_EVENTS, job=id)
+        return (
+            job,
+            view,
+            stored.decision().to_json() if stored is not None else "",
+            tx.events(0, MAX_EVENTS_PER_READ, job=id),
+        )
 
     job, view, record, events = await core.store.read(work)
     excluded = {} if job.state.terminal or job.state is JobState.BOUND else await scheduling_loop.excluded(job)

@@ -120,7 +120,7 @@ async def cancel(
         jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
         if jobs and not dry_run:
             actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
-            with lifecycle.together(tx, fx, now):
+            with lifecycle.settle_at_end(tx, fx, now):
                 after = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
             return [_view(tx, new, unchanged=new is old) for old, new in zip(jobs, after, strict=True)]
         return [_view(tx, job) for job in jobs]

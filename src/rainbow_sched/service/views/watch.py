@@ -30,7 +30,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> Asyn
     who = reach(by, "read")
     owners = None if who.everything or who.clusters else sorted(who.owners)
     while True:
-        rung = core.notifier.count(EVENTS)
+        version = core.notifier.version(EVENTS)
 
         def page(tx: Tx, after: int = after) -> tuple[list[tuple[Event, bool]], int]:
             if after and after < tx.horizon(owners) and not _all_there(tx, which):
@@ -53,7 +53,7 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> Asyn
                 yield event
         after = max(after, reached)  # also past what others' jobs did
         if not events:
-            await core.notifier.wait(EVENTS, rung, LOOK_AGAIN)
+            await core.notifier.wait(EVENTS, version, LOOK_AGAIN)
 
 
 def _all_there(tx: Tx, which: JobFilter) -> bool:
@@ -102,7 +102,7 @@ async def logs(
     at = {stream: offsets.get(stream, 0) for stream in streams or STREAMS}
     attempt = 0
     while True:
-        rung = core.notifier.count(OUTPUT)
+        version = core.notifier.version(OUTPUT)
         job = await core.store.read(lambda tx: visible(tx, id, who))
         if job.attempt != attempt:
             if attempt:
@@ -121,7 +121,7 @@ async def logs(
             continue
         if not follow or job.state.terminal:
             return
-        await core.notifier.wait(OUTPUT, rung, 1.0 if job.state is not JobState.BOUND else LOOK_AGAIN / 10)
+        await core.notifier.wait(OUTPUT, version, 1.0 if job.state is not JobState.BOUND else LOOK_AGAIN / 10)
 
 
 async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterator[OutputChunk]:

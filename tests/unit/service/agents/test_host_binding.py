@@ -381,7 +381,7 @@ async def test_bid_requests_carry_the_hosts(tmp_path: Path) -> None:
         listening = asyncio.create_task(service.agents.sync(message, lambda out: b""))
         await submit(service, a_job())
         settling = asyncio.create_task(service.scheduling_loop.decide_pending())
-        [question] = (await asyncio.wait_for(listening, 10)).questions
+        [question] = (await asyncio.wait_for(listening, 10)).bid_requests
         assert question.hosts == (GroupHosts(0, ("n2", "n3")),)
         await settling
 

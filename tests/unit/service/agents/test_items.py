@@ -175,12 +175,12 @@ async def test_a_report_that_is_not_understood_is_kept_once_and_moves_nothing(tm
         raw = UnknownReport(ref=ref, text=json.dumps({"state": "molten"}), why="the state is not known")
         for _ in range(3):
             assert (await agent.says(unknown=(raw,), held=((ref, "molten"),))).unknown == [ref]
-        many = [UnknownReport(ref=ref, text=str(i), why="") for i in range(2 * lifecycle.MOST_UNKNOWN)]
+        many = [UnknownReport(ref=ref, text=str(i), why="") for i in range(2 * lifecycle.MAX_UNKNOWN_REPORTS_PER_JOB)]
         await agent.says(unknown=tuple(many))
         events = await service.core.store.read(lambda tx: tx.events(0, 1000, job=ref.job))
         kept = [event.detail["unknown_report"] for event in events if "unknown_report" in event.detail]
         assert kept[0] == '{"state": "molten"}'
-        assert len(kept) == len(set(kept)) == lifecycle.MOST_UNKNOWN
+        assert len(kept) == len(set(kept)) == lifecycle.MAX_UNKNOWN_REPORTS_PER_JOB
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert view.attempt is not None
         assert (view.job.state, view.attempt.state) == (JobState.BOUND, AttemptState.ACCEPTED)

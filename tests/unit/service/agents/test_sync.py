@@ -94,7 +94,7 @@ async def test_an_idle_agent_is_woken_by_an_offer(service: Service) -> None:
     agent = Agent(service)
     await agent.says()
     waiting = asyncio.create_task(agent.says(want=1, wait=20.0))
-    while "east" not in service.core.presence.listening(service.core.clock.now()):
+    while "east" not in service.core.presence.reachable(service.core.clock.now()):
         await asyncio.sleep(0)
     await submit(service, a_submission())
     told = await asyncio.wait_for(waiting, 5)

@@ -120,7 +120,7 @@ async def test_a_watcher_who_keeps_up_is_not_disturbed(tmp_path: Path) -> None:
         while not (event.job == last and event.state.terminal):
             event = await anext(stream)
         waiting = asyncio.create_task(anext(stream))
-        while not service.core.notifier._waiting:  # it has read all there is
+        while not service.core.notifier._waiters:  # it has read all there is
             await asyncio.sleep(0)
         clock.advance(2 * DAY)
         await service.timers.tick()

@@ -24,13 +24,13 @@ async def state(service: Service, id: int) -> JobState:
 
 def test_the_clock_stands_still_while_the_machine_sleeps_and_is_set_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = AnchoredClock()
-    assert clock.slept() == 0.0
+    assert clock.seconds_slept() == 0.0
     real = time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda which: real(which) + NIGHT)
     before = clock.now()
-    assert clock.slept() == pytest.approx(NIGHT, abs=0.5)
+    assert clock.seconds_slept() == pytest.approx(NIGHT, abs=0.5)
     assert clock.now() - before == pytest.approx(NIGHT, abs=0.5)
-    assert clock.slept() == 0.0
+    assert clock.seconds_slept() == 0.0
 
 
 async def test_a_night_is_nobodys_silence(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.effects import WAITERS
+from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency
 from tests.support.agents import Agent
@@ -20,7 +20,7 @@ async def states(service: Service, ids: list[int]) -> set[JobState]:
     return {(await jobs.get(service.core, id, ADMIN)).job.state for id in ids}
 
 
-@pytest.mark.parametrize("count", [1, WAITERS + 5])
+@pytest.mark.parametrize("count", [1, MAX_DEPENDENTS_PER_WRITE + 5])
 async def test_jobs_that_wait_for_a_start_go_on_with_it(tmp_path: Path, count: int) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=600)

@@ -21,7 +21,7 @@ from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef,
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
-from rainbow_sched.service.scheduling.bids import Bidding
+from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -50,10 +50,10 @@ class Bidder:
             said, self._answers = tuple(self._answers), []
             message = AgentMessage(cluster=self.cluster, epoch="e.1", seq=self.seq, bids=said, wait=20.0)
             reply = await self.service.agents.sync(message, lambda out: b"")
-            for question in reply.questions:
+            for question in reply.bid_requests:
                 self.asked += 1
                 self._answer(question.id, self.script())
-            await asyncio.sleep(0 if self._answers or not reply.questions else 0.01)
+            await asyncio.sleep(0 if self._answers or not reply.bid_requests else 0.01)
 
     def _answer(self, id: str, said: Values | str | None) -> None:
         if isinstance(said, str):
@@ -75,7 +75,7 @@ async def a_fleet(
             await with_cluster(service, name, nodes=8, cores=64)
             bidders[name] = Bidder(service, name, script)
             tasks.append(asyncio.create_task(bidders[name].run()))
-        while set(scripts) - service.core.presence.listening(clock.now()):
+        while set(scripts) - service.core.presence.reachable(clock.now()):
             await asyncio.sleep(0)
         try:
             yield service, bidders
@@ -210,7 +210,7 @@ async def test_a_bid_that_came_late_serves_the_next_decision_and_is_said_to_be_l
         assert "silent" in " ".join(next(decision.rows()).notes)
         clock.advance(1)
         bidders["slow"].script = lambda: starts_in(30)
-        while not service.core.bidding._kept:
+        while not service.core.bidding._cache:
             await asyncio.sleep(0)
         _, decision = await decided(service)
         [row] = decision.rows()
@@ -220,7 +220,9 @@ async def test_a_bid_that_came_late_serves_the_next_decision_and_is_said_to_be_l
 
 async def test_no_more_clusters_are_asked_than_configured(tmp_path: Path) -> None:
     async with a_fleet(tmp_path, ManualClock(), **{f"c{i}": lambda: starts_in(5) for i in range(4)}) as (service, all):
-        answers = await Bidding(service.core.notifier, service.core.clock, 0.05, 2).ask("{}", sorted(all), set(all))
+        answers = await BidCollector(service.core.notifier, service.core.clock, 0.05, 2).ask(
+            "{}", sorted(all), set(all)
+        )
         asked = [name for name, why in answers.silent.items() if why.startswith("silent for")]
         assert (asked, answers.silent["c2"]) == (["c0", "c1"], "not asked: 2 others were")
 
@@ -242,5 +244,5 @@ def test_an_agent_that_was_answered_a_moment_ago_is_asked_and_one_that_stays_awa
     presence.enters("between", 1.0)
     presence.leaves("between", 100.0)
     presence.enters("waiting", 1.0)
-    assert presence.listening(100.5) == {"between", "waiting"}
-    assert presence.listening(102.0) == {"waiting"}
+    assert presence.reachable(100.5) == {"between", "waiting"}
+    assert presence.reachable(102.0) == {"waiting"}

@@ -20,11 +20,11 @@ waiting = st.lists(
 
 
 def emptied(pending: PendingJobs) -> dict[str, list[int]]:
-    """The jobs of each pile in the order in which they come up."""
+    """Return the jobs of each shape group in their order."""
     found: dict[str, list[int]] = {}
-    for shape in pending.order():
+    for shape in pending.by_urgency():
         found[shape] = []
-        while (job := pending.first(shape)) is not None:
+        while (job := pending.first_job(shape)) is not None:
             found[shape].append(job)
             pending.remove([job])
     return found
@@ -39,8 +39,8 @@ def test_all_at_once_is_the_same_as_one_by_one(rows: list[tuple[int, str, Terms,
     jobs = [WaitingJob(number, *row) for number, row in enumerate(rows, 1)]
     by_one, at_once = PendingJobs(), PendingJobs()
     for job, priority, spec, terms, owner in jobs:
-        by_one.put(job, priority, shape_of(fleet, owner, spec, terms))
-    at_once.put_all(fleet, jobs[:cut])
-    at_once.put_all(fleet, jobs[cut:])
+        by_one.add(job, priority, shape_of(fleet, owner, spec, terms))
+    at_once.add_all(fleet, jobs[:cut])
+    at_once.add_all(fleet, jobs[cut:])
     assert len(at_once) == len(by_one)
     assert emptied(at_once) == emptied(by_one)

@@ -14,7 +14,7 @@ from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal
-from rainbow_sched.service.submission.intake import TOGETHER
+from rainbow_sched.service.submission.intake import MAX_JOBS_PER_WRITE
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobFilter
 from tests.support.agents import Agent
@@ -65,11 +65,11 @@ async def test_jobs_that_were_given_to_a_cluster_unheard_count_there(tmp_path: P
         assert third.state is JobState.HELD, "there is no room for a third"
 
 
-@pytest.mark.parametrize("count", [1, TOGETHER + 1])
+@pytest.mark.parametrize("count", [1, MAX_JOBS_PER_WRITE + 1])
 async def test_jobs_that_the_decider_gave_to_a_cluster_unheard_count_there(
     tmp_path: Path, commit_unheard, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("rainbow_sched.service.scheduling.loop.AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("rainbow_sched.service.scheduling.loop.RETRY_SECONDS", 0.0)
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=100)
         made = await submit(service, *[a_submission(terms=Terms(hold=True)) for _ in range(count)])

@@ -66,7 +66,7 @@ async def test_calls_that_come_while_a_write_is_under_way_share_the_next(tmp_pat
 
 
 async def test_a_write_waits_for_as_many_as_shared_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "PATIENCE", LONG)
+    monkeypatch.setattr(intake, "WAIT_SECONDS_PER_CALL", LONG)
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha")
         await asyncio.gather(*[submit(service, a_submission(f"user{n}")) for n in range(5)])
@@ -87,20 +87,20 @@ async def test_who_is_expected_and_does_not_come_is_not_waited_for_long(
         await asyncio.gather(*[submit(service, a_submission(f"user{n}")) for n in range(5)])
         async with asyncio.timeout(20):
             await asyncio.gather(*await _one_by_one(service, 3))
-        monkeypatch.setattr(intake, "PATIENCE", LONG)
+        monkeypatch.setattr(intake, "WAIT_SECONDS_PER_CALL", LONG)
         async with asyncio.timeout(20):
             await asyncio.gather(*await _one_by_one(service, 3))  # nobody expects five any more
 
 
 async def test_it_waits_on_while_callers_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "PATIENCE", LONG)
+    monkeypatch.setattr(intake, "WAIT_SECONDS_PER_CALL", LONG)
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha")
         await asyncio.gather(*[submit(service, a_submission(f"user{n}")) for n in range(5)])
         calls = await _one_by_one(service, 2)
-        service.intake._wait_on(1, 3)  # as the timer does, when there was one
-        assert service.intake._writing is None
-        service.intake._wait_on(2, 3)  # and nobody else has come since
+        service.intake._wait_elapsed(1, 3)  # as the timer does, when there was one
+        assert service.intake._write_task is None
+        service.intake._wait_elapsed(2, 3)  # and nobody else has come since
         async with asyncio.timeout(20):
             await asyncio.gather(*calls)
 
@@ -140,9 +140,9 @@ async def test_only_a_few_plain_jobs_are_written_in_the_thread_of_the_event_loop
         monkeypatch.setattr(intake, "insert", noted)
         await submit(service, a_submission())  # what its owner has is not known yet: it may have to be counted
         [receipt] = await submit(service, a_submission())
-        await submit(service, *[a_submission() for _ in range(intake.TOGETHER + 1)])
+        await submit(service, *[a_submission() for _ in range(intake.MAX_JOBS_PER_WRITE + 1)])
         await submit(service, replace(a_submission(), waits_for=(Dependency("afterok", receipt.id),)))
-        await submit(service, replace(a_submission(), source="x" * intake.SHORT))
+        await submit(service, replace(a_submission(), source="x" * intake.MAX_SHORT_TEXT_CHARS))
         assert threads == [False, True, False, False, False]
 
 
@@ -153,7 +153,7 @@ async def test_long_decisions_of_several_calls_leave_others_a_turn(
     real = submission.decide
 
     def slow(*args: object) -> object:
-        clock.advance(2 * submission.LONG)
+        clock.advance(2 * submission.TIME_SLICE_SECONDS)
         order.append("decided")
         return real(*args)  # type: ignore[arg-type]
 
@@ -206,7 +206,7 @@ async def test_what_was_given_to_a_cluster_that_is_just_leaving_goes_to_another(
         await asyncio.gather(stuck, leaves)
 
 
-@pytest.mark.parametrize("count", [1, intake.TOGETHER + 1])
+@pytest.mark.parametrize("count", [1, intake.MAX_JOBS_PER_WRITE + 1])
 async def test_jobs_that_were_stored_unheard_are_decided_when_they_are_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -229,4 +229,4 @@ async def test_a_job_that_its_owner_holds_does_not_wait_for_room_when_it_is_aske
         await submit(service, held)
         [receipt] = await submit(service, held)
         assert receipt.again
-        assert service.core.pending.pile_of(receipt.id) is None
+        assert service.core.pending.group_of(receipt.id) is None
