@@ -15,7 +15,7 @@ import pytest
 
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core import journal_records, mailbox, manager, reactor
-from rainbow_sched.agent.core.values import STEPS, Absent, Held, Past, Phase, Step, Unknown
+from rainbow_sched.agent.core.values import STEPS, Absent, AttemptStep, LocalAttempt, PastAttempt, Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState, Failure, Outcome, outcome
 from rainbow_sched.model.job import JobState
 from rainbow_sched.service import lifecycle
@@ -140,21 +140,21 @@ def believes_reports_after_the_end(patch: Patch) -> None:
 
 @mutant()
 def submits_before_the_confirm(patch: Patch) -> None:
-    def stored(d: Any, event: e.Stored) -> None:
+    def stored(d: Any, event: e.RecordStored) -> None:
         original(d, event)
-        if event.kind == "offer" and event.ref in d.held:
+        if event.kind == "offer" and event.ref in d.attempts:
             mailbox._confirm(d, event.ref)
 
-    original = reactor._stored
-    patch.setitem(reactor._HANDLERS, e.Stored, stored)
+    original = reactor._record_stored
+    patch.setitem(reactor._HANDLERS, e.RecordStored, stored)
 
 
 @mutant()
 def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
     def confirm(d: Any, ref: Any) -> None:
-        held = d.held.get(ref)
-        if held is not None and d.step(held, Step.CONFIRM) is not None:
-            intent = d.step(d.held[ref], Step.INTENT_STORED)
+        held = d.attempts.get(ref)
+        if held is not None and d.step(held, AttemptStep.CONFIRM) is not None:
+            intent = d.step(d.attempts[ref], AttemptStep.INTENT_STORED)
             manager.submit(d, intent)
 
     patch.setattr(mailbox, "_confirm", confirm)
@@ -163,21 +163,21 @@ def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
 @mutant()
 def obeys_answers_that_come_again(patch: Patch) -> None:
     def take_answer(d: Any, answer: e.SyncAnswer) -> None:
-        waited_for = {d.listening, d.flight.seq if d.flight is not None else None}
+        waited_for = {d.listening, d.in_flight.seq if d.in_flight is not None else None}
         if answer.ack in waited_for:
             original(d, answer)
         else:
             mailbox._act_upon(d, answer)
 
-    original = mailbox.take_answer
-    patch.setattr(reactor, "take_answer", take_answer)
+    original = mailbox.apply_answer
+    patch.setattr(reactor, "apply_answer", take_answer)
     for phase in (Phase.INTENT, Phase.SUBMITTED, Phase.RUNNING):
-        patch.setitem(STEPS, (phase, Step.CONFIRM), Phase.CONFIRMED)  # type: ignore[arg-type]  # a dict underneath
+        patch.setitem(STEPS, (phase, AttemptStep.CONFIRM), Phase.CONFIRMED)  # type: ignore[arg-type]  # a dict underneath
 
 
 @mutant()
 def submits_again_without_looking_for_the_tag(patch: Patch) -> None:
-    def look_up(d: Any, held: Held) -> None:
+    def look_up(d: Any, held: LocalAttempt) -> None:
         if held.phase is Phase.INTENT and not held.busy:
             manager.submit(d, held)
         else:
@@ -200,7 +200,7 @@ def takes_no_answer_for_no_job(patch: Patch) -> None:
 @mutant()
 def starts_forgotten_jobs_again(patch: Patch) -> None:
     def looked_up(d: Any, event: e.LookedUp) -> None:
-        held = d.held.get(event.ref)
+        held = d.attempts.get(event.ref)
         if held is not None and held.busy == "lookup" and isinstance(event.answer, Absent):
             manager.submit(d, replace(held, phase=Phase.INTENT, busy=""))
         else:
@@ -213,11 +213,11 @@ def starts_forgotten_jobs_again(patch: Patch) -> None:
 @mutant()
 def tells_an_end_only_once(patch: Patch) -> None:
     def let_go(d: Any) -> None:
-        for ref, held in list(d.held.items()):
-            if held.phase is Phase.FINISHED and d.flight is not None:
-                d.forget(ref, Past(result=held.result))
+        for ref, held in list(d.attempts.items()):
+            if held.phase is Phase.FINISHED and d.in_flight is not None:
+                d.forget(ref, PastAttempt(result=held.result))
 
-    patch.setattr(reactor, "_let_go", let_go)
+    patch.setattr(reactor, "_forget_finished", let_go)
 
 
 # --- R6a, R6b: reconciling and guards ---
@@ -237,8 +237,8 @@ def believes_a_strangers_absent(patch: Patch) -> None:
         d.before = replace(d.before, fresh=False)
         original(d, event)
 
-    original = manager._found_expected
-    patch.setattr(manager, "_found_expected", found_expected)
+    original = manager._expected_looked_up
+    patch.setattr(manager, "_expected_looked_up", found_expected)
 
 
 @mutant(CUT)

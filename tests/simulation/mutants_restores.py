@@ -32,7 +32,7 @@ def tells_a_restored_server_only_what_is_held(patch: Patch) -> None:
 
     def held(d: Any) -> Any:
         told = whole(d)
-        return replace(told, attempts=tuple(one for one in told.attempts if one.ref in d.held))
+        return replace(told, attempts=tuple(one for one in told.attempts if one.ref in d.attempts))
 
     patch.setattr(mailbox, "_recall", held)
 

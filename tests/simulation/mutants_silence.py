@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rainbow_sched.agent.core.state import Draft
+from rainbow_sched.agent.core.state import StateDraft
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.job import JobEvent
 from rainbow_sched.service import lifecycle
@@ -91,7 +91,7 @@ def takes_a_late_success_for_the_newer_attempts(patch: Patch) -> None:
 @mutant(AWAY)
 def starts_what_may_have_been_given_up(patch: Patch) -> None:
     original = Manager._out_of_touch
-    patch.setattr(Draft, "alone", lambda self, held: False)
+    patch.setattr(StateDraft, "out_of_contact", lambda self, held: False)
     patch.setattr(Manager, "_out_of_touch", lambda self, entry: entry.run is not None and original(self, entry))
 
 

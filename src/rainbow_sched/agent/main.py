@@ -21,8 +21,8 @@ from rainbow_sched.model.errors import Invalid
 if TYPE_CHECKING:
     from rainbow_sched.agent.backends.base import Backend, BackendSettings
     from rainbow_sched.agent.runtime.journal import Journal
-    from rainbow_sched.agent.runtime.link import Link
-    from rainbow_sched.agent.runtime.loop import Parts
+    from rainbow_sched.agent.runtime.link import ServerLink
+    from rainbow_sched.agent.runtime.loop import AgentParts
     from rainbow_sched.client.settings import ClientSettings
 
 EPILOG = """\b
@@ -129,9 +129,9 @@ def default_state_dir() -> Path:
 
 async def _run(options: AgentOptions, settings: ClientSettings) -> None:
     from rainbow_sched.agent.backends import load_backend
-    from rainbow_sched.agent.core.site_rules import speaking_of_jobs
+    from rainbow_sched.agent.core.site_rules import job_expression
     from rainbow_sched.agent.runtime.journal import Journal
-    from rainbow_sched.agent.runtime.link import Identity, Link
+    from rainbow_sched.agent.runtime.link import Identity, ServerLink
     from rainbow_sched.agent.runtime.loop import Agent
     from rainbow_sched.agent.runtime.rotation import rotation_of
     from rainbow_sched.agent.setup.registration import rediscovery, register
@@ -148,11 +148,11 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
             secret=need_credential(secret, options),
             manager=options.backend,
             accept_only=options.accept,
-            order_by=options.order and speaking_of_jobs("--order", options.order).text,
+            order_by=options.order and job_expression("--order", options.order).text,
             guards=backend.guards_runs,
             node_rules=backend.node_rules,
         )
-        link = Link(settings, identity)
+        link = ServerLink(settings, identity)
         link.node_rules = lambda: backend.node_rules
         looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
         running = Agent(replace(_parts(options, journal, link, backend), rediscovery=looking), once=options.once)
@@ -181,25 +181,25 @@ def _backend_settings(options: AgentOptions) -> BackendSettings:
     )
 
 
-def _parts(options: AgentOptions, journal: Journal, link: Link, backend: Backend) -> Parts:
-    from rainbow_sched.agent.core.signatures import demanded
-    from rainbow_sched.agent.core.site_rules import Rules, speaking_of_jobs
-    from rainbow_sched.agent.core.state import Limits
-    from rainbow_sched.agent.runtime.loop import Parts
+def _parts(options: AgentOptions, journal: Journal, link: ServerLink, backend: Backend) -> AgentParts:
+    from rainbow_sched.agent.core.signatures import signature_checker
+    from rainbow_sched.agent.core.site_rules import SiteRules, job_expression
+    from rainbow_sched.agent.core.state import AgentLimits
+    from rainbow_sched.agent.runtime.loop import AgentParts
 
-    rules = Rules(
-        accept=speaking_of_jobs("--accept", options.accept) if options.accept else None,
+    rules = SiteRules(
+        accept=job_expression("--accept", options.accept) if options.accept else None,
         allow=frozenset(options.allow) if options.allow else None,
     )
-    limits = Limits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else Limits().max_wait)
-    return Parts(
+    limits = AgentLimits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else AgentLimits().max_wait)
+    return AgentParts(
         cluster=options.cluster,
         link=link,
         backend=backend,
         journal=journal,
         rules=rules,
         limits=limits,
-        signatures=demanded(
+        signatures=signature_checker(
             options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
         ),
     )

@@ -17,8 +17,8 @@ from typing import Protocol
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import due, react
-from rainbow_sched.agent.core.state import Limits, State
-from rainbow_sched.agent.core.values import BidAnswer, Chunk, Facts, Offer, Result
+from rainbow_sched.agent.core.state import AgentLimits, AgentState
+from rainbow_sched.agent.core.values import BidAnswer, Chunk, ClusterFacts, Offer, Result
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.agent.runtime.refusals import Refusals
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -28,7 +28,7 @@ from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
 from rainbow_sched.simulation.network import Wire
 
-LIMITS = Limits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
+LIMITS = AgentLimits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 RPC_MARGIN = 3.0  # seconds that a call may take beyond the wait it asked for
 CONTACT_EVERY = 1.0
 POLL_EVERY = 1.5
@@ -84,7 +84,7 @@ class SimAgent:
     fresh: bool = True
     contact_file: float | None = None
     contact: float | None = None  # by the agent's clock: when the last answered message was sent
-    state: State = field(default_factory=State)
+    state: AgentState = field(default_factory=AgentState)
     _boot: float = 0.0
     _unwritten: list[e.WriteJournal] = field(default_factory=list)
     _flushing: bool = False
@@ -110,7 +110,7 @@ class SimAgent:
         records, good = parse(self.disk, self.cluster)
         self.disk = self.disk[:good]
         held, past = restored(records)
-        self.state = State(limits=LIMITS, fresh=self.fresh, held=held, past=past, mark=last_mark(records))
+        self.state = AgentState(limits=LIMITS, fresh=self.fresh, attempts=held, past=past, mark=last_mark(records))
         self.fresh = False
         self.contact, self._sent = self.contact_file, {}
         self._refusals, self._failures = Refusals(), 0
@@ -257,27 +257,27 @@ class SimAgent:
         batch, self._unwritten, self._flushing = self._unwritten, [], False
         self.disk += b"".join(line(write.record) for write in batch)
         for write in batch:
-            self._later(0.0, partial(self.event, e.Stored(write.ref, write.kind)))
+            self._later(0.0, partial(self.event, e.RecordStored(write.ref, write.kind)))
         if self.rng.random() < 0.02:
             self._later(0.5, self._compact)
 
     def _compact(self) -> None:
         if not self._unwritten:
             state = self.state
-            self.disk = b"".join(map(line, compacted(state.held.values(), state.past, state.mark)))
+            self.disk = b"".join(map(line, compacted(state.attempts.values(), state.past, state.mark)))
 
     # --- the manager ---
 
     def _poll(self) -> None:
         updates = self.manager.poll()
         if updates is not None:
-            facts = Facts(manager="sim", state={"busy": len(updates) > 2})
+            facts = ClusterFacts(manager="sim", state={"busy": len(updates) > 2})
             self._soon(lambda: self.event(e.BackendUpdated(updates, facts)))
         self._later(self.rng.uniform(0.5, 1.5) * POLL_EVERY, self._poll)
 
-    def _judge(self, command: e.Judge) -> None:
+    def _judge(self, command: e.CheckOffer) -> None:
         no = self.rng.random() < self.manager.weather.refusal
-        self._soon(lambda: self.event(e.Judged(command.offer, "not here, not now" if no else None)))
+        self._soon(lambda: self.event(e.OfferChecked(command.offer, "not here, not now" if no else None)))
 
     def _submit(self, command: e.Submit) -> None:
         offer = command.offer
@@ -305,7 +305,7 @@ class SimAgent:
         self._soon(asks)
 
     def _cancel(self, command: e.Cancel) -> None:
-        known, held = self.state.contact_at, self.state.held.get(command.ref)
+        known, held = self.state.contact_at, self.state.attempts.get(command.ref)
         guard = None if held is None else held.offer.guard(LIMITS.run_guard)
         if known is not None and guard is not None and self.clock() >= known + guard:
             self.manager.witness.excused.add((command.ref.job, command.ref.n))
@@ -330,7 +330,7 @@ class SimAgent:
 _DO: dict[type, Callable[..., None]] = {
     e.SendSync: SimAgent._send,
     e.WriteJournal: SimAgent._write,
-    e.Judge: SimAgent._judge,
+    e.CheckOffer: SimAgent._judge,
     e.Submit: SimAgent._submit,
     e.Lookup: SimAgent._look_up,
     e.Cancel: SimAgent._cancel,

@@ -44,7 +44,7 @@ def _unquiet(world: World) -> list[str]:
     held = [
         f"the agent of {name} holds {ref.tag} as {one.phase.value}"
         for name, agent in world.agents.items()
-        for ref, one in agent.state.held.items()
+        for ref, one in agent.state.attempts.items()
     ]
     live = [
         f"attempt {run.n} of job {run.job} runs on {run.cluster}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from rainbow_sched.agent.core.values import Absent, Found, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow_sched.agent.core.values import Absent, JobFound, Offer, Phase, Ref, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.simulation.fault_rates import Weather
@@ -102,13 +102,13 @@ class Manager:
         self._later(0.01, 3.0, lambda: self._begin(entry))
         return entry.native
 
-    def lookup(self, tag: str) -> Found | Absent | Unknown:
+    def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """What is known of a tag."""
         if self.errs():
             return Unknown("the manager did not answer")
         for entry in self.entries:
             if entry.ref.tag == tag:
-                return Found(entry.update())
+                return JobFound(entry.update())
         return Absent(never=tag not in self.tags)
 
     def poll(self) -> tuple[Update, ...] | None:

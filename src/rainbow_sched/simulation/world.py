@@ -175,7 +175,7 @@ class World:
                 continue
             silent = agent.clock() - agent.contact - self._guard_takes()
             guards = {  # without its journal it guards nothing
-                (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.held.items()
+                (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.attempts.items()
             }
             for run in (run for runs in self.truth.runs.values() for run in runs):
                 begun = now - run.started >= self._guard_takes()  # a guard needs a moment after the launch, too

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow_sched.agent.core.values import Absent, AllowedHosts, Found, Phase
+from rainbow_sched.agent.core.values import Absent, AllowedHosts, JobFound, Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
@@ -160,7 +160,7 @@ async def test_a_running_job_is_adopted_by_the_next_agent(desk: Desk):
     await desk.until_output(tag, b"before")
     await desk.again()
     found = await desk.backend.lookup(tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.phase is Phase.RUNNING
     (desk.directory / "go").touch()
     assert (await desk.until(tag, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
@@ -249,7 +249,7 @@ async def test_a_job_runs_on_the_host_that_it_is_bound_to_and_says_so(desk: Desk
     assert (await desk.until(tag, Phase.RUNNING)).nodes == "n0"
     await desk.again()
     found = await desk.backend.lookup(tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.nodes == "n0"
     await desk.backend.cancel(tag)
     assert (await desk.until(tag, Phase.ENDED)).nodes == "n0"

@@ -12,7 +12,7 @@ import pytest
 
 from rainbow_sched.agent.backends.flux.backend import FluxBackend
 from rainbow_sched.agent.backends.flux.jobs import job_number
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Phase
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, JobFound, Phase
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts
@@ -148,7 +148,7 @@ async def test_a_job_that_flux_starts_elsewhere_is_returned_and_its_command_is_n
     stand_in.instance.purge()
     await stand_in.again()
     found = await stand_in.backend.lookup(tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.result.code == WRONG_NODES
 
 

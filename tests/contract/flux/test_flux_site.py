@@ -11,7 +11,7 @@ import pytest
 
 from rainbow_sched.agent.backends.flux.backend import make
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, parse_jobs
-from rainbow_sched.agent.core.values import Absent, Found, Phase, Unknown
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Unknown
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.hostlist import expand
@@ -36,7 +36,7 @@ async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag
     await flux.again()
     while isinstance(found := await flux.backend.lookup(launch.tag), Unknown):  # Flux lists it a moment late
         await flux.backend.changed()
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.native == native
     assert await flux.backend.submit(launch) == native
     await flux.until(launch.tag, Phase.ENDED)

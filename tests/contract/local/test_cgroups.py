@@ -14,7 +14,7 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.local import memory_watch
 from rainbow_sched.agent.backends.local.backend import LocalBackend, make
-from rainbow_sched.agent.backends.local.cgroups import NOWHERE, Grounds, JobGroup, find_grounds
+from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup, find_cgroup_parent
 from rainbow_sched.agent.backends.local.files import JobFiles
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -45,8 +45,8 @@ def grounds() -> Iterator[Path]:
     yield path
     for group in path.iterdir():
         if group.is_dir():
-            JobGroup(group).end()
-            JobGroup(group).remove()
+            JobCgroup(group).end()
+            JobCgroup(group).remove()
     path.rmdir()
 
 
@@ -104,7 +104,7 @@ async def test_a_job_that_the_kernel_ended_for_its_memory_says_so(tmp_path: Path
     (groups / "rb-1-1" / "memory.events").write_text("low 0\noom 1\noom_kill 1\n")
     async with a_desk(tmp_path, "off") as desk:
         assert isinstance(desk.backend, LocalBackend)
-        desk.backend.grounds = Grounds(str(groups), ("memory",))
+        desk.backend.grounds = CgroupParent(str(groups), ("memory",))
         update = await desk.run(asking(200, "sh", "-c", "kill -9 $$"))
         assert (groups / "rb-1-1" / "memory.max").read_text() == str(200 << 20)
         assert (groups / "rb-1-1" / "cgroup.procs").read_text() == "0"
@@ -148,10 +148,10 @@ def test_the_group_of_a_unit_is_used_only_if_the_agent_has_a_subgroup_of_it(tmp_
     proc.mkdir()
     (proc / "mounts").write_text(f"cgroup2 {mount} cgroup2 rw 0 0\n")
     (proc / "cgroup").write_text("0::/user.slice/rainbow.service\n")
-    assert find_grounds("auto", proc) == NOWHERE
-    assert find_grounds("auto", tmp_path / "nothing") == NOWHERE
-    assert find_grounds("off", proc) == NOWHERE
-    assert find_grounds(str(tmp_path / "absent"), proc) == NOWHERE
+    assert find_cgroup_parent("auto", proc) == NOWHERE
+    assert find_cgroup_parent("auto", tmp_path / "nothing") == NOWHERE
+    assert find_cgroup_parent("off", proc) == NOWHERE
+    assert find_cgroup_parent(str(tmp_path / "absent"), proc) == NOWHERE
 
 
 def test_a_place_for_groups_that_was_named_and_is_none_is_refused(tmp_path: Path):
@@ -165,4 +165,4 @@ def test_a_delegated_unit_is_tried_and_used(grounds: Path, tmp_path: Path):
     own.mkdir()
     (tmp_path / "mounts").write_text(f"cgroup2 {grounds.parent} cgroup2 rw 0 0\n")
     (tmp_path / "cgroup").write_text(f"0::/{grounds.name}/agent\n")
-    assert find_grounds("auto", tmp_path).path == str(grounds)
+    assert find_cgroup_parent("auto", tmp_path).path == str(grounds)

@@ -12,7 +12,7 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.slurm.backend import SlurmBackend, make
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
-from rainbow_sched.agent.core.values import Absent, Found, Phase, Unknown
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid, Unavailable
 from tests.contract.backends.conftest import Desk, a_launch, a_request
@@ -51,7 +51,7 @@ async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag
     files(desk).put(replace(record, native=""))  # as it lies on disk between sbatch and the note
     await desk.again()
     found = await desk.backend.lookup(launch.tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.native == native
     assert await desk.backend.submit(launch) == native
     await desk.until(launch.tag, Phase.ENDED)
@@ -138,7 +138,7 @@ async def test_jobs_that_a_killed_controller_forgets_or_ends_are_accounted_for_s
     fragile.start_controller()
     for tag in tags:
         async with asyncio.timeout(60):
-            while not isinstance(found := await desk.backend.lookup(tag), Found) or found.update.result is None:
+            while not isinstance(found := await desk.backend.lookup(tag), JobFound) or found.update.result is None:
                 await asyncio.sleep(0.2)  # Slurm tells nobody
         assert found.update.result.failure in (None, Failure.UNKNOWN)
     assert sorted((desk.directory / "runs").read_text().split()) == ["1", "2", "3"]

@@ -15,7 +15,7 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.slurm.backend import make
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Phase
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, JobFound, Phase
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -185,7 +185,7 @@ async def test_random_groups_get_what_each_asks_for_on_its_hosts(desk: Desk, ric
             await desk.backend.changed()
     for tag, (groups, hosts) in zip(tags, cases, strict=True):
         found = await desk.backend.lookup(tag)
-        assert isinstance(found, Found)
+        assert isinstance(found, JobFound)
         assert found.update.result.state is AttemptState.SUCCEEDED, found
         ran = where(await desk.out(tag))
         parts = shown(rich, found.update.native)
@@ -263,7 +263,7 @@ async def test_a_new_agent_finds_a_job_whose_submission_was_not_answered(desk: D
     files.put(replace(files.record(), native=""))
     await desk.again()
     found = await desk.backend.lookup(tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert (found.update.native, found.update.nodes) == (native, "a1,a2")
     assert await desk.submit(request, allowed=bound(("a1",), ("a2",))) == tag
     assert files.record().native == native

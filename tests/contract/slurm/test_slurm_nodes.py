@@ -14,7 +14,7 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.slurm.backend import make
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Found, Phase
+from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, JobFound, Phase
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
@@ -103,7 +103,7 @@ async def test_a_job_reports_its_nodes_while_it_runs_and_a_new_agent_finds_them(
     assert (await desk.until(tag, Phase.RUNNING)).nodes == "a[1,3]"
     await desk.again()
     found = await desk.backend.lookup(tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.nodes == "a[1,3]"
 
 
@@ -246,7 +246,7 @@ async def test_a_job_that_slurm_starts_elsewhere_is_returned_and_its_command_is_
     assert not ran.exists()
     await desk.again()
     found = await desk.backend.lookup(tag)
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.result.code == WRONG_NODES
 
 

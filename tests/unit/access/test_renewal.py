@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.core.events import SyncMessage
-from rainbow_sched.agent.runtime.link import Identity, Link
+from rainbow_sched.agent.runtime.link import Identity, ServerLink
 from rainbow_sched.agent.runtime.rotation import Rotation
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.model.credential import digest, id_of
@@ -41,11 +41,11 @@ class Place:
         self.home.chmod(0o600)
         self.seq = itertools.count(1)
 
-    def process(self) -> tuple[Link, Rotation]:
+    def process(self) -> tuple[ServerLink, Rotation]:
         """A process that starts with what is on disk."""
         host, _, port = self.world.running.address.rpartition(":")
         settings = ClientSettings(servers=(Address(host, int(port), False),))
-        link = Link(settings, Identity(cluster="alpha", epoch="journal.e", secret=self.home.read_text().strip()))
+        link = ServerLink(settings, Identity(cluster="alpha", epoch="journal.e", secret=self.home.read_text().strip()))
         return link, Rotation(self.home, link, every=3600.0)
 
     async def speaks(self) -> str:
@@ -63,7 +63,7 @@ class Place:
 STEPS = ("write", "begin", "use", "rename")
 
 
-def killing(monkeypatch: pytest.MonkeyPatch, link: Link, rotation: Rotation, step: str, when: str) -> None:
+def killing(monkeypatch: pytest.MonkeyPatch, link: ServerLink, rotation: Rotation, step: str, when: str) -> None:
     """Have the process die right before or after a step, or in the middle: done, but the answer never came."""
     calls = itertools.count()
     inner, taken, name = link.renew, {"begin": 1, "use": 2}.get(step), rotation._next

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import restored
 from rainbow_sched.agent.core.reactor import react
-from rainbow_sched.agent.core.state import Limits, State
-from rainbow_sched.agent.core.values import Absent, Chunk, Found, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow_sched.agent.core.state import AgentLimits, AgentState
+from rainbow_sched.agent.core.values import Absent, Chunk, JobFound, Offer, Phase, Ref, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState
 
 OUTPUT = b"0123456789" * 3
@@ -118,8 +118,8 @@ class Manager:
     def running(self) -> list[str]:
         return [tag for tag, job in self.jobs.items() if job.phase is Phase.RUNNING]
 
-    def lookup(self, tag: str) -> Found | Absent:
-        return Found(self.jobs[tag]) if tag in self.jobs else Absent()
+    def lookup(self, tag: str) -> JobFound | Absent:
+        return JobFound(self.jobs[tag]) if tag in self.jobs else Absent()
 
 
 class World:
@@ -148,7 +148,7 @@ class World:
         self.starts += 1
         self.epoch = f"epoch{self.starts}"
         held, past = restored(self.disk)
-        self.state = State(limits=Limits(max_jobs=4), fresh=self.starts == 1, held=held, past=past)
+        self.state = AgentState(limits=AgentLimits(max_jobs=4), fresh=self.starts == 1, attempts=held, past=past)
         self.todo: list[e.Command] = []
         self.flights: list[e.SyncMessage] = []
         self.answers: list[e.SyncAnswer] = []
@@ -188,9 +188,9 @@ class World:
         match command:
             case e.WriteJournal(ref, kind, record):
                 self.disk.append(record)
-                self.event(e.Stored(ref, kind))
-            case e.Judge(offer):
-                self.event(e.Judged(offer, "not here" if offer.ref.job % 5 == 4 else None))
+                self.event(e.RecordStored(ref, kind))
+            case e.CheckOffer(offer):
+                self.event(e.OfferChecked(offer, "not here" if offer.ref.job % 5 == 4 else None))
             case e.Submit(offer):
                 self.submit(offer.ref)
             case e.Lookup(ref):
@@ -237,8 +237,8 @@ class World:
             self.answers.pop(self.choose(len(self.answers)))
         if self.state.listening is not None and self.choose(2):
             self.event(e.SyncFailed(self.state.listening, 1.0))
-        elif self.state.flight is not None:
-            self.event(e.SyncFailed(self.state.flight.seq, 1.0))
+        elif self.state.in_flight is not None:
+            self.event(e.SyncFailed(self.state.in_flight.seq, 1.0))
 
     def poll(self) -> None:
         self.event(e.BackendUpdated(tuple(self.manager.jobs.values())))
@@ -309,8 +309,8 @@ class World:
             self.answers.clear()
             if self.state.listening is not None:
                 self.event(e.SyncFailed(self.state.listening, 1.0))
-            if self.state.flight is not None:
-                self.event(e.SyncAnswered(self.server.sync(self.epoch, self.state.flight)))
+            if self.state.in_flight is not None:
+                self.event(e.SyncAnswered(self.server.sync(self.epoch, self.state.in_flight)))
             self.flights.clear()
             self.now += 3.0
             self.event(e.Tick())
@@ -320,4 +320,4 @@ class World:
 
     def done(self) -> bool:
         settled = all(state in ("ended", "returned") for state in self.server.attempts.values())
-        return settled and len(self.server.attempts) == self.server.total and not self.state.held and not self.todo
+        return settled and len(self.server.attempts) == self.server.total and not self.state.attempts and not self.todo

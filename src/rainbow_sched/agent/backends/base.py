@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from rainbow_sched.agent.core.values import ANY_HOST, Absent, AllowedHosts, BidAnswer, Facts, Found, Unknown, Update
+from rainbow_sched.agent.core.values import (
+    ANY_HOST,
+    Absent,
+    AllowedHosts,
+    BidAnswer,
+    ClusterFacts,
+    JobFound,
+    Unknown,
+    Update,
+)
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unsupported
 from rainbow_sched.model.graph import Graph
@@ -112,7 +121,7 @@ class Backend(Protocol):
         the manager certainly does not have the job; after any other error the agent looks the tag up.
         """
 
-    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+    async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Return the manager's job with this tag."""
 
     async def poll(self) -> tuple[Update, ...]:
@@ -136,7 +145,7 @@ class Backend(Protocol):
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
         """Return expected start and cost on these hosts."""
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> ClusterFacts:
         """Return the manager's name and free resources."""
 
     def reshape(self, graph: Graph) -> None:

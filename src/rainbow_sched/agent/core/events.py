@@ -11,8 +11,8 @@ from rainbow_sched.agent.core.values import (
     AllowedHosts,
     BidAnswer,
     Chunk,
-    Facts,
-    Found,
+    ClusterFacts,
+    JobFound,
     Offer,
     Ref,
     Result,
@@ -67,7 +67,7 @@ class SyncMessage:
     output: tuple[Chunk, ...] = ()
     want: int = 0
     wait: float = 0.0
-    facts: Facts | None = None
+    facts: ClusterFacts | None = None
     mark: str = ""  # the last mark received from a server
     recall: Recall | None = None
 
@@ -154,7 +154,7 @@ class SyncFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class OfferChecked:
     """An offer was checked against site rules and backend; `reason`: why it is rejected, or None."""
 
     offer: Offer
@@ -162,7 +162,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class RecordStored:
     """A journal record is on disk."""
 
     ref: Ref
@@ -198,7 +198,7 @@ class LookedUp:
     """The result of a lookup of a tag in the manager."""
 
     ref: Ref
-    answer: Found | Absent | Unknown
+    answer: JobFound | Absent | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class BackendUpdated:
     """The result of one poll of the manager."""
 
     updates: tuple[Update, ...]
-    facts: Facts | None = None
+    facts: ClusterFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +251,8 @@ Event: TypeAlias = (
     Started
     | SyncAnswered
     | SyncFailed
-    | Judged
-    | Stored
+    | OfferChecked
+    | RecordStored
     | SubmitAnswered
     | SubmitRefused
     | SubmitUnclear
@@ -286,7 +286,7 @@ class WriteJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class CheckOffer:
     """Check whether this offer may be accepted; answered by `OfferChecked`."""
 
     offer: Offer
@@ -337,4 +337,4 @@ class Forget:
     ref: Ref
 
 
-Command: TypeAlias = SendSync | WriteJournal | Judge | Submit | Lookup | Cancel | ReadOutput | AskBid | Forget
+Command: TypeAlias = SendSync | WriteJournal | CheckOffer | Submit | Lookup | Cancel | ReadOutput | AskBid | Forget

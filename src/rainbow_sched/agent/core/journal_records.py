@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from rainbow_sched.agent.core.values import Held, Offer, Past, Phase, Ref, Result, Wish
+from rainbow_sched.agent.core.values import LocalAttempt, Offer, PastAttempt, Phase, Ref, Result, StopReason
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Corrupt, Invalid
@@ -63,19 +63,19 @@ def native_record(ref: Ref, native: str) -> dict[str, object]:
     return {**_named(ref, "native"), "native": native}
 
 
-def cancelled_record(ref: Ref, wish: Wish) -> dict[str, object]:
+def cancelled_record(ref: Ref, stop_reason: StopReason) -> dict[str, object]:
     """Return the record of a requested end."""
-    return {**_named(ref, "cancel"), "wish": wish.value}
+    return {**_named(ref, "cancel"), "wish": stop_reason.value}
 
 
-def ended_record(held: Held) -> dict[str, object]:
+def ended_record(attempt: LocalAttempt) -> dict[str, object]:
     """Return the record of a result."""
-    record = {**_named(held.ref, "end"), "result": result_json(held.result), "sizes": list(held.sizes)}
-    record |= {"nodes": held.nodes} if held.nodes else {}
-    return record | _code(held.result)
+    record = {**_named(attempt.ref, "end"), "result": result_json(attempt.result), "sizes": list(attempt.sizes)}
+    record |= {"nodes": attempt.nodes} if attempt.nodes else {}
+    return record | _code(attempt.result)
 
 
-def forgotten_record(ref: Ref, past: Past) -> dict[str, object]:
+def forgotten_record(ref: Ref, past: PastAttempt) -> dict[str, object]:
     """Return the record of an attempt that the server has stored as ended, or that was rejected."""
     return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason} | _code(past.result)
 
@@ -99,11 +99,11 @@ def _result(record: Record) -> Result | None:
     return Result(**{**known, "state": AttemptState(value["state"]), "failure": Failure(failure) if failure else None})
 
 
-def compacted(held: Iterable[Held], past: Mapping[Ref, Past], mark: str) -> list[dict[str, object]]:
+def compacted(attempts: Iterable[LocalAttempt], past: Mapping[Ref, PastAttempt], mark: str) -> list[dict[str, object]]:
     """Return the shortest list of records with the same state."""
     out: list[dict[str, object]] = [marked({"kind": "open"}, mark)] if mark else []
     out += [forgotten_record(ref, memory) for ref, memory in past.items()]
-    for one in held:
+    for one in attempts:
         if one.phase is Phase.OFFERED:
             continue  # its record is still in the write queue
         out.append(offer_record(one.offer))
@@ -111,26 +111,26 @@ def compacted(held: Iterable[Held], past: Mapping[Ref, Past], mark: str) -> list
             out.append(intent_record(one.ref))
         if one.native:
             out.append(native_record(one.ref, one.native))
-        if one.wish:
-            out.append(cancelled_record(one.ref, one.wish))
+        if one.stop_reason:
+            out.append(cancelled_record(one.ref, one.stop_reason))
         if one.phase is Phase.FINISHED:
             out.append(ended_record(one))
     return out
 
 
-def restored(records: Iterable[Record]) -> tuple[dict[Ref, Held], dict[Ref, Past]]:
+def restored(records: Iterable[Record]) -> tuple[dict[Ref, LocalAttempt], dict[Ref, PastAttempt]]:
     """Rebuild local and past attempts from the records of a journal."""
-    held: dict[Ref, Held] = {}
-    past: dict[Ref, Past] = {}
+    attempts: dict[Ref, LocalAttempt] = {}
+    past: dict[Ref, PastAttempt] = {}
     for number, record in enumerate(records, start=1):
         try:
-            _replay(record, held, past)
+            _replay(record, attempts, past)
         except (KeyError, TypeError, ValueError, Invalid) as problem:
             raise Corrupt(f"record {number} of the agent's journal makes no sense: {problem!r}") from problem
-    return held, past
+    return attempts, past
 
 
-def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> None:
+def _replay(record: Record, attempts: dict[Ref, LocalAttempt], past: dict[Ref, PastAttempt]) -> None:
     kind = record["kind"]
     if kind == "open":
         return
@@ -140,30 +140,30 @@ def _replay(record: Record, held: dict[Ref, Held], past: dict[Ref, Past]) -> Non
         if not isinstance(body, dict):
             raise ValueError("an offer without a body")
         adopted = kind == "adopt"
-        held[ref] = Held(
+        attempts[ref] = LocalAttempt(
             offer=_offer(ref, body, record),
             phase=Phase.SUBMITTED if adopted else Phase.ACCEPTED,
             native=str(record.get("native", "")),
         )
         return
     if kind == "forget":
-        held.pop(ref, None)
-        past[ref] = Past(result=_result(record), reason=str(record["reason"]))
+        attempts.pop(ref, None)
+        past[ref] = PastAttempt(result=_result(record), reason=str(record["reason"]))
         return
-    one = held.get(ref)
+    one = attempts.get(ref)
     if one is None:
         return  # a compaction between the two records dropped the attempt
     if kind == "intent":
-        held[ref] = replace(one, phase=Phase.INTENT)
+        attempts[ref] = replace(one, phase=Phase.INTENT)
     elif kind == "native":
-        held[ref] = replace(one, phase=Phase.SUBMITTED, native=str(record["native"]))
+        attempts[ref] = replace(one, phase=Phase.SUBMITTED, native=str(record["native"]))
     elif kind == "cancel":
-        held[ref] = replace(one, wish=Wish(str(record["wish"])))
+        attempts[ref] = replace(one, stop_reason=StopReason(str(record["wish"])))
     elif kind == "end":
         sizes = record["sizes"]
         if not isinstance(sizes, list):
             raise ValueError("an end without sizes")
         ended = replace(one, phase=Phase.FINISHED, result=_result(record), sizes=(sizes[0], sizes[1]))
-        held[ref] = replace(ended, nodes=str(record.get("nodes", "")))
+        attempts[ref] = replace(ended, nodes=str(record.get("nodes", "")))
     else:
         raise ValueError(f"a record of kind {kind!r}")

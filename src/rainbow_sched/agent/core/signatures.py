@@ -29,7 +29,7 @@ MAX_SIGNERS = 1 << 20
 Use = tuple[str, int | None]  # nonce and array index
 
 
-class Spent:
+class UsedSignatures:
     """Used signatures, in a journal file."""
 
     def __init__(self, path: Path, now: float) -> None:
@@ -64,12 +64,12 @@ class Spent:
 
 
 @dataclass(slots=True)
-class Signatures:
+class SignatureChecker:
     """Check signatures of offers and count their uses."""
 
     cluster: str
     signers: Path  # public keys; read again after a change
-    spent: Spent
+    spent: UsedSignatures
     required: bool = True  # False: unsigned jobs are accepted, signatures are still checked
     clock: Callable[[], float] = time.time
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)  # jobs start in several threads
@@ -133,14 +133,16 @@ class Signatures:
         return self._read[1]
 
 
-def demanded(cluster: str, state_dir: Path, signers: str, required: bool, now: float) -> Signatures | None:
+def signature_checker(
+    cluster: str, state_dir: Path, signers: str, required: bool, now: float
+) -> SignatureChecker | None:
     """Return the checker that the options ask for, or None; raise Invalid if the file of signers cannot be used."""
     if not signers:
         if required:
             raise Invalid("require_signature needs the file of your users' keys: --allowed-signers FILE")
         return None
     path = Path(signers).expanduser().resolve()
-    asked = Signatures(cluster, path, Spent(state_dir / SPENT_FILE, now), required)
+    asked = SignatureChecker(cluster, path, UsedSignatures(state_dir / SPENT_FILE, now), required)
     read_signers(_own_text(path))
     return asked
 

@@ -16,7 +16,7 @@ from rainbow_sched.selection.job_filter import holds, variables
 KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 
 
-def speaking_of_jobs(option: str, text: str) -> Expression:
+def job_expression(option: str, text: str) -> Expression:
     """Compile `--accept` or `--order`; raise Invalid for an unknown job variable."""
     found = compile_expression(text)
     for name in sorted(found.names):
@@ -27,7 +27,7 @@ def speaking_of_jobs(option: str, text: str) -> Expression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class SiteRules:
     """Rules for offers, checked on the cluster whatever the server sends."""
 
     accept: Expression | None = None

@@ -10,26 +10,26 @@ from rainbow_sched.agent.core.journal_records import cancelled_record, ended_rec
 from rainbow_sched.agent.core.values import (
     STEPS,
     STREAMS,
+    AttemptStep,
     BidAnswer,
     Chunk,
-    Facts,
-    Held,
+    ClusterFacts,
+    LocalAttempt,
     Offer,
-    Past,
+    PastAttempt,
     Phase,
     Ref,
     Result,
-    Step,
-    Wish,
+    StopReason,
 )
 from rainbow_sched.model.attempt import AttemptState
 
 NEVER = float("-inf")
-MAX_PAST = 4_096  # finished attempts to remember
+MAX_PAST_ATTEMPTS = 4_096  # finished attempts to remember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AgentLimits:
     """Limits and timeouts of an agent."""
 
     max_jobs: int = 64
@@ -42,37 +42,37 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class AgentState:
     """The agent's state. Immutable: `react` returns the next one."""
 
-    limits: Limits = Limits()
+    limits: AgentLimits = AgentLimits()
     fresh: bool = False  # this process created the journal: attempts that the server expects were lost with the old one
     stopping: bool = False
-    held: Mapping[Ref, Held] = field(default_factory=dict)
-    past: Mapping[Ref, Past] = field(default_factory=dict)
-    judging: Mapping[Ref, Offer] = field(default_factory=dict)
+    attempts: Mapping[Ref, LocalAttempt] = field(default_factory=dict)
+    past: Mapping[Ref, PastAttempt] = field(default_factory=dict)
+    checking: Mapping[Ref, Offer] = field(default_factory=dict)
     rejects: Mapping[Ref, str] = field(default_factory=dict)
     expected: Mapping[Ref, float | None] = field(default_factory=dict)  # when to look up again; None: a lookup is open
     acks: tuple[int, ...] = ()
-    acks_waiting: tuple[tuple[int, Ref], ...] = ()  # commands to acknowledge once their record is on disk
-    bidding: frozenset[str] = frozenset()  # bid requests that the backend has not answered yet
+    acks_pending: tuple[tuple[int, Ref], ...] = ()  # commands to acknowledge once their record is on disk
+    open_bids: frozenset[str] = frozenset()  # bid requests that the backend has not answered yet
     bids: tuple[tuple[str, BidAnswer], ...] = ()
     chunks: Mapping[tuple[Ref, str], Chunk] = field(default_factory=dict)
-    reading: frozenset[tuple[Ref, str]] = frozenset()
-    unread: Mapping[tuple[Ref, str], float] = field(default_factory=dict)  # failed reads: when to retry
-    facts: Facts | None = None
-    facts_told: Facts | None = None
+    open_reads: frozenset[tuple[Ref, str]] = frozenset()
+    failed_reads: Mapping[tuple[Ref, str], float] = field(default_factory=dict)  # failed reads: when to retry
+    facts: ClusterFacts | None = None
+    facts_reported: ClusterFacts | None = None
     facts_at: float = NEVER  # when facts were last sent
     seq: int = 0
-    flight: SyncMessage | None = None  # the unanswered message
-    flight_at: float = 0.0  # when it was first sent
+    in_flight: SyncMessage | None = None  # the unanswered message
+    sent_at: float = 0.0  # when it was first sent
     listening: int | None = None  # seq of an older call that still waits at the server and may bring offers
     listening_at: float = 0.0
     resend_at: float | None = None
     answered: SyncMessage | None = None  # the last answered message
     send_at: float = 0.0  # earliest time of the next message
     quiet_until: float = 0.0  # earliest time of a message without news
-    hasty: int = 0  # consecutive empty answers that came at once
+    empty_answers: int = 0  # consecutive empty answers that came at once
     resynced: bool = False  # the last answer asked for a resync
     heartbeat: float = 25.0
     server: str = ""  # id of the server process that answered last
@@ -81,32 +81,32 @@ class State:
     recalling: bool = False  # the server's database was restored: send all attempts with the next message
 
 
-class Draft:
+class StateDraft:
     """A mutable copy of the state in which handlers build the next one, with the commands to return."""
 
-    def __init__(self, state: State, now: float) -> None:
+    def __init__(self, state: AgentState, now: float) -> None:
         self.before = state
         self.now = now
         self.limits = state.limits
         self.commands: list[Command] = []
-        self.held = dict(state.held)
+        self.attempts = dict(state.attempts)
         self.past = dict(state.past)
-        self.judging = dict(state.judging)
+        self.checking = dict(state.checking)
         self.rejects = dict(state.rejects)
         self.expected = dict(state.expected)
         self.acks = state.acks
-        self.acks_waiting = state.acks_waiting
-        self.bidding = set(state.bidding)
+        self.acks_pending = state.acks_pending
+        self.open_bids = set(state.open_bids)
         self.bids = state.bids
         self.chunks = dict(state.chunks)
-        self.reading = set(state.reading)
-        self.unread = dict(state.unread)
-        self.facts, self.facts_told, self.facts_at = state.facts, state.facts_told, state.facts_at
-        self.stopping, self.resynced, self.hasty = state.stopping, state.resynced, state.hasty
-        self.seq, self.flight, self.flight_at, self.resend_at = (
+        self.open_reads = set(state.open_reads)
+        self.failed_reads = dict(state.failed_reads)
+        self.facts, self.facts_reported, self.facts_at = state.facts, state.facts_reported, state.facts_at
+        self.stopping, self.resynced, self.empty_answers = state.stopping, state.resynced, state.empty_answers
+        self.seq, self.in_flight, self.sent_at, self.resend_at = (
             state.seq,
-            state.flight,
-            state.flight_at,
+            state.in_flight,
+            state.sent_at,
             state.resend_at,
         )
         self.listening, self.listening_at = state.listening, state.listening_at
@@ -114,30 +114,30 @@ class Draft:
         self.heartbeat, self.contact_at, self.server = state.heartbeat, state.contact_at, state.server
         self.mark, self.recalling = state.mark, state.recalling
 
-    def done(self) -> State:
+    def done(self) -> AgentState:
         return replace(
             self.before,
             stopping=self.stopping,
             resynced=self.resynced,
-            hasty=self.hasty,
-            held=self.held,
+            empty_answers=self.empty_answers,
+            attempts=self.attempts,
             past=self.past,
-            judging=self.judging,
+            checking=self.checking,
             rejects=self.rejects,
             expected=self.expected,
             acks=self.acks,
-            acks_waiting=self.acks_waiting,
-            bidding=frozenset(self.bidding),
+            acks_pending=self.acks_pending,
+            open_bids=frozenset(self.open_bids),
             bids=self.bids,
             chunks=self.chunks,
-            reading=frozenset(self.reading),
-            unread=self.unread,
+            open_reads=frozenset(self.open_reads),
+            failed_reads=self.failed_reads,
             facts=self.facts,
-            facts_told=self.facts_told,
+            facts_reported=self.facts_reported,
             facts_at=self.facts_at,
             seq=self.seq,
-            flight=self.flight,
-            flight_at=self.flight_at,
+            in_flight=self.in_flight,
+            sent_at=self.sent_at,
             resend_at=self.resend_at,
             listening=self.listening,
             listening_at=self.listening_at,
@@ -154,57 +154,57 @@ class Draft:
     def do(self, command: Command) -> None:
         self.commands.append(command)
 
-    def step(self, held: Held, step: Step) -> Held | None:
+    def step(self, attempt: LocalAttempt, step: AttemptStep) -> LocalAttempt | None:
         """Move an attempt to the next phase; return None if the step is not allowed in its phase."""
-        phase = STEPS.get((held.phase, step))
+        phase = STEPS.get((attempt.phase, step))
         if phase is None:
             return None
-        moved = replace(held, phase=phase)
-        self.held[held.ref] = moved
+        moved = replace(attempt, phase=phase)
+        self.attempts[attempt.ref] = moved
         return moved
 
-    def alone(self, held: Held) -> bool:
+    def out_of_contact(self, attempt: LocalAttempt) -> bool:
         """Return True if the guard time without contact is over, or if there was no contact yet."""
-        guard = held.offer.guard(self.limits.run_guard)
+        guard = attempt.offer.guard(self.limits.run_guard)
         return guard is not None and (self.contact_at is None or self.now >= self.contact_at + guard)
 
-    def end(self, held: Held, result: Result) -> None:
+    def end(self, attempt: LocalAttempt, result: Result) -> None:
         """Record a result; it is reported once it is on disk."""
-        if held.wish is Wish.GUARD and result.state is AttemptState.CANCELLED:
+        if attempt.stop_reason is StopReason.GUARD and result.state is AttemptState.CANCELLED:
             result = replace(
                 result, state=AttemptState.PREEMPTED, reason="the server could not be reached for too long"
             )
-        moved = self.step(held, Step.END)
+        moved = self.step(attempt, AttemptStep.END)
         if moved is not None:
             ended = replace(moved, result=result, ended_clock=self.now, act_at=None)
-            self.held[held.ref] = ended
-            self.do(WriteJournal(held.ref, "end", ended_record(ended)))
+            self.attempts[attempt.ref] = ended
+            self.do(WriteJournal(attempt.ref, "end", ended_record(ended)))
 
-    def wish(self, held: Held, wish: Wish) -> Held:
+    def request_stop(self, attempt: LocalAttempt, stop_reason: StopReason) -> LocalAttempt:
         """Record that the attempt is to end."""
-        wished = replace(held, wish=wish)
-        self.held[held.ref] = wished
-        self.do(WriteJournal(held.ref, "cancel", cancelled_record(held.ref, wish)))
-        return wished
+        stopping = replace(attempt, stop_reason=stop_reason)
+        self.attempts[attempt.ref] = stopping
+        self.do(WriteJournal(attempt.ref, "cancel", cancelled_record(attempt.ref, stop_reason)))
+        return stopping
 
-    def forget(self, ref: Ref, past: Past) -> None:
+    def forget(self, ref: Ref, past: PastAttempt) -> None:
         """Drop an attempt whose end the server has stored; keep its result."""
-        self.held.pop(ref, None)
+        self.attempts.pop(ref, None)
         for stream in STREAMS:
             self.chunks.pop((ref, stream), None)
-            self.reading.discard((ref, stream))
-            self.unread.pop((ref, stream), None)
+            self.open_reads.discard((ref, stream))
+            self.failed_reads.pop((ref, stream), None)
         self.remember(ref, past, "forget")
         self.do(Forget(ref))
 
-    def remember(self, ref: Ref, past: Past, kind: str) -> None:
+    def remember(self, ref: Ref, past: PastAttempt, kind: str) -> None:
         """Remember a finished attempt; drop the oldest ones."""
         self.past[ref] = past
-        while len(self.past) > MAX_PAST:
+        while len(self.past) > MAX_PAST_ATTEMPTS:
             del self.past[next(iter(self.past))]
         self.do(WriteJournal(ref, kind, forgotten_record(ref, past)))
 
 
-def active(held: Held) -> bool:
+def active(attempt: LocalAttempt) -> bool:
     """Return True while the attempt counts against `max_jobs`."""
-    return held.phase not in (Phase.ENDED, Phase.FINISHED)
+    return attempt.phase not in (Phase.ENDED, Phase.FINISHED)

@@ -14,7 +14,7 @@ from rainbow_sched.model.binding import GroupHosts
 STREAMS = ("stdout", "stderr")
 WRONG_NODES = "wrong-nodes"  # code of a returned attempt: the manager gave it nodes on which it may not run
 MAX_SECONDS = 1e12  # upper bound for times in a job's terms
-GUARDED_PART = 2 / 3  # share of the server's patience after which a job is ended here; the rest is for ending it
+GUARD_SHARE = 2 / 3  # share of the server's patience after which a job is ended here; the rest is for ending it
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,14 +75,14 @@ class Offer:
 
     def guard(self, longest: float) -> float | None:
         """Return the seconds without contact after which the job is ended here; None: it continues."""
-        again, lost_after = _given_up(self.terms)
+        again, lost_after = _loss_terms(self.terms)
         if lost_after is not None:
-            return min(longest, lost_after * GUARDED_PART)
+            return min(longest, lost_after * GUARD_SHARE)
         return longest if again else None
 
 
 @lru_cache(maxsize=4096)
-def _given_up(terms: str) -> tuple[bool, float | None]:
+def _loss_terms(terms: str) -> tuple[bool, float | None]:
     """Return from a job's terms whether it may run again, and its own patience in seconds, if any."""
     try:
         said = json.loads(terms)
@@ -121,7 +121,7 @@ class Phase(enum.StrEnum):
     FINISHED = "finished"  # the result is in the journal; it is reported until the server has stored it
 
 
-class Step(enum.StrEnum):
+class AttemptStep(enum.StrEnum):
     """An event that moves a local attempt to its next phase."""
 
     OFFER_STORED = "offer-stored"
@@ -133,24 +133,26 @@ class Step(enum.StrEnum):
     END_STORED = "end-stored"
 
 
-STEPS: Mapping[tuple[Phase, Step], Phase] = {  # an absent pair has no effect: late and repeated messages are normal
-    (Phase.OFFERED, Step.OFFER_STORED): Phase.ACCEPTED,
-    (Phase.ACCEPTED, Step.CONFIRM): Phase.CONFIRMED,
-    (Phase.CONFIRMED, Step.INTENT_STORED): Phase.INTENT,
-    (Phase.INTENT, Step.SUBMIT): Phase.SUBMITTED,
-    (Phase.INTENT, Step.RUN): Phase.RUNNING,
-    (Phase.SUBMITTED, Step.RUN): Phase.RUNNING,
-    (Phase.OFFERED, Step.END): Phase.ENDED,  # cancelled before it was submitted
-    (Phase.ACCEPTED, Step.END): Phase.ENDED,
-    (Phase.CONFIRMED, Step.END): Phase.ENDED,
-    (Phase.INTENT, Step.END): Phase.ENDED,
-    (Phase.SUBMITTED, Step.END): Phase.ENDED,
-    (Phase.RUNNING, Step.END): Phase.ENDED,
-    (Phase.ENDED, Step.END_STORED): Phase.FINISHED,
+STEPS: Mapping[
+    tuple[Phase, AttemptStep], Phase
+] = {  # an absent pair has no effect: late and repeated messages are normal
+    (Phase.OFFERED, AttemptStep.OFFER_STORED): Phase.ACCEPTED,
+    (Phase.ACCEPTED, AttemptStep.CONFIRM): Phase.CONFIRMED,
+    (Phase.CONFIRMED, AttemptStep.INTENT_STORED): Phase.INTENT,
+    (Phase.INTENT, AttemptStep.SUBMIT): Phase.SUBMITTED,
+    (Phase.INTENT, AttemptStep.RUN): Phase.RUNNING,
+    (Phase.SUBMITTED, AttemptStep.RUN): Phase.RUNNING,
+    (Phase.OFFERED, AttemptStep.END): Phase.ENDED,  # cancelled before it was submitted
+    (Phase.ACCEPTED, AttemptStep.END): Phase.ENDED,
+    (Phase.CONFIRMED, AttemptStep.END): Phase.ENDED,
+    (Phase.INTENT, AttemptStep.END): Phase.ENDED,
+    (Phase.SUBMITTED, AttemptStep.END): Phase.ENDED,
+    (Phase.RUNNING, AttemptStep.END): Phase.ENDED,
+    (Phase.ENDED, AttemptStep.END_STORED): Phase.FINISHED,
 }
 WITH_MANAGER = frozenset({Phase.INTENT, Phase.SUBMITTED, Phase.RUNNING})
 UNCONFIRMED = frozenset({Phase.OFFERED, Phase.ACCEPTED})
-_TOLD_AS: Mapping[Phase, AttemptState] = {
+_REPORTED_STATES: Mapping[Phase, AttemptState] = {
     Phase.OFFERED: AttemptState.LEASED,
     Phase.ACCEPTED: AttemptState.LEASED,
     Phase.SUBMITTED: AttemptState.SUBMITTED,
@@ -158,7 +160,7 @@ _TOLD_AS: Mapping[Phase, AttemptState] = {
 }
 
 
-class Wish(enum.StrEnum):
+class StopReason(enum.StrEnum):
     """Why a local attempt is to end early."""
 
     NONE = ""
@@ -168,15 +170,15 @@ class Wish(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class LocalAttempt:
     """An attempt that this agent has accepted or is accepting. Immutable."""
 
     offer: Offer
     phase: Phase = Phase.OFFERED
     native: str = ""  # the manager's job id
     result: Result | None = None
-    wish: Wish = Wish.NONE
-    told: str = ""  # the last reported state that the server answered
+    stop_reason: StopReason = StopReason.NONE
+    reported: str = ""  # the last reported state that the server answered
     unknown: str = ""  # a reported state that the server did not know; reported again to another server process
     acked: bool = False  # the server has stored the end
     started_at: float | None = None
@@ -196,11 +198,11 @@ class Held:
         """Return the state as reported to the server."""
         if self.result is not None:
             return self.result.state
-        return _TOLD_AS.get(self.phase, AttemptState.ACCEPTED)
+        return _REPORTED_STATES.get(self.phase, AttemptState.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastAttempt:
     """A finished attempt: its result, or why it was rejected."""
 
     result: Result | None = None
@@ -221,7 +223,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JobFound:
     """The manager has a job with this tag."""
 
     update: Update
@@ -242,7 +244,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ClusterFacts:
     """State of the cluster as seen by its manager."""
 
     manager: str

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from rainbow_sched.agent.backends.base import Backend, CannotBind, Launch
 from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core.signatures import Signatures
-from rainbow_sched.agent.core.site_rules import Rules
+from rainbow_sched.agent.core.signatures import SignatureChecker
+from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, Chunk, Offer, Result, Unknown
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -19,24 +19,24 @@ from rainbow_sched.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
 BID_DEADLINE = 2.0
-Errand: TypeAlias = e.Judge | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
+BackendCall: TypeAlias = e.CheckOffer | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
 
 
 @dataclass(frozen=True, slots=True)
-class Errands:
+class BackendCalls:
     """Execute commands of the reactor that need the backend."""
 
     cluster: str
     backend: Backend
-    rules: Rules
+    rules: SiteRules
     run_guard: float
-    signatures: Signatures | None = None
+    signatures: SignatureChecker | None = None
 
-    async def run(self, errand: Errand) -> e.Event:
+    async def run(self, errand: BackendCall) -> e.Event:
         """Execute one command and return its result as an event; never raises except for cancellation."""
         match errand:
-            case e.Judge(offer):
-                return e.Judged(offer, await self._refusal(offer))
+            case e.CheckOffer(offer):
+                return e.OfferChecked(offer, await self._refusal(offer))
             case e.Submit(offer):
                 return await self._submit(offer)
             case e.Lookup(ref):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rainbow_sched.agent.core.events import Stored, WriteJournal
+from rainbow_sched.agent.core.events import RecordStored, WriteJournal
 from rainbow_sched.agent.runtime.journal import Journal
 
 log = logging.getLogger("rainbow.agent")
@@ -30,7 +30,7 @@ class _Compaction:
 class JournalWriter:
     """A queue of records to write, in order."""
 
-    def __init__(self, journal: Journal, stored: Callable[[Stored], None]) -> None:
+    def __init__(self, journal: Journal, stored: Callable[[RecordStored], None]) -> None:
         """Call `stored` for each record that is on disk."""
         self._journal, self._stored = journal, stored
         self._queue: asyncio.Queue[WriteJournal | _Compaction] = asyncio.Queue()
@@ -71,7 +71,7 @@ class JournalWriter:
             await self._surely(partial(self._journal.append, [write.record for write in writes]))
         for write in writes:
             _say(write)
-            self._stored(Stored(write.ref, write.kind))
+            self._stored(RecordStored(write.ref, write.kind))
 
     async def _surely(self, work: Callable[[], None]) -> None:
         while True:

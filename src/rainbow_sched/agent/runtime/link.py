@@ -34,7 +34,7 @@ class Identity:
     node_rules: NodeRules = field(default_factory=NodeRules)  # see `Backend.node_rules`
 
 
-class Link:
+class ServerLink:
     """Send messages; every failure is an error of `model/errors.py`."""
 
     def __init__(self, settings: ClientSettings, identity: Identity) -> None:

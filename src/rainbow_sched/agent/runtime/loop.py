@@ -15,10 +15,10 @@ from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import due, idle, react
-from rainbow_sched.agent.core.signatures import Signatures
-from rainbow_sched.agent.core.site_rules import Rules
-from rainbow_sched.agent.core.state import Limits, State
-from rainbow_sched.agent.runtime.backend_calls import Errand, Errands
+from rainbow_sched.agent.core.signatures import SignatureChecker
+from rainbow_sched.agent.core.site_rules import SiteRules
+from rainbow_sched.agent.core.state import AgentLimits, AgentState
+from rainbow_sched.agent.runtime.backend_calls import BackendCall, BackendCalls
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.journal_writer import JournalWriter
 from rainbow_sched.agent.runtime.last_contact import ContactFile
@@ -39,7 +39,7 @@ def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Syncing(Protocol):
+class SyncClient(Protocol):
     """The part of the link that the loop uses."""
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
@@ -47,17 +47,17 @@ class Syncing(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AgentParts:
     """Components and settings of an agent."""
 
     cluster: str
-    link: Syncing
+    link: SyncClient
     backend: Backend
     journal: Journal
-    rules: Rules = field(default_factory=Rules)
-    limits: Limits = field(default_factory=Limits)
+    rules: SiteRules = field(default_factory=SiteRules)
+    limits: AgentLimits = field(default_factory=AgentLimits)
     rediscovery: Rediscovery | None = None
-    signatures: Signatures | None = None
+    signatures: SignatureChecker | None = None
 
 
 class Agent:
@@ -65,7 +65,7 @@ class Agent:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: AgentParts,
         *,
         once: bool = False,
         clock: Callable[[], float] = boot_clock,
@@ -76,13 +76,15 @@ class Agent:
         self._once, self._clock, self._rng = once, clock, rng or Random()
         held, past = restored(parts.journal.records)
         mark = last_mark(parts.journal.records)
-        self.state = State(limits=parts.limits, fresh=parts.journal.fresh, held=held, past=past, mark=mark)
+        self.state = AgentState(limits=parts.limits, fresh=parts.journal.fresh, attempts=held, past=past, mark=mark)
         self._contact = ContactFile(parts.journal.path.parent / "contact")
         self._events: asyncio.Queue[e.Event] = asyncio.Queue()
         self._writer = JournalWriter(parts.journal, self._events.put_nowait)
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
-        self._errands = Errands(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures)
+        self._errands = BackendCalls(
+            parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures
+        )
         self._failures = 0
         self._complaint = ("", 0.0)
         self._refusals = Refusals()
@@ -102,7 +104,7 @@ class Agent:
         self._spawn(self._writer.run())
         if self.parts.rediscovery is not None:
             self._spawn(self.parts.rediscovery.run(self._reshape))
-        for held in self.state.held.values():
+        for held in self.state.attempts.values():
             log.info("%s: %s, restored from the journal", held.ref.tag, held.phase.value)
         self._apply(e.Started(self._contact.read()))
         try:
@@ -152,11 +154,11 @@ class Agent:
 
     def _apply(self, event: e.Event) -> None:
         self.state, commands = react(self.state, event, self._clock())
-        if isinstance(event, e.Stored):
+        if isinstance(event, e.RecordStored):
             self._writer.known()
         for command in commands:
             self._do(command)
-        self._writer.compact_if_long(lambda: compacted(self.state.held.values(), self.state.past, self.state.mark))
+        self._writer.compact_if_long(lambda: compacted(self.state.attempts.values(), self.state.past, self.state.mark))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -185,7 +187,7 @@ class Agent:
                 task.add_done_callback(lambda done: self._sync_ended(message.seq, done))
             case e.WriteJournal():
                 self._writer.write(command)
-            case e.Judge() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
+            case e.CheckOffer() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
                 self._spawn(self._fetch(command))
             case e.Cancel(ref):
                 log.info("%s: cancelling", ref.tag)
@@ -239,7 +241,7 @@ class Agent:
         self.backend.reshape(graph)
         self._events.put_nowait(e.GraphReplaced())
 
-    async def _fetch(self, errand: Errand) -> None:
+    async def _fetch(self, errand: BackendCall) -> None:
         """Execute a command on the backend and queue its event."""
         self._events.put_nowait(await self._errands.run(errand))
 

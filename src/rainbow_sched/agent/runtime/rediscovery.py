@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Protocol
 
-from rainbow_sched.agent.runtime.registered_state import Texts, Told, ToldFile, texts
+from rainbow_sched.agent.runtime.registered_state import ClusterDocuments, RegisteredState, RegisteredStateFile, texts
 from rainbow_sched.discovery.finder import Found
 from rainbow_sched.model.errors import Invalid, NotFound, RainbowError
 from rainbow_sched.model.graph import Graph
@@ -23,7 +23,7 @@ log = logging.getLogger("rainbow.agent")
 SETTLE = 5.0  # seconds between the two checks
 
 
-class Uploads(Protocol):
+class UploadClient(Protocol):
     """The client calls used here."""
 
     async def replace_graph(self, name: str, graph: bytes) -> int:
@@ -36,17 +36,19 @@ class Uploads(Protocol):
         """Remove a subsystem."""
 
 
-Connect = Callable[[], AbstractAsyncContextManager[Uploads]]
+Connect = Callable[[], AbstractAsyncContextManager[UploadClient]]
 
 
 class Rediscovery:
     """Periodic discovery. `look` may block; `connect` returns a client with the cluster's credential."""
 
-    def __init__(self, cluster: str, look: Callable[[], Found], connect: Connect, file: ToldFile, interval: float):
+    def __init__(
+        self, cluster: str, look: Callable[[], Found], connect: Connect, file: RegisteredStateFile, interval: float
+    ):
         self._cluster, self._look, self._connect = cluster, look, connect
         self._file, self._interval = file, interval
-        self._told = file.read() or Told()
-        self._seen: Told | None = None  # a change seen once
+        self._told = file.read() or RegisteredState()
+        self._seen: RegisteredState | None = None  # a change seen once
         self._hint = asyncio.Event()
         self._shape = ""
 
@@ -88,7 +90,7 @@ class Rediscovery:
         self._seen = None
         return True
 
-    async def _tell_graph(self, client: Uploads, said: Texts, now: Told) -> None:
+    async def _tell_graph(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
         data = said.graph.encode()
         self._file.keep_graph(said.graph)
         try:
@@ -103,7 +105,7 @@ class Rediscovery:
             await client.replace_graph(self._cluster, data)
         self._note(replace(self._told, graph=now.graph))
 
-    async def _tell_subsystems(self, client: Uploads, said: Texts, now: Told) -> None:
+    async def _tell_subsystems(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
         for name in [gone for gone in self._told.subsystems if gone not in now.subsystems]:
             with contextlib.suppress(NotFound):
                 await client.delete_subsystem(self._cluster, name)
@@ -115,6 +117,6 @@ class Rediscovery:
                 self._note(self._told.with_subsystem(name, digest))
                 log.info("the cluster changed: updated subsystem %s", name)
 
-    def _note(self, told: Told) -> None:
+    def _note(self, told: RegisteredState) -> None:
         self._told = told
         self._file.write(told)

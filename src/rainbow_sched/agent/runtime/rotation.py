@@ -29,7 +29,7 @@ TRY_AGAIN = 30.0
 _LETTERS = string.ascii_lowercase + string.digits
 
 
-class Renewing(Protocol):
+class RenewalLink(Protocol):
     """The part of the link that the rotation uses."""
 
     secret: str
@@ -43,7 +43,7 @@ class Renewing(Protocol):
 class Rotation:
     """Rotation of the secret in one file."""
 
-    def __init__(self, home: Path, link: Renewing, *, every: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, home: Path, link: RenewalLink, *, every: float, clock: Callable[[], float] = time.time) -> None:
         self.home, self.beside = home, home.with_name(f"{home.name}.next")
         self._link, self._every, self._clock = link, every, clock
         self._wanted = self.beside.exists()
@@ -100,7 +100,7 @@ class Rotation:
         return self._clock() - self.home.stat().st_mtime
 
 
-def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: Renewing) -> Rotation | None:
+def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: RenewalLink) -> Rotation | None:
     """Return the rotation of the agent's secret; None if it comes from the environment or the config file."""
     if options.secret_file:
         home = Path(options.secret_file).resolve()

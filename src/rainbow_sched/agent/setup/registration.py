@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
-from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, Texts, Told, ToldFile, digest, texts
+from rainbow_sched.agent.runtime.registered_state import (
+    GRAPH_FILE,
+    ClusterDocuments,
+    RegisteredState,
+    RegisteredStateFile,
+    digest,
+    texts,
+)
 from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, keep
 from rainbow_sched.client import AsyncClient
 from rainbow_sched.client.settings import ClientSettings
@@ -25,8 +32,8 @@ TOKEN_FILE = "submit-token"
 async def register(options: AgentOptions, settings: ClientSettings) -> str:
     """Register the cluster; store its secret in the state directory and return it."""
     given = options.register != "auto"
-    said = Texts(to_jgf(_read(options.register)), {}) if given else texts(look(options))
-    text, file = said.graph, ToldFile(options.state_dir)
+    said = ClusterDocuments(to_jgf(_read(options.register)), {}) if given else texts(look(options))
+    text, file = said.graph, RegisteredStateFile(options.state_dir)
     async with AsyncClient(settings=settings) as client:
         client.connection.on_unreachable = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
         client.connection.outlast_restarts()  # the server may be starting too
@@ -40,7 +47,7 @@ async def register(options: AgentOptions, settings: ClientSettings) -> str:
     keep(options.state_dir, SECRET_FILE, answer.secret)
     log.info("registered %s; its token for submitters is in %s", options.cluster, options.state_dir / TOKEN_FILE)
     if not given:
-        file.write(Told(digest(text)))  # subsystems that a crash leaves unsent are sent by the rediscovery
+        file.write(RegisteredState(digest(text)))  # subsystems that a crash leaves unsent are sent by the rediscovery
         async with as_cluster(options, settings, answer.secret) as client:
             for name, subsystem in said.subsystems.items():
                 await client.put_subsystem(options.cluster, name, subsystem.encode())
@@ -55,7 +62,7 @@ def as_cluster(options: AgentOptions, settings: ClientSettings, secret: str) -> 
 
 def rediscovery(options: AgentOptions, settings: ClientSettings, secret: Callable[[], str]) -> Rediscovery | None:
     """Return the periodic rediscovery; None if the graph is given or was not discovered here."""
-    file = ToldFile(options.state_dir)
+    file = RegisteredStateFile(options.state_dir)
     found_here = options.register == "auto" or (not options.register and file.read() is not None)
     if not options.rediscover or options.graph or not found_here:
         return None

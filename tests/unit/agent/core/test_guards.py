@@ -9,12 +9,12 @@ import pytest
 
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.reactor import due
-from rainbow_sched.agent.core.state import Limits, State
-from rainbow_sched.agent.core.values import Absent, Held, Phase
+from rainbow_sched.agent.core.state import AgentLimits, AgentState
+from rainbow_sched.agent.core.values import Absent, LocalAttempt, Phase
 from rainbow_sched.model.attempt import AttemptState
 from tests.unit.agent.core.test_reactor import AGAIN, OFFER, REF, Story
 
-GUARD = Limits().run_guard
+GUARD = AgentLimits().run_guard
 GIVEN_UP = replace(OFFER, terms=json.dumps({"delivery": "at-most-once", "lost_after": 600.0}))
 PATIENT = replace(OFFER, terms=json.dumps({"delivery": "at-least-once", "lost_after": 86_400.0}))
 
@@ -43,7 +43,7 @@ def test_a_run_with_a_patience_of_its_own_is_ended_by_the_very_tick_that_was_due
 @pytest.mark.parametrize("phase", [Phase.SUBMITTED, Phase.RUNNING])
 def test_an_agent_that_was_dead_for_too_long_ends_such_a_run_at_its_start(phase: Phase) -> None:
     for offer, ends in ((OFFER, False), (AGAIN, True)):
-        story = Story(State(held={REF: Held(offer=offer, phase=phase)}))
+        story = Story(AgentState(attempts={REF: LocalAttempt(offer=offer, phase=phase)}))
         story.tell(e.Started(story.now - GUARD - 1))
         assert bool(story.all(e.Cancel)) == ends
 
@@ -51,7 +51,7 @@ def test_an_agent_that_was_dead_for_too_long_ends_such_a_run_at_its_start(phase:
 @pytest.mark.parametrize("heard", [None, 100.0 - GUARD - 1], ids=["never", "too long ago"])
 def test_what_the_server_may_run_elsewhere_by_now_is_not_begun_but_handed_back(heard: float | None) -> None:
     for offer, begins in ((OFFER, True), (AGAIN, False)):
-        story = Story(State(held={REF: Held(offer=offer, phase=Phase.INTENT)}))
+        story = Story(AgentState(attempts={REF: LocalAttempt(offer=offer, phase=Phase.INTENT)}))
         story.tell(e.Started(heard))
         story.tell(e.LookedUp(REF, Absent(never=True)))
         assert story.all(e.Submit) == []
@@ -61,13 +61,13 @@ def test_what_the_server_may_run_elsewhere_by_now_is_not_begun_but_handed_back(h
             story.tell(e.LookedUp(REF, Absent(never=True)))
         assert bool(story.all(e.Submit)) == begins
         if not begins and heard is None:
-            assert REF not in story.state.held
+            assert REF not in story.state.attempts
             assert REF in story.state.past
             assert [ref for ref, _ in story.state.rejects.items()] == [REF]
 
 
 def test_an_intent_of_an_old_journal_that_the_server_does_not_want_any_more_is_not_submitted() -> None:
-    story = Story(State(held={REF: Held(offer=OFFER, phase=Phase.INTENT)}))
+    story = Story(AgentState(attempts={REF: LocalAttempt(offer=OFFER, phase=Phase.INTENT)}))
     story.tell(e.Started())
     story.tell(e.LookedUp(REF, Absent(never=True)))
     story.answer(resync=True)
@@ -75,6 +75,6 @@ def test_an_intent_of_an_old_journal_that_the_server_does_not_want_any_more_is_n
     story.tell(e.Tick())
     story.tell(e.LookedUp(REF, Absent(never=True)))
     assert story.all(e.Submit) == []
-    result = story.state.held[REF].result
+    result = story.state.attempts[REF].result
     assert result is not None
     assert result.state is AttemptState.CANCELLED

@@ -11,19 +11,19 @@ import pytest
 from rainbow_sched.agent.backends.base import Backend, CannotBind
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, offer_record, restored
-from rainbow_sched.agent.core.site_rules import Rules
+from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.values import (
     WRONG_NODES,
     AllowedHosts,
     BidAnswer,
-    Held,
+    LocalAttempt,
     Offer,
     Phase,
     Ref,
     Result,
     Update,
 )
-from rainbow_sched.agent.runtime.backend_calls import Errands
+from rainbow_sched.agent.runtime.backend_calls import BackendCalls
 from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.jobspecs.canonical import to_json
@@ -66,8 +66,8 @@ def test_a_bid_request_brings_them_too():
 @pytest.mark.parametrize("text", ["", "n[1-", "n[3-1]"])
 async def test_hosts_that_cannot_be_read_refuse_that_one_offer_and_no_other(text: str):
     offer = received((0, text), checked=True)
-    judged = await errands(Taking()).run(e.Judge(Offer(ref=REF, spec=OFFER.spec, unreadable=offer.unreadable)))
-    assert isinstance(judged, e.Judged)
+    judged = await errands(Taking()).run(e.CheckOffer(Offer(ref=REF, spec=OFFER.spec, unreadable=offer.unreadable)))
+    assert isinstance(judged, e.OfferChecked)
     assert "cannot read on which hosts" in (judged.reason or "")
     asked = agents_pb2.BidRequest(id="b", spec=OFFER.spec, hosts=[agents_pb2.GroupHosts(group=0, hosts=text)])
     ready = await errands(Taking()).run(
@@ -96,7 +96,7 @@ def test_a_report_names_the_nodes_and_the_code_of_a_return():
 
 
 def test_a_journal_keeps_the_hosts_and_those_of_older_agents_are_read():
-    held = {REF: Held(offer=OFFER, phase=Phase.ACCEPTED)}
+    held = {REF: LocalAttempt(offer=OFFER, phase=Phase.ACCEPTED)}
     records, _ = parse(b"".join(map(line, compacted(held.values(), {}, ""))), "journal")
     assert restored(records) == (held, {})
     assert "n[1-2,7]" in str(records)  # in short
@@ -125,7 +125,7 @@ def test_the_nodes_are_reported_with_the_start_and_with_the_end():
     assert report(story, "running").nodes == "n[1-2]"
     end = Update(tag=REF.tag, phase=Phase.ENDED, native="n1", result=RETURNED)  # the manager has forgotten them
     story.tell(e.BackendUpdated((end,)))
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     assert report(story, "returned").nodes == "n[1-2]"
     assert report(story, "returned").result == RETURNED
     [written] = [command.record for command in story.all(e.WriteJournal) if command.kind == "end"]
@@ -155,13 +155,13 @@ class Taking:
         return "1"
 
 
-def errands(backend: Taking) -> Errands:
-    return Errands("here", cast("Backend", backend), Rules(), run_guard=1500.0)
+def errands(backend: Taking) -> BackendCalls:
+    return BackendCalls("here", cast("Backend", backend), SiteRules(), run_guard=1500.0)
 
 
 async def test_the_backend_hears_of_the_hosts_whatever_it_is_asked():
     backend, offer = Taking(), replace(OFFER, hosts=HOSTS[:1])
-    await errands(backend).run(e.Judge(offer))
+    await errands(backend).run(e.CheckOffer(offer))
     await errands(backend).run(e.Submit(offer))
     await errands(backend).run(e.AskBid(e.BidRequest("b", offer.spec, 1.0, offer.allowed)))
     assert backend.asked == [offer.allowed] * 3
@@ -170,8 +170,8 @@ async def test_the_backend_hears_of_the_hosts_whatever_it_is_asked():
 async def test_hosts_for_groups_that_the_request_does_not_have_are_refused():
     backend = Taking()
     for hosts in (HOSTS, (HOSTS[0], HOSTS[0])):
-        judged = await errands(backend).run(e.Judge(replace(OFFER, hosts=hosts)))
-        assert isinstance(judged, e.Judged)
+        judged = await errands(backend).run(e.CheckOffer(replace(OFFER, hosts=hosts)))
+        assert isinstance(judged, e.OfferChecked)
         assert "but the request has 1" in (judged.reason or "")
         ready = await errands(backend).run(e.AskBid(e.BidRequest("b", OFFER.spec, 1.0, AllowedHosts(hosts))))
         assert isinstance(ready, e.BidReady)

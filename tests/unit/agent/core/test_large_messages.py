@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core.mailbox import MAX_ENTRIES
-from rainbow_sched.agent.core.state import Limits, State
-from rainbow_sched.agent.core.values import Held, Offer, Phase, Ref, Result
+from rainbow_sched.agent.core.mailbox import MAX_ATTEMPTS_PER_MESSAGE
+from rainbow_sched.agent.core.state import AgentLimits, AgentState
+from rainbow_sched.agent.core.values import LocalAttempt, Offer, Phase, Ref, Result
 from rainbow_sched.agent.runtime.codec import sync_request
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.pb.v2 import agents_pb2
@@ -21,31 +21,32 @@ def message(story: Story) -> agents_pb2.SyncRequest:
     sent = sync_request(story.message())
     sync_in(sent)
     assert sent.ByteSize() < LARGEST
-    assert len(sent.held) + len(sent.reports) + len(sent.accepts) + len(sent.rejects) <= MAX_ENTRIES
+    assert len(sent.held) + len(sent.reports) + len(sent.accepts) + len(sent.rejects) <= MAX_ATTEMPTS_PER_MESSAGE
     return sent
 
 
-def a_story(held: list[Held]) -> Story:
-    story = Story(State(limits=Limits(max_jobs=2 * COUNT), held={one.ref: one for one in held}))
+def a_story(held: list[LocalAttempt]) -> Story:
+    story = Story(AgentState(limits=AgentLimits(max_jobs=2 * COUNT), attempts={one.ref: one for one in held}))
     story.tell(e.Started())
     story.answer(resync=True)
     return story
 
 
 def test_thousands_of_ends_are_reported_in_several_messages() -> None:
-    ended = [Held(offer=Offer(ref=Ref(i, 1, f"t{i}")), phase=Phase.FINISHED, result=DONE) for i in range(COUNT)]
+    ended = [LocalAttempt(offer=Offer(ref=Ref(i, 1, f"t{i}")), phase=Phase.FINISHED, result=DONE) for i in range(COUNT)]
     story = a_story(ended)
     for _ in range(2 * COUNT // 1_000):
         reports = message(story).reports
-        if story.state.flight is None or not reports:
+        if story.state.in_flight is None or not reports:
             break
         story.answer(acked=tuple(Ref(r.attempt.job, r.attempt.n, r.attempt.token) for r in reports))
-    assert story.state.held == {}, "every end was told, and the server has it"
+    assert story.state.attempts == {}, "every end was told, and the server has it"
 
 
 def test_of_more_jobs_than_a_message_can_name_each_is_named_in_turn() -> None:
-    many = MAX_ENTRIES + 5
-    held = (Held(offer=Offer(ref=Ref(i, 1, f"t{i}")), phase=Phase.RUNNING, told="running") for i in range(many))
+    many = MAX_ATTEMPTS_PER_MESSAGE + 5
+    offers = (Offer(ref=Ref(i, 1, f"t{i}")) for i in range(many))
+    held = (LocalAttempt(offer=offer, phase=Phase.RUNNING, reported="running") for offer in offers)
     story = a_story(list(held))
     named: set[int] = set()
     for _ in range(5):
@@ -58,7 +59,7 @@ def test_of_more_jobs_than_a_message_can_name_each_is_named_in_turn() -> None:
 
 def test_long_reasons_do_not_make_a_message_too_large_for_the_server() -> None:
     result = Result(state=AttemptState.FAILED, reason="cannot start " + "x" * 2_000_000)
-    ended = [Held(offer=Offer(ref=Ref(i, 1, f"t{i}")), phase=Phase.FINISHED, result=result) for i in range(64)]
+    ended = [LocalAttempt(offer=Offer(ref=Ref(i, 1, f"t{i}")), phase=Phase.FINISHED, result=result) for i in range(64)]
     story = a_story(ended)
     assert len(message(story).reports) == 64
     assert message(story).reports[0].reason.startswith("cannot start")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rainbow_sched.agent.core.journal_records import compacted, ended_record, forgotten_record, offer_record, restored
-from rainbow_sched.agent.core.values import WRONG_NODES, Held, Offer, Past, Phase, Ref, Result
+from rainbow_sched.agent.core.values import WRONG_NODES, LocalAttempt, Offer, PastAttempt, Phase, Ref, Result
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts
@@ -19,9 +19,9 @@ RETURNED = Result(state=AttemptState.RETURNED, reason="other nodes", code=WRONG_
 
 
 def test_what_is_new_stands_beside_what_older_agents_read() -> None:
-    ended = Held(offer=UNBOUND, phase=Phase.FINISHED, result=RETURNED, nodes="n1", ended_clock=0.0)
+    ended = LocalAttempt(offer=UNBOUND, phase=Phase.FINISHED, result=RETURNED, nodes="n1", ended_clock=0.0)
     offered, end = offer_record(UNBOUND), ended_record(ended)
-    forgotten = forgotten_record(REF, Past(result=RETURNED))
+    forgotten = forgotten_record(REF, PastAttempt(result=RETURNED))
     assert set(offered["offer"]) == OFFER  # type: ignore[call-overload]  # a mapping
     assert set(end["result"]) == set(forgotten["result"]) == RESULT  # type: ignore[call-overload]  # mappings
 
@@ -29,10 +29,10 @@ def test_what_is_new_stands_beside_what_older_agents_read() -> None:
 def test_nothing_of_it_is_lost_to_an_agent_that_knows_it() -> None:
     bound = replace(UNBOUND, ref=Ref(8, 1, "other"), hosts=(GroupHosts.parse(0, "n[1-2]"),))
     held = (
-        Held(offer=UNBOUND, phase=Phase.FINISHED, result=RETURNED, nodes="n1"),
-        Held(offer=bound, phase=Phase.ACCEPTED),
+        LocalAttempt(offer=UNBOUND, phase=Phase.FINISHED, result=RETURNED, nodes="n1"),
+        LocalAttempt(offer=bound, phase=Phase.ACCEPTED),
     )
-    past = {Ref(9, 1, "over"): Past(result=RETURNED)}
+    past = {Ref(9, 1, "over"): PastAttempt(result=RETURNED)}
     records, _ = parse(b"".join(map(line, compacted(held, past, ""))), "journal")
     assert restored(records) == ({one.ref: one for one in held}, past)
 
@@ -42,7 +42,7 @@ def test_journals_of_before_that_are_read_too() -> None:
     record = offer_record(bound)
     del record["hosts_checked"]
     body = {**record["offer"], "hosts_checked": True, "unreadable": ""}  # type: ignore[dict-item]  # a mapping
-    end = ended_record(Held(offer=bound, phase=Phase.FINISHED, result=RETURNED))
+    end = ended_record(LocalAttempt(offer=bound, phase=Phase.FINISHED, result=RETURNED))
     code = end.pop("code")
     end["result"] = {**end["result"], "code": code}  # type: ignore[dict-item]  # a mapping
     held, _ = restored([{**record, "offer": body}, end])

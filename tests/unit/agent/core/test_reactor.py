@@ -6,16 +6,16 @@ import json
 from dataclasses import replace
 
 from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core.mailbox import ASK_AGAIN
+from rainbow_sched.agent.core.mailbox import RETRY_SECONDS
 from rainbow_sched.agent.core.reactor import due, react
-from rainbow_sched.agent.core.state import Limits, State
+from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.core.values import (
     Absent,
     BidAnswer,
-    Found,
-    Held,
+    JobFound,
+    LocalAttempt,
     Offer,
-    Past,
+    PastAttempt,
     Phase,
     Ref,
     Result,
@@ -33,8 +33,8 @@ AGAIN = replace(OFFER, terms=json.dumps({"delivery": "at-least-once"}))
 class Story:
     """A state that events move along, and every command they led to."""
 
-    def __init__(self, state: State | None = None) -> None:
-        self.state = state or State(limits=Limits(max_jobs=4))
+    def __init__(self, state: AgentState | None = None) -> None:
+        self.state = state or AgentState(limits=AgentLimits(max_jobs=4))
         self.now = 100.0
         self.commands: list[e.Command] = []
 
@@ -46,7 +46,7 @@ class Story:
 
     def answer(self, after: float = 0.1, **parts: object) -> list[e.Command]:
         """The server answers the message on its way, or else the one that waits."""
-        ack = self.state.flight.seq if self.state.flight is not None else self.state.listening
+        ack = self.state.in_flight.seq if self.state.in_flight is not None else self.state.listening
         return self.tell(e.SyncAnswered(e.SyncAnswer(ack=ack, **parts)), after)
 
     def all(self, kind: type) -> list[e.Command]:
@@ -58,23 +58,23 @@ class Story:
     def submitted(self, offer: Offer = OFFER) -> Story:
         self.tell(e.Started())
         self.answer(offers=(offer,))
-        self.tell(e.Judged(offer, None))
-        self.tell(e.Stored(REF, "offer"))
+        self.tell(e.OfferChecked(offer, None))
+        self.tell(e.RecordStored(REF, "offer"))
         self.answer(confirms=(REF,))
-        self.tell(e.Stored(REF, "intent"))
+        self.tell(e.RecordStored(REF, "intent"))
         self.tell(e.SubmitAnswered(REF, "n1"))
         return self
 
     def running(self, offer: Offer = OFFER) -> Story:
         self.submitted(offer)
         self.tell(e.BackendUpdated((Update(tag=REF.tag, phase=Phase.RUNNING, native="n1"),)))
-        while self.state.flight is None or self.state.flight.wait == 0:
+        while self.state.in_flight is None or self.state.in_flight.wait == 0:
             self.answer()  # all is told; one message waits for news
         return self
 
 
-def holding(phase: Phase, offer: Offer = OFFER) -> State:
-    return State(held={REF: Held(offer=offer, phase=phase)})
+def holding(phase: Phase, offer: Offer = OFFER) -> AgentState:
+    return AgentState(attempts={REF: LocalAttempt(offer=offer, phase=phase)})
 
 
 def ended(state: AttemptState = AttemptState.SUCCEEDED) -> e.BackendUpdated:
@@ -85,17 +85,17 @@ def test_a_job_walks_from_offer_to_running_with_the_journal_before_each_step():
     story = Story().running()
     assert [w.kind for w in story.all(e.WriteJournal)] == ["offer", "intent", "native"]
     assert story.all(e.Submit) == [e.Submit(OFFER)]
-    assert story.state.held[REF].phase is Phase.RUNNING
+    assert story.state.attempts[REF].phase is Phase.RUNNING
 
 
 def test_nothing_is_accepted_before_the_offer_is_on_disk():
     story = Story()
     story.tell(e.Started())
     story.answer(offers=(OFFER,))
-    story.tell(e.Judged(OFFER, None))
+    story.tell(e.OfferChecked(OFFER, None))
     assert story.message().accepts == ()
     story.answer()
-    story.tell(e.Stored(REF, "offer"))
+    story.tell(e.RecordStored(REF, "offer"))
     assert story.message().accepts == (REF,)
 
 
@@ -107,7 +107,7 @@ def test_a_confirm_that_comes_again_launches_nothing():
 
 
 def test_a_confirm_for_an_attempt_that_is_over_launches_nothing():
-    story = Story(State(past={REF: Past(reason="withdrawn")}))
+    story = Story(AgentState(past={REF: PastAttempt(reason="withdrawn")}))
     story.tell(e.Started())
     story.answer(confirms=(REF,))
     assert story.all(e.Submit) == []
@@ -123,7 +123,7 @@ def test_a_manager_that_cannot_be_asked_is_asked_again():
     story = Story(holding(Phase.INTENT))
     story.tell(e.Started())
     story.tell(e.LookedUp(REF, Unknown("busy")))
-    assert story.state.held[REF].phase is Phase.INTENT
+    assert story.state.attempts[REF].phase is Phase.INTENT
     assert due(story.state, story.now) <= story.now + 5
     assert e.Lookup(REF) in story.tell(e.Tick(), after=5)
 
@@ -132,7 +132,7 @@ def test_an_intent_without_a_record_in_the_manager_has_an_unknown_outcome():
     story = Story(holding(Phase.INTENT))
     story.tell(e.Started())
     story.tell(e.LookedUp(REF, Absent()))
-    result = story.state.held[REF].result
+    result = story.state.attempts[REF].result
     assert (result.state, result.failure) == (AttemptState.FAILED, "outcome-unknown")
     assert story.all(e.Submit) == []
 
@@ -154,27 +154,27 @@ def test_an_end_is_reported_in_every_message_until_the_server_has_stored_it():
     story = Story().running()
     story.tell(ended())
     assert story.message().reports == ()
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     for _ in range(3):
-        if story.state.flight is None:
+        if story.state.in_flight is None:
             story.tell(e.Tick(), after=2)
         assert [r.state for r in story.message().reports if r.result] == ["succeeded"]
         story.answer()
     story.tell(e.Tick(), after=2)
     story.answer(acked=(REF,))
-    assert REF not in story.state.held
+    assert REF not in story.state.attempts
     assert e.Forget(REF) in story.commands
 
 
 def test_an_agent_that_was_full_listens_again_as_soon_as_an_end_is_stored():
-    story = Story(State(limits=Limits(max_jobs=1))).running()
+    story = Story(AgentState(limits=AgentLimits(max_jobs=1))).running()
     assert story.message().want == 0
     story.tell(ended())
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     assert (story.message().reports[0].ref, story.message().want) == (REF, 1)
     story.answer(acked=(REF,))
     story.answer()  # the call that was open while it was full
-    assert story.state.flight is not None
+    assert story.state.in_flight is not None
     assert (story.message().want, story.message().wait > 0) == (1, True)
 
 
@@ -182,7 +182,7 @@ def test_output_goes_out_with_or_before_the_end():
     story = Story().running()
     update = Update(tag=REF.tag, phase=Phase.ENDED, sizes=(5, 0), result=Result(state=AttemptState.SUCCEEDED))
     story.tell(e.BackendUpdated((update,)))
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     assert not any(report.result for message in story.all(e.SendSync) for report in message.message.reports)
     (read,) = story.all(e.ReadOutput)
     story.tell(e.OutputRead(e.Chunk(REF, "stdout", read.offset, b"hello")))
@@ -194,15 +194,15 @@ def test_output_that_cannot_be_read_is_asked_for_again_and_not_taken_for_gone():
     story = Story().running()
     update = Update(tag=REF.tag, phase=Phase.ENDED, sizes=(5, 0), result=Result(state=AttemptState.SUCCEEDED))
     story.tell(e.BackendUpdated((update,)))
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     story.tell(e.OutputUnread(REF, "stdout"))
-    story.tell(e.Tick(), after=ASK_AGAIN / 2)
+    story.tell(e.Tick(), after=RETRY_SECONDS / 2)
     assert len(story.all(e.ReadOutput)) == 1, "not at once"
-    assert due(story.state, story.now) <= story.now + ASK_AGAIN / 2
-    story.tell(e.Tick(), after=ASK_AGAIN / 2)
+    assert due(story.state, story.now) <= story.now + RETRY_SECONDS / 2
+    story.tell(e.Tick(), after=RETRY_SECONDS / 2)
     assert len(story.all(e.ReadOutput)) == 2
     story.answer(acked=(REF,))
-    assert REF in story.state.held, "its end is told, its output is not"
+    assert REF in story.state.attempts, "its end is told, its output is not"
     story.tell(e.OutputRead(e.Chunk(REF, "stdout", 0, b"hello")))
     assert [chunk.data for chunk in story.message().output] == [b"hello"]
 
@@ -211,21 +211,21 @@ def test_an_end_does_not_wait_for_its_output_for_ever():
     story = Story().running()
     update = Update(tag=REF.tag, phase=Phase.ENDED, sizes=(5, 0), result=Result(state=AttemptState.SUCCEEDED))
     story.tell(e.BackendUpdated((update,)))
-    story.tell(e.Stored(REF, "end"))
-    story.tell(e.Tick(), after=Limits().output_grace + 1)
+    story.tell(e.RecordStored(REF, "end"))
+    story.tell(e.Tick(), after=AgentLimits().output_grace + 1)
     assert [report.state for report in story.message().reports] == ["succeeded"]
 
 
 def test_a_waiting_call_stays_open_when_there_is_news_and_its_offers_still_count():
     story = Story().running()
-    waiting = story.state.flight.seq
+    waiting = story.state.in_flight.seq
     story.tell(ended())
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     assert story.message().seq == waiting + 1
     assert story.message().wait == 0
     other = replace(OFFER, ref=Ref(8, 1, "t8"))
     story.tell(e.SyncAnswered(e.SyncAnswer(ack=waiting, offers=(other,))))
-    assert e.Judge(other) in story.commands
+    assert e.CheckOffer(other) in story.commands
 
 
 def test_the_first_message_is_never_left_waiting_for_its_answer_says_what_should_be_held():
@@ -252,7 +252,7 @@ def test_a_cancel_is_written_down_before_it_is_acknowledged():
     story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
     assert e.Cancel(REF) in story.commands
     assert story.state.acks == ()
-    story.tell(e.Stored(REF, "cancel"))
+    story.tell(e.RecordStored(REF, "cancel"))
     assert story.state.acks == (5,)
 
 
@@ -261,7 +261,7 @@ def test_a_cancel_before_the_submission_is_acknowledged_when_the_end_is_on_disk(
     story.tell(e.Started())
     story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
     assert story.state.acks == (), "a crash now would leave the intent alone on disk, and it would be submitted"
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     assert story.state.acks == (5,)
 
 
@@ -270,7 +270,7 @@ def test_a_cancel_of_what_is_being_looked_for_is_not_acknowledged_before_it_is_f
     story.tell(e.Started())
     story.answer(resync=True, expected=(REF,), commands=(e.ServerCommand(5, "cancel", REF),))
     assert story.state.acks == ()
-    story.tell(e.LookedUp(REF, Found(Update(tag=REF.tag, phase=Phase.RUNNING, native="n1"))))
+    story.tell(e.LookedUp(REF, JobFound(Update(tag=REF.tag, phase=Phase.RUNNING, native="n1"))))
     story.answer(after=2.0, commands=(e.ServerCommand(5, "cancel", REF),))
     assert e.Cancel(REF) in story.commands
 
@@ -281,7 +281,7 @@ def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_the
     story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
     story.tell(e.LookedUp(REF, Absent(never=True)))
     assert story.all(e.Submit) == []
-    assert story.state.held[REF].result.state is AttemptState.CANCELLED
+    assert story.state.attempts[REF].result.state is AttemptState.CANCELLED
 
 
 def test_what_the_server_does_not_count_on_is_killed_and_forgotten():
@@ -290,8 +290,8 @@ def test_what_the_server_does_not_count_on_is_killed_and_forgotten():
     assert e.Cancel(REF) in story.commands
     assert story.state.acks == ()
     story.tell(ended(AttemptState.CANCELLED))
-    story.tell(e.Stored(REF, "end"))
-    while REF in story.state.held:
+    story.tell(e.RecordStored(REF, "end"))
+    while REF in story.state.attempts:
         story.answer()
     assert e.Forget(REF) in story.commands
 
@@ -303,22 +303,22 @@ def test_what_was_never_taken_is_given_back_after_a_note_in_the_journal():
     assert e.Lookup(REF) in story.commands
     story.tell(e.LookedUp(REF, Absent()))
     assert story.message().rejects == ()
-    story.tell(e.Stored(REF, "absent"))
+    story.tell(e.RecordStored(REF, "absent"))
     story.answer()
     assert [ref for ref, _ in story.message().rejects] == [REF]
 
 
 def test_with_a_lost_journal_what_the_manager_does_not_know_may_have_run():
-    story = Story(State(fresh=True))
+    story = Story(AgentState(fresh=True))
     story.tell(e.Started())
     story.answer(resync=True, expected=(REF,))
     story.tell(e.LookedUp(REF, Absent(never=True)))
-    assert story.state.held[REF].result.failure == "outcome-unknown"
+    assert story.state.attempts[REF].result.failure == "outcome-unknown"
 
 
 def test_an_end_that_a_restored_server_has_forgotten_is_told_again():
     result = Result(state=AttemptState.SUCCEEDED, exit_code=0)
-    story = Story(State(past={REF: Past(result=result)}))
+    story = Story(AgentState(past={REF: PastAttempt(result=result)}))
     story.tell(e.Started())
     story.answer(resync=True, expected=(REF,))
     assert [report.result for report in story.message().reports] == [result]
@@ -328,17 +328,17 @@ def test_a_job_that_may_be_rerun_elsewhere_is_ended_when_contact_is_lost_for_too
     once, again = Story().running(), Story().running(AGAIN)
     for story in (once, again):
         story.answer()
-        story.tell(e.Tick(), after=Limits().run_guard + 10)
+        story.tell(e.Tick(), after=AgentLimits().run_guard + 10)
     assert once.all(e.Cancel) == []
     assert again.all(e.Cancel) == [e.Cancel(REF)]
     again.tell(ended(AttemptState.CANCELLED))
-    assert again.state.held[REF].result.state is AttemptState.PREEMPTED
+    assert again.state.attempts[REF].result.state is AttemptState.PREEMPTED
 
 
 def test_contact_that_is_lost_is_noticed_by_the_very_tick_that_was_due_for_it():
     story = Story().running(AGAIN)
     at = due(story.state, story.now)
-    while at < story.state.contact_at + Limits().run_guard:
+    while at < story.state.contact_at + AgentLimits().run_guard:
         story.tell(e.Tick(), after=at - story.now)
         at = due(story.state, story.now)
     story.tell(e.Tick(), after=at - story.now)
@@ -349,10 +349,10 @@ def test_a_kill_that_comes_late_for_what_is_over_does_not_cost_its_output():
     story = Story().running()
     update = Update(tag=REF.tag, phase=Phase.ENDED, native="n1", result=DONE, sizes=(10, 0))
     story.tell(e.BackendUpdated((update,)))
-    story.tell(e.Stored(REF, "end"))
-    story.tell(e.Tick(), after=Limits().output_grace)
+    story.tell(e.RecordStored(REF, "end"))
+    story.tell(e.Tick(), after=AgentLimits().output_grace)
     story.answer(acked=(REF,), commands=(e.ServerCommand(0, "kill", REF),))
-    assert REF in story.state.held, "ten bytes are still to be sent"
+    assert REF in story.state.attempts, "ten bytes are still to be sent"
 
 
 def test_a_bid_request_is_asked_of_the_backend_once_however_often_it_comes():
@@ -377,7 +377,7 @@ def test_a_stopping_agent_says_that_it_wants_nothing_and_hands_offers_back():
 
 
 def test_no_more_is_wanted_than_there_is_room_for():
-    story = Story(replace(holding(Phase.RUNNING), limits=Limits(max_jobs=3)))
+    story = Story(replace(holding(Phase.RUNNING), limits=AgentLimits(max_jobs=3)))
     story.tell(e.Started())
     assert story.message().want == 2
 
@@ -386,7 +386,7 @@ def test_a_server_that_answers_emptily_at_once_is_not_hammered():
     story = Story()
     story.tell(e.Started())
     for _ in range(200):
-        if story.state.flight is not None:
+        if story.state.in_flight is not None:
             story.answer(after=0.001)
         else:
             story.tell(e.Tick(), after=max(0.0, due(story.state, story.now) - story.now))
@@ -397,7 +397,7 @@ def test_a_kill_that_comes_with_every_answer_is_not_asked_for_again_and_again():
     story = Story().running()
     kill = e.ServerCommand(0, "kill", REF)
     for _ in range(200):
-        if story.state.flight is not None:
+        if story.state.in_flight is not None:
             story.answer(after=0.001, commands=(kill,))
         else:
             story.tell(e.Tick(), after=max(0.0, due(story.state, story.now) - story.now))

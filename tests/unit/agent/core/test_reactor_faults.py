@@ -28,7 +28,7 @@ def test_no_attempt_is_ever_launched_twice_or_before_its_confirm(choices):
 def test_when_the_faults_stop_every_attempt_ends_and_nothing_is_left_behind(choices):
     world = lived(choices)
     world.settle()
-    assert world.done(), (world.server.attempts, world.state.held, world.todo)
+    assert world.done(), (world.server.attempts, world.state.attempts, world.todo)
 
 
 @given(histories)

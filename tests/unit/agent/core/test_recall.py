@@ -9,8 +9,8 @@ import pytest
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import react
-from rainbow_sched.agent.core.state import MAX_PAST, State
-from rainbow_sched.agent.core.values import Held, Offer, Past, Phase, Ref, Result, Update
+from rainbow_sched.agent.core.state import MAX_PAST_ATTEMPTS, AgentState
+from rainbow_sched.agent.core.values import LocalAttempt, Offer, PastAttempt, Phase, Ref, Result, Update
 from rainbow_sched.agent.runtime.codec import sync_answer, sync_request
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.model.attempt import AttemptState
@@ -25,16 +25,16 @@ def test_the_newest_mark_is_shown_in_every_message_and_kept_by_the_journal() -> 
     assert story.message().mark == ""
     story.answer(offers=(OFFER,), mark="1.a.5.seal")
     assert story.message().mark == "1.a.5.seal"
-    story.tell(e.Judged(OFFER, None))
-    story.tell(e.Stored(REF, "offer"))
+    story.tell(e.OfferChecked(OFFER, None))
+    story.tell(e.RecordStored(REF, "offer"))
     story.answer(confirms=(REF,), mark="1.a.6.seal")
-    story.tell(e.Stored(REF, "intent"))
+    story.tell(e.RecordStored(REF, "intent"))
     story.answer()  # an answer without a mark takes nothing away
     assert story.state.mark == "1.a.6.seal"
     records = [command.record for command in story.all(e.WriteJournal)]
     assert [record.get("mark") for record in records] == ["1.a.5.seal", "1.a.6.seal"], "before it is submitted"
     assert last_mark(records) == "1.a.6.seal"
-    kept, _ = parse(b"".join(map(line, compacted(story.state.held.values(), {}, story.state.mark))), "journal")
+    kept, _ = parse(b"".join(map(line, compacted(story.state.attempts.values(), {}, story.state.mark))), "journal")
     assert last_mark(kept) == "1.a.6.seal"
     assert restored(kept) == restored(records)
 
@@ -58,7 +58,7 @@ def test_a_journal_of_an_older_agent_has_no_mark() -> None:
     ],
 )
 def test_everything_that_is_held_is_told_with_its_offer(phase: Phase, told: str) -> None:
-    story = Story(State(held={REF: Held(offer=OFFER, phase=phase)}))
+    story = Story(AgentState(attempts={REF: LocalAttempt(offer=OFFER, phase=phase)}))
     story.tell(e.Started())
     assert story.message().recall is None
     story.answer(resync=True, recall=True)
@@ -71,8 +71,12 @@ def test_everything_that_is_held_is_told_with_its_offer(phase: Phase, told: str)
 @pytest.mark.parametrize("phase", [Phase.ENDED, Phase.FINISHED])
 def test_an_end_is_told_whether_it_is_still_held_or_only_remembered(phase: Phase) -> None:
     other, never = Ref(8, 2, "t8"), Ref(9, 1, "t9")
-    past = {other: Past(result=Result(state=AttemptState.CANCELLED)), never: Past(reason="not confirmed in time")}
-    story = Story(State(held={REF: Held(offer=OFFER, phase=phase, result=DONE, nodes="n1")}, past=past))
+    past = {
+        other: PastAttempt(result=Result(state=AttemptState.CANCELLED)),
+        never: PastAttempt(reason="not confirmed in time"),
+    }
+    attempt = LocalAttempt(offer=OFFER, phase=phase, result=DONE, nodes="n1")
+    story = Story(AgentState(attempts={REF: attempt}, past=past))
     story.tell(e.Started())
     story.answer(resync=True, recall=True)
     recall = story.message().recall
@@ -84,7 +88,7 @@ def test_an_end_is_told_whether_it_is_still_held_or_only_remembered(phase: Phase
 
 
 def test_an_attempt_that_was_adopted_by_its_tag_is_told_without_an_offer() -> None:
-    story = Story(State(held={REF: Held(offer=Offer(ref=REF), phase=Phase.RUNNING)}))
+    story = Story(AgentState(attempts={REF: LocalAttempt(offer=Offer(ref=REF), phase=Phase.RUNNING)}))
     story.tell(e.Started())
     story.answer(resync=True, recall=True)
     recall = story.message().recall
@@ -95,7 +99,7 @@ def test_an_attempt_that_was_adopted_by_its_tag_is_told_without_an_offer() -> No
 def test_nothing_of_a_message_counts_as_told_when_the_server_asks_for_everything() -> None:
     story = Story().running()
     story.tell(e.BackendUpdated((Update(tag=REF.tag, phase=Phase.ENDED, native="n1", result=DONE),)))
-    story.tell(e.Stored(REF, "end"))
+    story.tell(e.RecordStored(REF, "end"))
     assert story.message().reports
     story.answer(resync=True, recall=True)
     again = story.message()
@@ -108,12 +112,12 @@ def test_nothing_of_a_message_counts_as_told_when_the_server_asks_for_everything
     story.answer(acked=(REF,))
     story.tell(e.Tick(), after=30.0)
     assert not story.state.recalling, "it was taken"
-    assert REF not in story.state.held
+    assert REF not in story.state.attempts
 
 
 def test_an_agent_that_has_forgotten_some_says_so() -> None:
-    past = {Ref(n, 1, f"t{n}"): Past(result=DONE) for n in range(MAX_PAST)}
-    story = Story(State(past=past))
+    past = {Ref(n, 1, f"t{n}"): PastAttempt(result=DONE) for n in range(MAX_PAST_ATTEMPTS)}
+    story = Story(AgentState(past=past))
     story.tell(e.Started())
     story.answer(resync=True, recall=True)
     recall = story.message().recall
@@ -123,7 +127,7 @@ def test_an_agent_that_has_forgotten_some_says_so() -> None:
 
 def test_an_expected_attempt_that_is_over_is_told_as_ended() -> None:
     """As the server expects it, it is reported as well: the answer to a restored server is the same in both ways."""
-    story = Story(State(past={REF: Past(result=DONE)}))
+    story = Story(AgentState(past={REF: PastAttempt(result=DONE)}))
     story.tell(e.Started())
     story.answer(resync=True, recall=True, expected=(REF,))
     assert [report.ref for report in story.message().reports] == [REF]
@@ -131,7 +135,7 @@ def test_an_expected_attempt_that_is_over_is_told_as_ended() -> None:
 
 
 def test_a_remembered_end_that_a_restored_server_does_not_understand_is_kept_until_one_does() -> None:
-    story = Story(State(past={REF: Past(result=DONE)}))
+    story = Story(AgentState(past={REF: PastAttempt(result=DONE)}))
     story.tell(e.Started())
     story.answer(resync=True, recall=True, server="a")
     assert story.message().recall is not None
@@ -143,16 +147,20 @@ def test_a_remembered_end_that_a_restored_server_does_not_understand_is_kept_unt
     story.answer(server="b")
     assert [report.ref for report in story.message().reports] == [REF]
     story.answer(acked=(REF,), server="b")
-    assert REF not in story.state.held
+    assert REF not in story.state.attempts
 
 
 def test_everything_that_is_told_arrives_as_it_was() -> None:
-    held = Held(offer=replace(OFFER, name="n", owner="ana", spec="{}", terms='{"labels":{}}'), phase=Phase.RUNNING)
+    held = LocalAttempt(
+        offer=replace(OFFER, name="n", owner="ana", spec="{}", terms='{"labels":{}}'), phase=Phase.RUNNING
+    )
     ended, never = Ref(8, 2, "t8"), Ref(9, 1, "t9")
-    state = State(held={REF: held}, past={ended: Past(result=DONE), never: Past(reason="no")}, mark="1.a.6.seal")
+    state = AgentState(
+        attempts={REF: held}, past={ended: PastAttempt(result=DONE), never: PastAttempt(reason="no")}, mark="1.a.6.seal"
+    )
     state, _ = react(state, e.Started(), 1.0)
-    assert state.flight is not None
-    state, commands = react(state, e.SyncAnswered(e.SyncAnswer(ack=state.flight.seq, resync=True, recall=True)), 2.0)
+    assert state.in_flight is not None
+    state, commands = react(state, e.SyncAnswered(e.SyncAnswer(ack=state.in_flight.seq, resync=True, recall=True)), 2.0)
     [sent] = [command.message for command in commands if isinstance(command, e.SendSync)]
     told = sync_in(agents_pb2.SyncRequest.FromString(sync_request(sent).SerializeToString()))
     assert (told.mark, told.recalls) == ("1.a.6.seal", True)

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends import BackendSettings, load_backend
-from rainbow_sched.agent.core.signatures import SPENT_FILE, Signatures, Spent, demanded
-from rainbow_sched.agent.core.state import Limits
+from rainbow_sched.agent.core.signatures import SPENT_FILE, SignatureChecker, UsedSignatures, signature_checker
+from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.journal import Journal
-from rainbow_sched.agent.runtime.loop import Agent, Parts
+from rainbow_sched.agent.runtime.loop import Agent, AgentParts
 from rainbow_sched.client.signing import public_bytes, signed
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
@@ -44,9 +44,9 @@ class Site:
         lines = [signer_line("ana", public_bytes(ANA)), "# a comment", signer_line("bob", public_bytes(BOB))]
         (self.folder / "signers").write_text("\n".join(lines))
 
-    def signatures(self, **changes: object) -> Signatures:
-        spent = Spent(self.folder / SPENT_FILE, self.now)
-        return Signatures("here", self.folder / "signers", spent, clock=lambda: self.now, **changes)
+    def signatures(self, **changes: object) -> SignatureChecker:
+        spent = UsedSignatures(self.folder / SPENT_FILE, self.now)
+        return SignatureChecker("here", self.folder / "signers", spent, clock=lambda: self.now, **changes)
 
     async def run(self, *offers: Offer) -> dict[int, str]:
         """One agent with a new journal is offered all of these; what became of each job."""
@@ -54,12 +54,12 @@ class Site:
         folder = self.folder / f"agent{len(list(self.folder.iterdir()))}"
         with Journal(folder, sync=False) as journal:
             backend = load_backend("local")(BackendSettings(cluster="here", directory=folder, graph=a_graph()))
-            parts = Parts(
+            parts = AgentParts(
                 cluster="here",
                 link=desk,
                 backend=backend,
                 journal=journal,
-                limits=Limits(max_wait=0.5),
+                limits=AgentLimits(max_wait=0.5),
                 signatures=self.signatures(),
             )
             async with asyncio.timeout(30):
@@ -292,10 +292,10 @@ def test_keys_are_read_again_when_the_file_changes(site: Site):
 def test_a_file_of_signers_that_others_can_write_is_refused(site: Site):
     (site.folder / "signers").chmod(0o664)
     with pytest.raises(Invalid, match="must not be writable by other users"):
-        demanded("here", site.folder, str(site.folder / "signers"), True, NOW)
+        signature_checker("here", site.folder, str(site.folder / "signers"), True, NOW)
     with pytest.raises(Invalid, match="--allowed-signers"):
-        demanded("here", site.folder, "", True, NOW)
-    assert demanded("here", site.folder, "", False, NOW) is None
+        signature_checker("here", site.folder, "", True, NOW)
+    assert signature_checker("here", site.folder, "", False, NOW) is None
 
 
 def test_where_signatures_are_not_asked_for_wrong_ones_are_still_refused(site: Site):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.agent.core.site_rules import Rules
+from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.refusals import CONFLICT_PATIENCE, SLOWLY, Refusals
 from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, refuse_root
@@ -44,18 +44,20 @@ def an_offer(owner: str = "user:ana", **labels: str) -> Offer:
     ],
 )
 def test_only_jobs_for_which_the_expression_holds_are_taken(text: str, taken: bool):
-    refused = Rules(accept=compile_expression(text)).refuses(an_offer(team="bio"), a_request(nodes=2, cores=4, gpus=2))
+    refused = SiteRules(accept=compile_expression(text)).refuses(
+        an_offer(team="bio"), a_request(nodes=2, cores=4, gpus=2)
+    )
     assert (refused is None) is taken
     assert taken or text in str(refused)
 
 
 def test_a_job_that_lacks_what_the_expression_speaks_of_is_handed_back_with_that_reason():
-    refused = Rules(accept=compile_expression('labels.team == "bio"')).refuses(an_offer(), a_request())
+    refused = SiteRules(accept=compile_expression('labels.team == "bio"')).refuses(an_offer(), a_request())
     assert "labels.team" in str(refused)
 
 
 def test_only_allowed_users_run_here():
-    rules = Rules(allow=frozenset({"ana"}))
+    rules = SiteRules(allow=frozenset({"ana"}))
     assert rules.refuses(an_offer("user:ana"), a_request()) is None
     assert rules.refuses(an_offer("ana"), a_request()) is None
     assert "eve" in str(rules.refuses(an_offer("user:eve"), a_request()))

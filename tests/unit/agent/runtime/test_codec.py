@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.core.events import Report, SyncMessage
-from rainbow_sched.agent.core.values import BidAnswer, Chunk, Facts, Ref, Result
+from rainbow_sched.agent.core.values import BidAnswer, Chunk, ClusterFacts, Ref, Result
 from rainbow_sched.agent.runtime.codec import sync_answer, sync_request
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.pb.v2 import agents_pb2
@@ -42,7 +42,7 @@ def test_every_result_that_the_types_allow_can_be_sent_and_read(result: Result, 
 
 def test_values_that_cannot_be_sent_are_left_out_of_the_state_and_the_others_are_sent() -> None:
     state = {"good": 1, "nan": math.nan, "inf": [math.inf], "odd": object(), "half": "\ud800"}
-    facts = Facts(manager="m", state=state, marks={"n\udcff": "up"}, used={"a": 1, "b": -1, "c": 2**70})
+    facts = ClusterFacts(manager="m", state=state, marks={"n\udcff": "up"}, used={"a": 1, "b": -1, "c": 2**70})
     sent = sync_request(SyncMessage(seq=1, facts=facts))
     assert json.loads(sent.state) == {"good": 1, "half": "\ud800"}
     assert dict(sent.used) == {"a": 1}

@@ -14,12 +14,12 @@ from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.backends.local.backend import LocalBackend
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import restored
-from rainbow_sched.agent.core.site_rules import Rules
-from rainbow_sched.agent.core.state import Limits
+from rainbow_sched.agent.core.site_rules import SiteRules
+from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.core.values import Chunk, Offer, Ref, Result
 from rainbow_sched.agent.runtime.journal import Journal
-from rainbow_sched.agent.runtime.link import Identity, Link
-from rainbow_sched.agent.runtime.loop import Agent, Parts
+from rainbow_sched.agent.runtime.link import Identity, ServerLink
+from rainbow_sched.agent.runtime.loop import Agent, AgentParts
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -80,15 +80,15 @@ class Site:
             async with asyncio.timeout(30):
                 await self.agent(journal, once=True, **more).run()
 
-    def agent(self, journal: Journal, *, once: bool, rules: Rules | None = None) -> Agent:
+    def agent(self, journal: Journal, *, once: bool, rules: SiteRules | None = None) -> Agent:
         settings = BackendSettings(cluster="here", directory=self.directory, graph=a_graph())
-        parts = Parts(
+        parts = AgentParts(
             cluster="here",
             link=self.desk,
             backend=load_backend("local")(settings),
             journal=journal,
-            rules=rules or Rules(),
-            limits=Limits(max_wait=0.5),
+            rules=rules or SiteRules(),
+            limits=AgentLimits(max_wait=0.5),
         )
         return Agent(parts, once=once)
 
@@ -113,7 +113,7 @@ async def test_jobs_are_taken_run_and_reported_with_their_output(site: Site):
 
 async def test_what_the_site_or_the_backend_refuses_is_handed_back_with_the_reason(site: Site):
     site.desk.offers = [an_offer(1, "true"), an_offer(2, "true", type="gpu"), Offer(ref=Ref(3, 1, "t3"), spec="?")]
-    await site.run(rules=Rules(accept=compile_expression("cores < 1")))
+    await site.run(rules=SiteRules(accept=compile_expression("cores < 1")))
     reasons = {ref.job: reason for ref, reason in site.desk.rejects.items()}
     assert "cores < 1" in reasons[1]
     assert "gpu" in reasons[2]
@@ -240,7 +240,7 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
         ],
     )
     rules = NodeRules(hosts=True, subsystems=frozenset({"features"}), one_group="why", merges=True)
-    link = Link(
+    link = ServerLink(
         settings,
         Identity(
             cluster="here", epoch="e1", secret="right", manager="local", accept_only="cores > 1", node_rules=rules
@@ -272,7 +272,7 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
 
 
 async def test_a_refused_credential_is_named_as_such(served):
-    link = Link(served[1], Identity(cluster="here", epoch="e1", secret="wrong"))
+    link = ServerLink(served[1], Identity(cluster="here", epoch="e1", secret="wrong"))
     with pytest.raises(Unauthenticated, match="who are you"):
         await link.sync(e.SyncMessage(seq=1))
     await link.close()

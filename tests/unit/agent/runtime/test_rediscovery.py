@@ -11,7 +11,7 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
-from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, Told, ToldFile, texts
+from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, RegisteredState, RegisteredStateFile, texts
 from rainbow_sched.discovery.finder import Found
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.model.attempt import AttemptState
@@ -73,11 +73,11 @@ class Place:
     def __init__(self, directory: Path, found: Found) -> None:
         self.house, self.found, self.directory = House(), found, directory
         self.shapes: list[Graph] = []
-        ToldFile(directory).write(Told())
+        RegisteredStateFile(directory).write(RegisteredState())
         self.restart()
 
     def restart(self) -> None:
-        file = ToldFile(self.directory)
+        file = RegisteredStateFile(self.directory)
         self.looking = Rediscovery("here", lambda: self.found, self.house.client, file, 60.0)
 
     async def look(self, times: int = 2) -> bool:
@@ -86,7 +86,7 @@ class Place:
     @property
     def settled(self) -> bool:
         told = texts(self.found).told()
-        return ToldFile(self.directory).read() == told and set(self.house.subsystems) == set(told.subsystems)
+        return RegisteredStateFile(self.directory).read() == told and set(self.house.subsystems) == set(told.subsystems)
 
 
 @pytest.fixture

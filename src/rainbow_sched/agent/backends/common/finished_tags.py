@@ -9,7 +9,7 @@ from pathlib import Path
 KEPT = 20_000
 
 
-class Tombstones:
+class FinishedTags:
     """A set of tags; the file has them oldest first."""
 
     def __init__(self, path: Path, kept: int = KEPT) -> None:

@@ -11,7 +11,7 @@ GROWTH = 1.5
 LOOK = 2.0  # seconds between checks of running jobs' files
 
 
-class Pace:
+class PollInterval:
     """The wait between two polls."""
 
     def __init__(self, *, cap: float) -> None:

@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ProgramResult:
     """Exit code and output of a program."""
 
     code: int
@@ -25,7 +25,9 @@ class Done:
         return re.sub(r"^[\w-]+: (?:error: |ERROR: )?", "", lines[-1]) if lines else f"exit code {self.code}"
 
 
-async def run(words: tuple[str, ...], environment: Mapping[str, str], timeout: float, feed: str | None = None) -> Done:
+async def run(
+    words: tuple[str, ...], environment: Mapping[str, str], timeout: float, feed: str | None = None
+) -> ProgramResult:
     """Run a program with `feed` on stdin; raise Unavailable if it cannot be run or times out."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -46,4 +48,4 @@ async def run(words: tuple[str, ...], environment: Mapping[str, str], timeout: f
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return Done(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
+    return ProgramResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))

@@ -14,7 +14,7 @@ class _Turn:
     wanted: int = 0  # number of holders and waiters
 
 
-class Turns:
+class SubmitLocks:
     """Locks by tag, with a limit on concurrent submissions."""
 
     def __init__(self, most: int) -> None:

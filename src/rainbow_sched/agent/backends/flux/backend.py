@@ -19,24 +19,24 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from rainbow_sched.agent.backends.base import BackendSettings, Launch
-from rainbow_sched.agent.backends.common.cached_facts import KeptFacts
-from rainbow_sched.agent.backends.common.finished_tags import Tombstones
+from rainbow_sched.agent.backends.common.cached_facts import CachedFacts
+from rainbow_sched.agent.backends.common.finished_tags import FinishedTags
 from rainbow_sched.agent.backends.common.launches import TAG, clean_environment, copies
-from rainbow_sched.agent.backends.common.poll_interval import Pace
+from rainbow_sched.agent.backends.common.poll_interval import PollInterval
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
-from rainbow_sched.agent.backends.flux.files import FluxFiles, Record, gpus_by_id
+from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_by_id
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
 from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, cores_and_gpus, with_tag
-from rainbow_sched.agent.backends.flux.queries import FluxQuestions
+from rainbow_sched.agent.backends.flux.queries import FluxQueries
 from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
 from rainbow_sched.agent.core.values import (
     ANY_HOST,
     Absent,
     AllowedHosts,
     BidAnswer,
-    Facts,
-    Found,
+    ClusterFacts,
+    JobFound,
     Phase,
     Unknown,
     Update,
@@ -65,17 +65,17 @@ class FluxBackend:
         options = settings.options
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
-        self._pace = Pace(cap=settings.seconds("interval", 5.0))
+        self._pace = PollInterval(cap=settings.seconds("interval", 5.0))
         self._settle = settings.seconds("settle", SETTLE)
         self._submitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tag
         self.follower = FluxFollower(self.commands, self._moved)
         self._follows = options.get("journal", "yes") != "no"
-        self.questions = FluxQuestions(settings, self.commands, self.follower)
+        self.questions = FluxQueries(settings, self.commands, self.follower)
         self._jobs: tuple[FluxJob, ...] = ()
         self._ended: dict[str, Update] = {}
         self._seen: dict[str, tuple[object, ...]] = {}
-        self._facts = KeptFacts("flux", settings.seconds("facts_interval", 60.0), time.monotonic)
-        self._gone = Tombstones(settings.directory / "forgotten")
+        self._facts = CachedFacts("flux", settings.seconds("facts_interval", 60.0), time.monotonic)
+        self._gone = FinishedTags(settings.directory / "forgotten")
 
     async def start(self) -> None:
         """Read the instance's configuration; if Flux does not answer, it is read on first use."""
@@ -101,7 +101,7 @@ class FluxBackend:
                 if known:
                     return known
             made = await self.questions.require(launch.request, launch.allowed)
-            record = Record(
+            record = FluxRecord(
                 key=secrets.token_hex(8),
                 asked=time.time(),
                 tasks=copies(launch.request, launch.request.tasks[0]),
@@ -114,7 +114,7 @@ class FluxBackend:
             self._pace.hurry()
             return native
 
-    async def _document(self, launch: Launch, files: FluxFiles, record: Record, bare: Request) -> dict[str, object]:
+    async def _document(self, launch: Launch, files: FluxFiles, record: FluxRecord, bare: Request) -> dict[str, object]:
         command = await asyncio.to_thread(files.create, launch, record, self.commands.in_jobs)
         request = replace(
             bare,
@@ -138,7 +138,7 @@ class FluxBackend:
             raise Unavailable(f"flux job submit did not answer with an id: {said[:60]!r}")
         return job_name(number)
 
-    async def _submitted_before(self, files: FluxFiles, record: Record) -> str:
+    async def _submitted_before(self, files: FluxFiles, record: FluxRecord) -> str:
         """Return the id of a job whose submission may have failed; empty if Flux does not have it."""
         job = await by_tag(self.commands, files, self.settings.cluster)
         if job is None:
@@ -149,7 +149,7 @@ class FluxBackend:
         files.put(replace(record, native=job_name(job.id)))
         return job_name(job.id)
 
-    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+    async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Return the job from Flux or from its own files."""
         if tag in self._gone:
             return Absent()
@@ -161,7 +161,7 @@ class FluxBackend:
         except Unavailable as problem:
             return Unknown(str(problem))
         if update is not None:
-            return Found(update)
+            return JobFound(update)
         if record is not None and time.time() < record.asked + self._settle:
             return Unknown("Flux may not list the job yet")
         # Without a start marker it never ran, and a second submission runs once: the marker is created once.
@@ -211,7 +211,7 @@ class FluxBackend:
         if TAG.fullmatch(job.name):
             self._pace.hurry()
 
-    def _update(self, files: FluxFiles, record: Record, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
+    def _update(self, files: FluxFiles, record: FluxRecord, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
         """Return the state of the job with the recorded id; a new job that is not listed yet is pending."""
         number = files.begun() or job_number(record.native)
         job = jobs.get(number) if number is not None else None
@@ -259,11 +259,11 @@ class FluxBackend:
             return table.jobs
         return parse_jobs(await self.commands.ask(*JOBS, "--filter=pending,running"))
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> ClusterFacts:
         """Return free and used resources, refreshed once per interval."""
         return await self._facts.get(self._look)
 
-    async def _look(self) -> Facts:
+    async def _look(self) -> ClusterFacts:
         own = await asyncio.to_thread(gpus_by_id, self.root)
         return await self.questions.facts(self._jobs, own)
 

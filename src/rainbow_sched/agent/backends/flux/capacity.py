@@ -16,14 +16,16 @@ from rainbow_sched.model.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class FluxQueues:
     """An instance's queues with the properties that each requires; none: jobs name no queue."""
 
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     default: str = ""
 
 
-def lacks(request: Request, document: Mapping[str, object], nodes: Sequence[FluxNode], queues: Queues) -> str | None:
+def lacks(
+    request: Request, document: Mapping[str, object], nodes: Sequence[FluxNode], queues: FluxQueues
+) -> str | None:
     """Return why a jobspec can never run here, or None; `request` is the plain request behind it."""
     held = {name for node in nodes for name in node.properties}
     for name in request.properties:
@@ -37,13 +39,13 @@ def lacks(request: Request, document: Mapping[str, object], nodes: Sequence[Flux
     return _room(document, fit, "" if len(fit) == len(nodes) else f" on the {len(fit)} nodes that may be used")
 
 
-def properties(request: Request, queues: Queues) -> tuple[str, ...]:
+def properties(request: Request, queues: FluxQueues) -> tuple[str, ...]:
     """Return the properties that nodes need for this job, including those of its queue."""
     queue = request.options.get("queue", "") or queues.default
     return tuple(dict.fromkeys((*request.properties, *queues.requires.get(queue, ()))))
 
 
-def usable(request: Request, nodes: Sequence[FluxNode], queues: Queues) -> list[FluxNode]:
+def usable(request: Request, nodes: Sequence[FluxNode], queues: FluxQueues) -> list[FluxNode]:
     """Return the nodes that a plain request may use."""
     needed = properties(request, queues)
     return [node for node in nodes if _meets(node, request, needed)]

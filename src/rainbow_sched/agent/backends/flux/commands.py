@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rainbow_sched.agent.backends.common.programs import Done, run
+from rainbow_sched.agent.backends.common.programs import ProgramResult, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
@@ -69,13 +69,13 @@ class FluxCommands:
             raise Unavailable(f"flux {' '.join(words[:2])} did not answer with an object: {text[:60]!r}")
         return found
 
-    def problem(self, done: Done) -> Unavailable | Invalid:
+    def problem(self, done: ProgramResult) -> Unavailable | Invalid:
         """Return the error of a failed program."""
         if _NO_ANSWER.search(done.err) or not done.err.strip():
             return Unavailable(f"Flux does not answer: {done.complaint}")
         return Invalid(f"Flux refuses: {done.complaint}")
 
-    async def run(self, *words: str, feed: str | None = None) -> Done:
+    async def run(self, *words: str, feed: str | None = None) -> ProgramResult:
         """Run `flux`, with a limit on concurrent programs."""
         async with self._few:
             return await run((self._program, *words), self._environment, TIMEOUT, feed)

@@ -20,7 +20,7 @@ KEPT = 10_000  # ended jobs; an older one is looked up by its name
 _NEXT = {"validate": "DEPEND", "depend": "PRIORITY", "priority": "SCHED"}
 
 
-class JobTable:
+class FluxJobTable:
     """All active jobs, and the last ended ones."""
 
     def __init__(self, kept: int = KEPT) -> None:

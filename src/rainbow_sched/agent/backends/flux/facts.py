@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Prices
-from rainbow_sched.agent.backends.flux.capacity import Queues
+from rainbow_sched.agent.backends.flux.capacity import FluxQueues
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.backends.slurm.facts import MarkedNodes
-from rainbow_sched.agent.core.values import Facts, Phase
+from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.flux import FluxNode, node_of_rank
 from rainbow_sched.discovery.flux_state import STATUS_FORMAT, FluxHolding, parse_status, totals, used_by_others
 from rainbow_sched.model.graph import Graph, Mark
@@ -23,7 +23,7 @@ class FluxSite:
 
     def __init__(self, graph: Graph, nodes: Sequence[FluxNode], marked: Path) -> None:
         self.scheduler = ""
-        self.queues = Queues()
+        self.queues = FluxQueues()
         self.not_up: frozenset[int] = frozenset()  # ranks, by the last facts
         self.graph = graph
         self.nodes = tuple(nodes)
@@ -49,7 +49,7 @@ def make_facts(
     jobs: Sequence[FluxJob],
     own: Mapping[int, int],
     prices: Prices,
-) -> Facts:
+) -> ClusterFacts:
     """Return the facts; `own` maps ids of our jobs to their gpus."""
     not_up = parse_status(status)
     site.not_up = frozenset(not_up)
@@ -66,4 +66,4 @@ def make_facts(
     if site.scheduler:
         state["scheduler"] = site.scheduler
     used = used_by_others(site.graph, site.nodes, free, not_up, holdings)
-    return Facts(manager="flux", state=state, marks=marks, used=used)
+    return ClusterFacts(manager="flux", state=state, marks=marks, used=used)

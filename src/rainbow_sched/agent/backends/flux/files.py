@@ -85,7 +85,7 @@ read -r rb_verdict < "$dir/verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class FluxRecord:
     """The record of a submission, written before Flux is called and again with the job id."""
 
     key: str
@@ -102,7 +102,7 @@ class FluxFiles:
         self.tag = tag
         self.path = root / tag
 
-    def create(self, launch: Launch, record: Record, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
+    def create(self, launch: Launch, record: FluxRecord, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
         """Write the job's files and return the command for Flux: our script with the user's command."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
@@ -131,12 +131,12 @@ class FluxFiles:
         """Return the path for an output stream, with Flux's template for the job id."""
         return f"{self.path}/{_PREFIX[stream]}.{{{{id.dec}}}}"
 
-    def put(self, record: Record) -> None:
+    def put(self, record: FluxRecord) -> None:
         write_whole(self.path / RECORD, asdict(record))
 
-    def record(self) -> Record | None:
+    def record(self) -> FluxRecord | None:
         try:
-            return Record(**json.loads((self.path / RECORD).read_text()))
+            return FluxRecord(**json.loads((self.path / RECORD).read_text()))
         except FileNotFoundError:
             return None
 
@@ -189,7 +189,7 @@ class FluxFiles:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _check(record: Record, flux: FluxInJobs) -> str:
+def _check(record: FluxRecord, flux: FluxInJobs) -> str:
     """Return the lines that end the tasks of a job on nodes that are not allowed, before its command starts."""
     if not record.only:
         return ""

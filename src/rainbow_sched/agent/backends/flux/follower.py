@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rainbow_sched.agent.backends.flux.commands import TIMEOUT, FluxCommands
-from rainbow_sched.agent.backends.flux.events import JobTable
+from rainbow_sched.agent.backends.flux.events import FluxJobTable
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.model.errors import Invalid, Unavailable
 
@@ -33,11 +33,11 @@ class FluxFollower:
         self._moved = moved
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
-        self._history: JobTable | None = None
+        self._history: FluxJobTable | None = None
         self._numbers = itertools.count()
         self._asked: dict[int, asyncio.Future[dict[str, object]]] = {}
         self._trouble = ""
-        self.table: JobTable | None = None  # the jobs, once the journal's history has been read
+        self.table: FluxJobTable | None = None  # the jobs, once the journal's history has been read
 
     def start(self) -> None:
         """Start following; returns at once."""
@@ -84,7 +84,7 @@ class FluxFollower:
     async def _once(self) -> bool:
         """Run the child once; return True if it read the journal."""
         self._child = child = await self._commands.bridge()
-        self._history = JobTable()
+        self._history = FluxJobTable()
         assert child.stdout is not None
         try:
             async for line in child.stdout:

@@ -24,7 +24,7 @@ OWN = frozenset({"output", "error", "clusters"})  # handled by Rainbow, or not f
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class FluxRequest:
     """A request with only what a jobspec can express."""
 
     request: Request
@@ -38,7 +38,7 @@ def plain(
     site: Mapping[str, str],
     nodes: Sequence[FluxNode],
     allowed: AllowedHosts = ANY_HOST,
-) -> Plain:
+) -> FluxRequest:
     """Return the request with only what a jobspec can express; raise `Unsupported` for what must not be dropped.
 
     Requirements on properties and queues become jobspec constraints; the allowed hosts enforce all others. Parameters
@@ -106,7 +106,7 @@ def _known_properties(
             )
 
 
-def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> Plain:
+def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> FluxRequest:
     """Return the request with its allowed hosts, by the names that Flux knows."""
     nodes = set(names)
     if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, graph, allowed):
@@ -121,7 +121,7 @@ def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: A
         if not set(hosts).difference(not_hosts):
             raise CannotBind(f"no node of this instance is among the hosts that the request allows{unknown}")
     only = tuple(name for name in hosts if name not in not_hosts)
-    return Plain(replace(request, hosts=hosts, not_hosts=not_hosts), only, unknown)
+    return FluxRequest(replace(request, hosts=hosts, not_hosts=not_hosts), only, unknown)
 
 
 def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind
 from rainbow_sched.agent.backends.flux.bids import believed, played_forward, soon
-from rainbow_sched.agent.backends.flux.capacity import Queues, lacks, properties, takes, usable
+from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, properties, takes, usable
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite, make_facts
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
-from rainbow_sched.agent.backends.flux.jobspec import Plain, plain
-from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, Facts, Phase
+from rainbow_sched.agent.backends.flux.jobspec import FluxRequest, plain
+from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, ClusterFacts, Phase
 from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import scheduler
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
@@ -25,7 +25,7 @@ from rainbow_sched.model.request import Request
 PROBE_SECONDS = 1.0
 
 
-class FluxQuestions:
+class FluxQueries:
     """Queries to one instance, with its resources cached."""
 
     def __init__(self, settings: BackendSettings, commands: FluxCommands, follower: FluxFollower) -> None:
@@ -62,7 +62,7 @@ class FluxQuestions:
             return str(problem)
         return None
 
-    async def require(self, request: Request, allowed: AllowedHosts) -> Plain:
+    async def require(self, request: Request, allowed: AllowedHosts) -> FluxRequest:
         """Return the request for Flux; raise `Unsupported` if it can never run."""
         site = await self.site()
         if any("\0" in word for task in request.tasks for word in task.command):
@@ -119,7 +119,7 @@ class FluxQuestions:
     async def _free(self) -> dict[str, object]:
         return await self._commands.document("resource", "R", "--states=free")
 
-    async def facts(self, jobs: Sequence[FluxJob], own: Mapping[int, int]) -> Facts:
+    async def facts(self, jobs: Sequence[FluxJob], own: Mapping[int, int]) -> ClusterFacts:
         """Return free and used resources; `own` maps ids of our jobs to their gpus."""
         site = await self.site()
         status = await self._commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
@@ -138,6 +138,6 @@ async def read_r(commands: FluxCommands) -> dict[str, object]:
         return await commands.document("resource", "R")
 
 
-def read_queues(config: Mapping[str, object]) -> Queues:
+def read_queues(config: Mapping[str, object]) -> FluxQueues:
     """Return the queues in an instance's configuration."""
-    return Queues(parse_queues(config), default_queue(config))
+    return FluxQueues(parse_queues(config), default_queue(config))

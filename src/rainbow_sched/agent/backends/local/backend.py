@@ -15,21 +15,21 @@ from dataclasses import replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow_sched.agent.backends.common.launches import TAG
-from rainbow_sched.agent.backends.common.submit_locks import Turns
-from rainbow_sched.agent.backends.local.bids import Running, Wanted, bid_on, impossible
+from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
+from rainbow_sched.agent.backends.local.bids import QueuedJob, RunningJob, bid_on, impossible
 from rainbow_sched.agent.backends.local.files import GONE, JobFiles
-from rainbow_sched.agent.backends.local.history import History
-from rainbow_sched.agent.backends.local.jobs import Job
+from rainbow_sched.agent.backends.local.history import RunHistory
+from rainbow_sched.agent.backends.local.jobs import LocalJob
 from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place
-from rainbow_sched.agent.backends.local.runner import Runners, ask_to_end, grounds_for
+from rainbow_sched.agent.backends.local.runner import Runners, ask_to_end, cgroup_parent_for
 from rainbow_sched.agent.backends.local.wrapper import start_time
 from rainbow_sched.agent.core.values import (
     ANY_HOST,
     Absent,
     AllowedHosts,
     BidAnswer,
-    Facts,
-    Found,
+    ClusterFacts,
+    JobFound,
     Phase,
     Result,
     Unknown,
@@ -57,11 +57,11 @@ class LocalBackend:
         self.root = settings.directory / "jobs"
         self.machine = _machine(settings.graph or discover_graph(settings.cluster))
         settings.know("cgroup")
-        self.grounds = grounds_for(settings.options.get("cgroup", "auto"))
-        self._jobs: dict[str, Job] = {}
-        self._history = History(settings.directory / "history")
+        self.grounds = cgroup_parent_for(settings.options.get("cgroup", "auto"))
+        self._jobs: dict[str, LocalJob] = {}
+        self._history = RunHistory(settings.directory / "history")
         self._news = asyncio.Event()
-        self._turns = Turns(AT_ONCE)
+        self._turns = SubmitLocks(AT_ONCE)
         self._runners = Runners(self.root, self._began, self._not_started)
         self._blind = False
 
@@ -77,12 +77,12 @@ class LocalBackend:
                 files.remove()  # an interrupted removal or submission
                 continue
             ticket = files.ticket()
-            job = self._jobs[path.name] = Job(files, ticket.request, ticket.order, ticket.allowed)
+            job = self._jobs[path.name] = LocalJob(files, ticket.request, ticket.order, ticket.allowed)
             if files.begun() is not None or files.result() is not None:
                 self._adopt(job)
         self._start_what_fits()
 
-    def _adopt(self, job: Job) -> None:
+    def _adopt(self, job: LocalJob) -> None:
         job.result = job.files.result()
         place = job.files.place(self.machine)
         job.nodes = place.nodes
@@ -117,12 +117,12 @@ class LocalBackend:
             raise CannotBind(reason) if launch.allowed.groups else Unsupported(reason)
         files = JobFiles(self.root, launch.tag)
         ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
-        self._jobs[launch.tag] = Job(files, ticket.request, ticket.order, ticket.allowed)
+        self._jobs[launch.tag] = LocalJob(files, ticket.request, ticket.order, ticket.allowed)
 
-    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+    async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Absent means never: this backend drops jobs only in `forget`."""
         job = self._jobs.get(tag)
-        return Found(job.update()) if job is not None else Absent(never=True)
+        return JobFound(job.update()) if job is not None else Absent(never=True)
 
     async def poll(self) -> tuple[Update, ...]:
         """Return all jobs."""
@@ -162,21 +162,21 @@ class LocalBackend:
 
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
         """Return why this machine cannot run the request."""
-        return impossible(Wanted(request, allowed), self.machine)
+        return impossible(QueuedJob(request, allowed), self.machine)
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
         """Estimate start from a simulation of the queue, and cost from the site's prices."""
         now = time.time()
         running = [
-            Running(job.place, job.request.duration, now - (job.started_at or now))
+            RunningJob(job.place, job.request.duration, now - (job.started_at or now))
             for job in self._jobs.values()
             if job.phase is Phase.RUNNING
         ]
-        queued = [Wanted(job.request, job.allowed) for job in self._queue()]
-        wanted = Wanted(request, allowed)
+        queued = [QueuedJob(job.request, job.allowed) for job in self._queue()]
+        wanted = QueuedJob(request, allowed)
         return bid_on(wanted, self.machine, running, queued, self._history.ran, self.settings.prices)
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> ClusterFacts:
         """Return free resources and prices."""
         state: dict[str, object] = {
             "nodes_free": self.machine.count("node", free=True),
@@ -186,7 +186,7 @@ class LocalBackend:
             "isolation": str(self.grounds),
             **self.settings.prices.state(),
         }
-        return Facts(manager="local", state=state)
+        return ClusterFacts(manager="local", state=state)
 
     def reshape(self, graph: Graph) -> None:
         """Use the new graph. Running jobs keep their resources; pending jobs that no longer fit are returned."""
@@ -219,7 +219,7 @@ class LocalBackend:
 
     # --- the queue ---
 
-    def _queue(self) -> list[Job]:
+    def _queue(self) -> list[LocalJob]:
         waiting = [job for job in self._jobs.values() if job.phase is Phase.SUBMITTED]
         return sorted(waiting, key=lambda job: job.order)
 
@@ -235,7 +235,7 @@ class LocalBackend:
                 self.machine.release(place)
                 return
 
-    def _run(self, job: Job, place: Place) -> None:
+    def _run(self, job: LocalJob, place: Place) -> None:
         job.files.put_place(place, self.machine, self.grounds)
         self._runners.start(job.files.tag)
         job.place, job.phase, job.started_at, job.nodes = place, Phase.RUNNING, time.time(), place.nodes
@@ -255,7 +255,7 @@ class LocalBackend:
             job.phase, job.place, job.pid, job.nodes = Phase.SUBMITTED, NOWHERE, 0, ""
             asyncio.get_running_loop().call_later(BLIND_INTERVAL, self._start_what_fits)
 
-    def _watch(self, job: Job, pid: int) -> None:
+    def _watch(self, job: LocalJob, pid: int) -> None:
         try:
             job.watch = os.pidfd_open(pid)
         except ProcessLookupError:  # it has ended
@@ -265,13 +265,13 @@ class LocalBackend:
         else:
             asyncio.get_running_loop().add_reader(job.watch, self._look, job)
 
-    def _unwatch(self, job: Job) -> None:
+    def _unwatch(self, job: LocalJob) -> None:
         if job.watch >= 0:
             asyncio.get_running_loop().remove_reader(job.watch)
             os.close(job.watch)
             job.watch = -1
 
-    def _look(self, job: Job) -> None:
+    def _look(self, job: LocalJob) -> None:
         """Check a job whose runner may have ended."""
         if job.phase is not Phase.RUNNING or job.files.tag in self._runners.asked:
             return
@@ -294,7 +294,7 @@ class LocalBackend:
         elif job.files.begun() is None:
             self._ended(job, job.never_began())
 
-    def _ended(self, job: Job, result: Result | None) -> None:
+    def _ended(self, job: LocalJob, result: Result | None) -> None:
         if job.phase is Phase.RUNNING:
             self.machine.release(job.place)
             self._history.add(job.request.duration, result)

@@ -19,7 +19,7 @@ MAX_TASKS = 1_024  # of one job
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PastRun:
     """A completed job: its limit, if any, and its duration."""
 
     limit: float | None
@@ -27,7 +27,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningJob:
     """A running job."""
 
     place: Place
@@ -36,14 +36,14 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class QueuedJob:
     """A job that is not running yet."""
 
     request: Request
     allowed: AllowedHosts = ANY_HOST
 
 
-def impossible(wanted: Wanted, machine: Machine) -> str | None:
+def impossible(wanted: QueuedJob, machine: Machine) -> str | None:
     """Return why this machine can never run the job, or None."""
     request = wanted.request
     if not request.tasks:
@@ -61,11 +61,11 @@ def impossible(wanted: Wanted, machine: Machine) -> str | None:
 
 
 def bid_on(
-    wanted: Wanted,
+    wanted: QueuedJob,
     machine: Machine,
-    running: Sequence[Running],
-    queued: Sequence[Wanted],
-    history: Sequence[Ran],
+    running: Sequence[RunningJob],
+    queued: Sequence[QueuedJob],
+    history: Sequence[PastRun],
     prices: Prices,
 ) -> BidAnswer:
     """Return start and cost of a job behind the running and queued ones, or why it can never run."""
@@ -88,7 +88,7 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
 
 
-def takes(limit: float | None, q: float, history: Sequence[Ran], elapsed: float = 0.0) -> float:
+def takes(limit: float | None, q: float, history: Sequence[PastRun], elapsed: float = 0.0) -> float:
     """Estimate a job's total duration at quantile `q`, after it has run for `elapsed`; inf if unknown.
 
     With a limit, the estimate is the share of their limits that past jobs used; without one, their durations. Only jobs
@@ -105,11 +105,11 @@ def takes(limit: float | None, q: float, history: Sequence[Ran], elapsed: float 
 
 
 def starts_in(
-    wanted: Wanted,
+    wanted: QueuedJob,
     machine: Machine,
-    running: Sequence[Running],
-    queued: Sequence[Wanted],
-    history: Sequence[Ran],
+    running: Sequence[RunningJob],
+    queued: Sequence[QueuedJob],
+    history: Sequence[PastRun],
     q: float,
 ) -> float | None:
     """Return the seconds until `wanted` starts at quantile `q`; None if unknown."""
@@ -140,7 +140,7 @@ def starts_in(
             trial.free[i] += amount
 
 
-def cost(wanted: Wanted, machine: Machine, prices: Prices) -> float | None:
+def cost(wanted: QueuedJob, machine: Machine, prices: Prices) -> float | None:
     """Return the cost of the whole job; None if it does not fit or its duration is not known."""
     units = machine.fit(wanted.request, wanted.allowed, empty=True)
     if units is None:

@@ -18,7 +18,7 @@ _GONE_WITHIN = 5.0  # seconds for killed processes to exit
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class CgroupParent:
     """The cgroup in which jobs get their own, and its controllers; empty path: none."""
 
     path: str = ""
@@ -28,10 +28,10 @@ class Grounds:
         return f"cgroup ({', '.join(self.controllers) or 'ends only'})" if self.path else "process group"
 
 
-NOWHERE = Grounds()
+NOWHERE = CgroupParent()
 
 
-def find_grounds(wish: str = "auto", proc: Path = Path("/proc/self")) -> Grounds:
+def find_cgroup_parent(wish: str = "auto", proc: Path = Path("/proc/self")) -> CgroupParent:
     """Return where jobs can have cgroups. `wish`: a delegated directory, `auto`, or `off`.
 
     `auto` uses only the cgroup of a systemd unit with the agent in a subgroup: splitting the agent's own cgroup would
@@ -42,7 +42,7 @@ def find_grounds(wish: str = "auto", proc: Path = Path("/proc/self")) -> Grounds
     return _usable(Path(wish)) if wish != "auto" else _delegated(proc)
 
 
-def _delegated(proc: Path) -> Grounds:
+def _delegated(proc: Path) -> CgroupParent:
     try:
         mount = next(line.split()[1] for line in (proc / "mounts").read_text().splitlines() if " cgroup2 " in line)
         own = next(line[3:] for line in (proc / "cgroup").read_text().splitlines() if line.startswith("0::"))
@@ -52,7 +52,7 @@ def _delegated(proc: Path) -> Grounds:
     return _usable(here.parent) if here.name == OWN else NOWHERE
 
 
-def _usable(path: Path) -> Grounds:
+def _usable(path: Path) -> CgroupParent:
     """Enable the available controllers, then create and remove a test cgroup."""
     trial = path / f".try-{os.getpid()}"
     try:
@@ -70,17 +70,17 @@ def _usable(path: Path) -> Grounds:
     finally:
         with contextlib.suppress(OSError):
             trial.rmdir()
-    return Grounds(str(path), on) if able else NOWHERE
+    return CgroupParent(str(path), on) if able else NOWHERE
 
 
-class JobGroup:
+class JobCgroup:
     """The cgroup of one job."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
-    def make(cls, path: Path, *, memory: int, cpus: Sequence[int]) -> JobGroup | None:
+    def make(cls, path: Path, *, memory: int, cpus: Sequence[int]) -> JobCgroup | None:
         """Create the cgroup with its limits; None if that fails."""
         try:
             path.mkdir(exist_ok=True)

@@ -14,7 +14,7 @@ from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.exit_results import exited
 from rainbow_sched.agent.backends.common.job_files import piece, script, size
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
-from rainbow_sched.agent.backends.local.cgroups import NOWHERE, Grounds, JobGroup
+from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup
 from rainbow_sched.agent.backends.local.machine import Machine, Place
 from rainbow_sched.agent.backends.local.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
 from rainbow_sched.agent.core.values import ANY_HOST, STREAMS, WRONG_NODES, AllowedHosts, Result
@@ -28,7 +28,7 @@ GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class SubmittedJob:
     """A submitted job."""
 
     tag: str
@@ -47,7 +47,7 @@ class JobFiles:
         """Return True once the job is submitted."""
         return (self.path / "launch.json").exists()
 
-    def create(self, launch: Launch, environment: Mapping[str, str]) -> Ticket:
+    def create(self, launch: Launch, environment: Mapping[str, str]) -> SubmittedJob:
         """Write the launch file; the job is submitted and on disk when this returns."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         work = self.path / "work"
@@ -56,7 +56,7 @@ class JobFiles:
         for number, task in enumerate(launch.request.tasks):
             argv = list(task.command) or script(self.path / f"script{number}", task.script)
             tasks += [argv] * copies(launch.request, task)
-        ticket = Ticket(tag=self.tag, request=launch.request, order=time.time_ns(), allowed=launch.allowed)
+        ticket = SubmittedJob(tag=self.tag, request=launch.request, order=time.time_ns(), allowed=launch.allowed)
         write_whole(
             self.path / "launch.json",
             {
@@ -74,14 +74,16 @@ class JobFiles:
         )
         return ticket
 
-    def ticket(self) -> Ticket:
+    def ticket(self) -> SubmittedJob:
         """Read the launch file."""
         launch = json.loads((self.path / "launch.json").read_text())
         only = tuple(GroupHosts(group, tuple(hosts)) for group, hosts in enumerate(launch.get("only", [])) if hosts)
         allowed = AllowedHosts(only, launch.get("checked", False))  # an older agent wrote neither
-        return Ticket(tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]), allowed=allowed)
+        return SubmittedJob(
+            tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]), allowed=allowed
+        )
 
-    def put_place(self, place: Place, machine: Machine, grounds: Grounds = NOWHERE) -> None:
+    def put_place(self, place: Place, machine: Machine, grounds: CgroupParent = NOWHERE) -> None:
         """Write the job's resources."""
         group = str(Path(grounds.path) / self.tag) if grounds.path else ""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
@@ -89,10 +91,10 @@ class JobFiles:
         about["hosts"] = place.hosts
         write_whole(self.path / "place.json", {**about, "environment": environment, "cgroup": group}, safe=False)
 
-    def group(self) -> JobGroup | None:
+    def group(self) -> JobCgroup | None:
         with contextlib.suppress(FileNotFoundError, ValueError):
             path = json.loads((self.path / "place.json").read_text()).get("cgroup")
-            return JobGroup(Path(path)) if path else None
+            return JobCgroup(Path(path)) if path else None
         return None
 
     def place(self, machine: Machine) -> Place:

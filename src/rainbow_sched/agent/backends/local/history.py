@@ -6,17 +6,17 @@ import contextlib
 import json
 from pathlib import Path
 
-from rainbow_sched.agent.backends.local.bids import KEPT_HISTORY, Ran
+from rainbow_sched.agent.backends.local.bids import KEPT_HISTORY, PastRun
 from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import AttemptState
 
 
-class History:
+class RunHistory:
     """Durations of the last completed jobs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.ran: list[Ran] = []
+        self.ran: list[PastRun] = []
 
     def read(self) -> None:
         """Read the file; skip damaged lines."""
@@ -27,7 +27,7 @@ class History:
             for text in lines[-KEPT_HISTORY:]:
                 with contextlib.suppress(ValueError, TypeError):
                     limit, took = json.loads(text)
-                    self.ran.append(Ran(limit, took))
+                    self.ran.append(PastRun(limit, took))
 
     def add(self, limit: float | None, result: Result | None) -> None:
         """Add a completed job; ignore errors, as the history is optional."""
@@ -36,6 +36,6 @@ class History:
         took = result.ended_at - result.started_at
         if took < 0:
             return  # the clock was set back
-        self.ran = [*self.ran[-KEPT_HISTORY:], Ran(limit, took)]
+        self.ran = [*self.ran[-KEPT_HISTORY:], PastRun(limit, took)]
         with contextlib.suppress(OSError), self._path.open("a") as file:
             file.write(json.dumps([limit, took]) + "\n")

@@ -17,7 +17,7 @@ log = logging.getLogger("rainbow.agent")
 
 
 @dataclass(slots=True)
-class Job:
+class LocalJob:
     """State of one job. The only mutable object of the backend; the files are authoritative."""
 
     files: JobFiles

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from rainbow_sched.agent.backends.local.cgroups import Grounds, find_grounds
+from rainbow_sched.agent.backends.local.cgroups import CgroupParent, find_cgroup_parent
 from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.model.errors import Invalid
 
@@ -85,9 +85,9 @@ class Runners:
                 starter.wait()
 
 
-def grounds_for(wish: str) -> Grounds:
+def cgroup_parent_for(wish: str) -> CgroupParent:
     """Return where runners create cgroups; raise Invalid if a given directory is not usable."""
-    found = find_grounds(wish)
+    found = find_cgroup_parent(wish)
     if wish not in ("auto", "off") and not found.path:
         raise Invalid(
             f"-O cgroup={wish}: cannot create cgroups there; give a cgroup v2 directory that is delegated to this "

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rainbow_sched.agent.backends.local import memory_watch
-from rainbow_sched.agent.backends.local.cgroups import JobGroup
+from rainbow_sched.agent.backends.local.cgroups import JobCgroup
 from rainbow_sched.agent.backends.local.memory_watch import human
 
 MARKER, EXIT, CANCEL = "started", "exit", "cancel"
@@ -89,7 +89,7 @@ def mark_started(directory: Path) -> bool:
     return True
 
 
-class Run:
+class JobRun:
     """A running job."""
 
     def __init__(self, directory: Path, launch: dict[str, Any], place: dict[str, Any]) -> None:
@@ -103,9 +103,9 @@ class Run:
         self.kernel = self._own_group()  # None: no cgroup available
         self.counted = bool(place["memory"]) and not (self.kernel is not None and self.kernel.holds_memory)
 
-    def _own_group(self) -> JobGroup | None:
+    def _own_group(self) -> JobCgroup | None:
         path = self.place["cgroup"]
-        return JobGroup.make(Path(path), memory=self.place["memory"], cpus=self.place["cpus"]) if path else None
+        return JobCgroup.make(Path(path), memory=self.place["memory"], cpus=self.place["cpus"]) if path else None
 
     def start(self) -> None:
         """Start every task; the first creates the process group, the others join it."""
@@ -235,7 +235,7 @@ class Run:
             )
 
 
-def _preparation(place: dict[str, Any], group: JobGroup | None, *, limited: bool) -> Callable[[], None]:
+def _preparation(place: dict[str, Any], group: JobCgroup | None, *, limited: bool) -> Callable[[], None]:
     libc = ctypes.CDLL(None, use_errno=True)
     cpus, memory = place["cpus"], place["memory"] if limited else 0
 
@@ -282,7 +282,7 @@ def main(directory: Path) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     started = time.time()
     launch = json.loads((directory / "launch.json").read_text())
-    run = Run(directory, launch, json.loads((directory / "place.json").read_text()))
+    run = JobRun(directory, launch, json.loads((directory / "place.json").read_text()))
     misplaced = outside(launch, run.place)
     if (directory / CANCEL).exists():
         run.cause, run.reason = "cancelled", "cancelled before it started"

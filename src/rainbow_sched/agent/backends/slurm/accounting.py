@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
-from rainbow_sched.agent.backends.slurm.files import Record
+from rainbow_sched.agent.backends.slurm.files import SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, wait_status
 from rainbow_sched.model.errors import RainbowError
 
@@ -15,14 +15,14 @@ SKEW = 120.0  # seconds that the clocks of agent and controller may differ
 NOT_AGAIN = 3600.0  # seconds without further queries after a failure: accounting does not appear by itself
 
 
-class Accounts:
+class AccountingQuery:
     """Query `sacct` for jobs that squeue does not list."""
 
     def __init__(self, commands: SlurmCommands, clock: Callable[[], float] = time.monotonic) -> None:
         self._commands, self._clock = commands, clock
         self._none_until = 0.0
 
-    async def job(self, tag: str, record: Record) -> SlurmJob | None:
+    async def job(self, tag: str, record: SlurmRecord) -> SlurmJob | None:
         """Return the job from accounting; None if it is not found or there is no accounting."""
         if not record.native or self._clock() < self._none_until:
             return None

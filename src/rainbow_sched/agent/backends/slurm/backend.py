@@ -17,30 +17,30 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
-from rainbow_sched.agent.backends.common.cached_facts import KeptFacts
-from rainbow_sched.agent.backends.common.finished_tags import Tombstones
+from rainbow_sched.agent.backends.common.cached_facts import CachedFacts
+from rainbow_sched.agent.backends.common.finished_tags import FinishedTags
 from rainbow_sched.agent.backends.common.launches import TAG
-from rainbow_sched.agent.backends.common.poll_interval import Pace
-from rainbow_sched.agent.backends.common.submit_locks import Turns
-from rainbow_sched.agent.backends.slurm.accounting import Accounts
+from rainbow_sched.agent.backends.common.poll_interval import PollInterval
+from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
+from rainbow_sched.agent.backends.slurm.accounting import AccountingQuery
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
 from rainbow_sched.agent.backends.slurm.facts import MarkedNodes, make_facts
-from rainbow_sched.agent.backends.slurm.files import Part, Record, SlurmFiles, hostlist
-from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, Comment, SlurmJob
-from rainbow_sched.agent.backends.slurm.lost_jobs import Forgotten
+from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, hostlist
+from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, JobComment, SlurmJob
+from rainbow_sched.agent.backends.slurm.lost_jobs import LostJobs
 from rainbow_sched.agent.backends.slurm.options import SITE
 from rainbow_sched.agent.backends.slurm.partitions import unreachable
-from rainbow_sched.agent.backends.slurm.queries import OPTIONS, SlurmQuestions
+from rainbow_sched.agent.backends.slurm.queries import OPTIONS, SlurmQueries
 from rainbow_sched.agent.backends.slurm.queue import SlurmQueue
-from rainbow_sched.agent.backends.slurm.shape import RULES, Shape
+from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape
 from rainbow_sched.agent.backends.slurm.tracker import choose, update_of
 from rainbow_sched.agent.core.values import (
     ANY_HOST,
     Absent,
     AllowedHosts,
     BidAnswer,
-    Facts,
-    Found,
+    ClusterFacts,
+    JobFound,
     Phase,
     Unknown,
     Update,
@@ -67,16 +67,16 @@ class SlurmBackend:
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         conf = check_conf(options["conf"]) if options.get("conf") else ""
         self.commands = SlurmCommands(os.environ, conf=conf)
-        self.questions = SlurmQuestions(settings, self.commands)
+        self.questions = SlurmQueries(settings, self.commands)
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
-        self._pace = Pace(cap=settings.seconds("interval", 10.0))
-        self._turns = Turns(AT_ONCE)
+        self._pace = PollInterval(cap=settings.seconds("interval", 10.0))
+        self._turns = SubmitLocks(AT_ONCE)
         self._seen: dict[str, tuple[object, ...]] = {}
-        self._facts = KeptFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
+        self._facts = CachedFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
         self._marked = MarkedNodes(settings.directory / "marked.json")
-        self._gone = Tombstones(settings.directory / "forgotten")
+        self._gone = FinishedTags(settings.directory / "forgotten")
         settle = settings.seconds("settle", 60.0)
-        self._forgotten = Forgotten(Accounts(self.commands), settle, time.monotonic, time.time)
+        self._forgotten = LostJobs(AccountingQuery(self.commands), settle, time.monotonic, time.time)
 
     @property
     def node_rules(self) -> NodeRules:
@@ -107,7 +107,7 @@ class SlurmBackend:
                     return known
             asking = await self.questions.require(launch.request, launch.allowed)
             parts = tuple(_part(component.shape) for component in asking.components)
-            record = Record(
+            record = SlurmRecord(
                 key=secrets.token_hex(8), asked=time.time(), duration=launch.request.duration, parts=parts
             ).whole()
             await asyncio.to_thread(files.create, launch, record, asking.steps)
@@ -126,9 +126,9 @@ class SlurmBackend:
             files.put(replace(record, native=job.id))
         return job.id
 
-    async def _sbatch(self, files: SlurmFiles, record: Record, words: tuple[str, ...]) -> str:
+    async def _sbatch(self, files: SlurmFiles, record: SlurmRecord, words: tuple[str, ...]) -> str:
         await self.commands.awake()
-        comment = Comment(self.settings.cluster, files.tag, record.key)
+        comment = JobComment(self.settings.cluster, files.tag, record.key)
         place = str(files.path).replace("%", "%%")  # sbatch expands % patterns
         done = await self.commands.run(
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"),
@@ -146,7 +146,7 @@ class SlurmBackend:
             raise problem
         return done.out.strip().partition(";")[0]
 
-    async def lookup(self, tag: str) -> Found | Absent | Unknown:
+    async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Return the job from Slurm or from its own files."""
         if tag in self._gone:
             return Absent()
@@ -157,7 +157,7 @@ class SlurmBackend:
             return Unknown(str(problem))
         update = update_of(files, choose(jobs, files), time.time())
         if update is not None:
-            return Found(update)
+            return JobFound(update)
         return await self._forgotten.look(files)
 
     async def poll(self) -> tuple[Update, ...]:
@@ -206,11 +206,11 @@ class SlurmBackend:
         """Estimate start with `sbatch --test-only`, cost from the site's prices."""
         return await self.questions.bid(request, allowed)
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> ClusterFacts:
         """Return free and used resources, refreshed once per interval."""
         return await self._facts.get(self._look)
 
-    async def _look(self) -> Facts:
+    async def _look(self) -> ClusterFacts:
         site = await self.questions.look_again()
         waiting = await self.commands.ask(*SHOW_WAITING)
         own = self._holdings(self.queue.ours(self.queue.last))
@@ -224,10 +224,10 @@ class SlurmBackend:
             return replace(found, marks={}, used=None)  # the server's graph may have other names
         return found
 
-    def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, Record]]:
+    def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, SlurmRecord]]:
         found = []
         for tag, same in jobs.items():
-            record = SlurmFiles(self.root, tag).record() or Record(key="", asked=0.0)
+            record = SlurmFiles(self.root, tag).record() or SlurmRecord(key="", asked=0.0)
             for job in same:
                 found += [(part, record.part(number)) for number, part in enumerate((job, *job.parts))]
         return found
@@ -248,8 +248,8 @@ class SlurmBackend:
         """Do nothing: jobs continue in Slurm."""
 
 
-def _part(found: Shape) -> Part:
-    return Part(
+def _part(found: SlurmShape) -> ComponentRecord:
+    return ComponentRecord(
         gpus=found.gpus_per_node,
         cores=0 if found.exclusive else found.total_cores,
         memory=found.total_memory,

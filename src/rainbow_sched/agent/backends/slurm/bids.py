@@ -15,7 +15,7 @@ MAX_SHAPES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class StartEstimate:
     """When it would start (seconds since the epoch), or why it never would."""
 
     start: float | None
@@ -28,29 +28,29 @@ class Estimate:
         return 0.0 if self.start - now < SOON else self.start - now
 
 
-def parse_test(text: str) -> Estimate | None:
+def parse_test(text: str) -> StartEstimate | None:
     """Parse stderr of `sbatch --test-only`; None if it has no estimate."""
     if starts := _STARTS.search(text):
-        return Estimate(float(starts[1]))
+        return StartEstimate(float(starts[1]))
     if refused := _REFUSED.search(text):
-        return Estimate(None, refused[1].strip())
+        return StartEstimate(None, refused[1].strip())
     return None
 
 
-class Estimates:
+class StartEstimates:
     """Cached estimates by sbatch options, and a rate limit. The clock is passed in."""
 
     def __init__(self, clock: Callable[[], float], *, kept: float = KEPT, rate: float = RATE) -> None:
         self._clock, self._kept, self._rate = clock, kept, rate
-        self._known: dict[tuple[str, ...], tuple[float, Estimate]] = {}
+        self._known: dict[tuple[str, ...], tuple[float, StartEstimate]] = {}
         self._tokens, self._at = rate, clock()
 
-    def get(self, words: tuple[str, ...]) -> Estimate | None:
+    def get(self, words: tuple[str, ...]) -> StartEstimate | None:
         """Return a cached estimate that has not expired."""
         found = self._known.get(words)
         return found[1] if found and self._clock() - found[0] < self._kept else None
 
-    def stale(self, words: tuple[str, ...]) -> Estimate | None:
+    def stale(self, words: tuple[str, ...]) -> StartEstimate | None:
         """Return the last estimate, even if it has expired."""
         found = self._known.get(words)
         return found[1] if found else None
@@ -65,7 +65,7 @@ class Estimates:
         self._tokens -= 1.0
         return True
 
-    def put(self, words: tuple[str, ...], estimate: Estimate) -> None:
+    def put(self, words: tuple[str, ...], estimate: StartEstimate) -> None:
         if len(self._known) >= MAX_SHAPES:
             self._known.pop(next(iter(self._known)))
         self._known[words] = (self._clock(), estimate)

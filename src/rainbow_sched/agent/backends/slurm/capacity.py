@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rainbow_sched.agent.backends.slurm.shape import Shape
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape
 from rainbow_sched.discovery.slurm import SlurmNode
 from rainbow_sched.model.quantities import human_bytes
 
 
-def lacks(found: Shape, nodes: Sequence[SlurmNode]) -> str | None:
+def lacks(found: SlurmShape, nodes: Sequence[SlurmNode]) -> str | None:
     """Return why `found` can never run on these nodes, or None."""
     allowed = [node for node in nodes if _allowed(found, node)]
     if found.nodes is not None:
@@ -24,12 +24,12 @@ def lacks(found: Shape, nodes: Sequence[SlurmNode]) -> str | None:
     return f"{found.slots} times {_asked(found)} are needed, there is room for {places}: {_largest(nodes)}"
 
 
-def _allowed(found: Shape, node: SlurmNode) -> bool:
+def _allowed(found: SlurmShape, node: SlurmNode) -> bool:
     in_partition = not found.partition or found.partition in node.partitions
     return in_partition and node.name not in found.exclude and found.features.issubset(node.features)
 
 
-def _times(found: Shape, node: SlurmNode) -> int:
+def _times(found: SlurmShape, node: SlurmNode) -> int:
     """Return how many nodes or slots of the shape fit into this node."""
     fits = [node.cores // max(1, found.cores)]
     if found.memory:
@@ -41,12 +41,12 @@ def _times(found: Shape, node: SlurmNode) -> int:
     return min(fits)
 
 
-def _gpus(found: Shape, node: SlurmNode) -> int:
+def _gpus(found: SlurmShape, node: SlurmNode) -> int:
     kinds = ("", found.gpu_kind) if found.gpu_kind == "" else (found.gpu_kind,)
     return sum(gres.count for gres in node.gres if gres.name == "gpu" and (found.gpu_kind == "" or gres.kind in kinds))
 
 
-def _asked(found: Shape) -> str:
+def _asked(found: SlurmShape) -> str:
     parts = [f"{max(1, found.cores)} core"]
     if found.gpus:
         parts.append(f"{found.gpus} gpu{f' ({found.gpu_kind})' if found.gpu_kind else ''}")

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from rainbow_sched.agent.backends.common.programs import Done, run
+from rainbow_sched.agent.backends.common.programs import ProgramResult, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 TIMEOUT = 60.0
@@ -52,7 +52,7 @@ class SlurmCommands:
         if self._sick and not await self.healthy():
             raise Unavailable("the Slurm controller does not answer")
 
-    def problem(self, done: Done) -> Unavailable | Invalid:
+    def problem(self, done: ProgramResult) -> Unavailable | Invalid:
         """Return the error of a failed program."""
         said = done.complaint
         self._sick = bool(_NO_ANSWER.search(said))
@@ -68,7 +68,9 @@ class SlurmCommands:
         self._sick = not up
         return up
 
-    async def run(self, *words: str, extra: Mapping[str, str] | None = None, timeout: float | None = None) -> Done:
+    async def run(
+        self, *words: str, extra: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> ProgramResult:
         """Run a program; raise Unavailable if it cannot be run or times out."""
         environment = {**self._environment, **(extra or {})}
         try:

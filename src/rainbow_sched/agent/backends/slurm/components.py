@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.common.launches import copies, slots
-from rainbow_sched.agent.backends.slurm.files import Step, step_words
-from rainbow_sched.agent.backends.slurm.shape import Shape
-from rainbow_sched.agent.backends.slurm.site import Site
+from rainbow_sched.agent.backends.slurm.files import SrunStep, step_words
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape
+from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.agent.core.values import AllowedHosts
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
@@ -23,16 +23,16 @@ class Component:
     """One group of a request as sbatch options."""
 
     group: int  # index in `Request.groups`
-    shape: Shape
+    shape: SlurmShape
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SlurmJobRequest:
     """A request as sbatch options and srun steps."""
 
     components: tuple[Component, ...]  # in Slurm's order
-    steps: tuple[Step, ...] = ()  # srun steps; none: the batch script runs the only task
+    steps: tuple[SrunStep, ...] = ()  # srun steps; none: the batch script runs the only task
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def of_group(request: Request, allowed: AllowedHosts, group: int) -> tuple[Reque
     return replace(request, groups=(request.groups[group],)), AllowedHosts(bound, allowed.checked)
 
 
-def components(made: Sequence[Component], site: Site) -> tuple[Component, ...]:
+def components(made: Sequence[Component], site: SlurmSite) -> tuple[Component, ...]:
     """Return the components with the order and options that keep them independent.
 
     sbatch applies `--exclude` and `--mem` of one component to others without the option, so each gets its own. It
@@ -65,7 +65,7 @@ def components(made: Sequence[Component], site: Site) -> tuple[Component, ...]:
     return (first, *(_without_licenses(one) for one in others))
 
 
-def _with_memory(component: Component, site: Site) -> Component:
+def _with_memory(component: Component, site: SlurmSite) -> Component:
     if any(word.startswith(MEMORY) for word in component.words):
         return component
     named = next((word.partition("=")[2] for word in component.words if word.startswith("--partition=")), "")
@@ -76,12 +76,12 @@ def _without_licenses(component: Component) -> Component:
     return replace(component, words=tuple(word for word in component.words if not word.startswith(LICENSES)))
 
 
-def steps(request: Request, made: Sequence[Component], site: Site) -> tuple[Step, ...]:
+def steps(request: Request, made: Sequence[Component], site: SlurmSite) -> tuple[SrunStep, ...]:
     """Return the srun steps; raise `Unsupported` for tasks that one srun cannot start together."""
     if len(made) == 1:
         shape = made[0].shape
         words = step_words(copies(request, request.tasks[0]), shape.nodes or shape.slots, shape.cores)
-        return (Step(0, words),) if words else ()
+        return (SrunStep(0, words),) if words else ()
     index = {component.group: number for number, component in enumerate(made)}
     found: dict[int, tuple[int, int]] = {}  # group -> task index and count
     for number, task in enumerate(request.tasks):
@@ -99,7 +99,7 @@ def steps(request: Request, made: Sequence[Component], site: Site) -> tuple[Step
     for group, (number, many) in sorted(found.items()):
         shape = made[index[group]].shape
         words = step_words(many, shape.nodes or shape.slots, shape.cores, component=index[group])
-        result.append(Step(number, words))
+        result.append(SrunStep(number, words))
     return tuple(result)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rainbow_sched.agent.backends.local.wrapper import write_whole
-from rainbow_sched.agent.backends.slurm.files import Record
+from rainbow_sched.agent.backends.slurm.files import SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
-from rainbow_sched.agent.core.values import Facts, Phase
+from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.slurm import SlurmNode
 from rainbow_sched.discovery.slurm_state import Holding, merge_marks, totals, used_by_others
 from rainbow_sched.model.errors import Invalid
@@ -38,11 +38,11 @@ class MarkedNodes:
 def make_facts(
     graph: Graph,
     nodes: Sequence[SlurmNode],
-    own: Iterable[tuple[SlurmJob, Record]],
+    own: Iterable[tuple[SlurmJob, SlurmRecord]],
     marked: MarkedNodes,
     state: Mapping[str, object],
     unreachable: Container[str] = (),
-) -> Facts:
+) -> ClusterFacts:
     """Return the facts; `own` are our running jobs with their records, `state` is additional state."""
     known = {name: None for name, type in zip(graph.names, graph.types, strict=True) if type == "node"}
     marks = merge_marks(marked.names, nodes, known, unreachable)
@@ -50,10 +50,10 @@ def make_facts(
     threads = {node.name: node.cpus_per_core for node in nodes}
     running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
     used = used_by_others(graph, nodes, running)
-    return Facts(manager="slurm", state={**totals(nodes, unreachable), **state}, marks=marks, used=used)
+    return ClusterFacts(manager="slurm", state={**totals(nodes, unreachable), **state}, marks=marks, used=used)
 
 
-def _holding(job: SlurmJob, record: Record, threads: Mapping[str, int]) -> Holding:
+def _holding(job: SlurmJob, record: SlurmRecord, threads: Mapping[str, int]) -> Holding:
     """Return the resources that the server counts for a job.
 
     Slurm may give it more: whole nodes, or memory that was not requested. The rest counts as used by others.

@@ -21,7 +21,7 @@ from rainbow_sched.agent.backends.common.job_files import piece, script, size, w
 from rainbow_sched.agent.backends.common.launches import clean_environment
 from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
 from rainbow_sched.agent.backends.local.wrapper import write_whole
-from rainbow_sched.agent.backends.slurm.jobs import Exit
+from rainbow_sched.agent.backends.slurm.jobs import ScriptExit
 from rainbow_sched.agent.core.values import STREAMS, WRONG_NODES
 from rainbow_sched.model.hostlist import collapse, expand
 from rainbow_sched.model.request import Task
@@ -76,7 +76,7 @@ _TASK = "RAINBOW_TASK_RANK=${{SLURM_PROCID:-0}}; export RAINBOW_TASK_RANK\nexec 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SrunStep:
     """An srun step in one component."""
 
     task: int  # index in `Request.tasks`
@@ -84,7 +84,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ComponentRecord:
     """Resources of one component of a heterogeneous job; fields as in `SlurmRecord`."""
 
     gpus: int = 0
@@ -94,7 +94,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class SlurmRecord:
     """The record of a submission, written before sbatch is called and again with the job id."""
 
     key: str
@@ -105,9 +105,9 @@ class Record:
     memory: int = 0  # MiB in total; 0: likewise
     duration: float | None = None
     only: str = ""  # hostlist of allowed nodes; empty: any
-    parts: tuple[Part, ...] = ()  # components of a heterogeneous job, in Slurm's order
+    parts: tuple[ComponentRecord, ...] = ()  # components of a heterogeneous job, in Slurm's order
 
-    def whole(self) -> Record:
+    def whole(self) -> SlurmRecord:
         """Return the record with the fields of its only component, or with the hosts of all."""
         if len(self.parts) == 1:
             return replace(self.part(0), parts=())
@@ -119,7 +119,7 @@ class Record:
         """Return the allowed nodes for messages, by component."""
         return " : ".join(part.only or "any node" for part in self.parts) or self.only
 
-    def part(self, number: int) -> Record:
+    def part(self, number: int) -> SlurmRecord:
         """Return the record of one component."""
         return replace(self, **asdict(self.parts[number])) if number < len(self.parts) else self
 
@@ -137,7 +137,7 @@ class SlurmFiles:
     def script(self) -> Path:
         return self.path / "batch.sh"
 
-    def create(self, launch: Launch, record: Record, steps: Sequence[Step]) -> None:
+    def create(self, launch: Launch, record: SlurmRecord, steps: Sequence[SrunStep]) -> None:
         """Write the job's files. `steps`: srun steps; none: the batch script runs the only task."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         work = self.path / "work"
@@ -176,21 +176,21 @@ class SlurmFiles:
         write(self.path / f"task{number}.sh", _TASK.format(command=shlex.join(command)))
         return command
 
-    def _step_words(self, steps: Sequence[Step]) -> list[str]:
+    def _step_words(self, steps: Sequence[SrunStep]) -> list[str]:
         """Return the command that starts all tasks: one srun, components separated by `:`."""
         words: list[str] = []
-        for step in steps or (Step(0, ()),):
+        for step in steps or (SrunStep(0, ()),):
             words += [":", *step.words[1:]] if words else step.words
             words += ["/bin/sh", str(self.path / f"task{step.task}.sh")]
         return words
 
-    def put(self, record: Record) -> None:
+    def put(self, record: SlurmRecord) -> None:
         write_whole(self.path / RECORD, asdict(record))
 
-    def record(self) -> Record | None:
+    def record(self) -> SlurmRecord | None:
         try:
             told = json.loads((self.path / RECORD).read_text())
-            return Record(**{**told, "parts": tuple(Part(**part) for part in told.get("parts", ()))})
+            return SlurmRecord(**{**told, "parts": tuple(ComponentRecord(**part) for part in told.get("parts", ()))})
         except FileNotFoundError:
             return None
 
@@ -221,13 +221,13 @@ class SlurmFiles:
             return (self.path / STARTED).stat().st_mtime
         return None
 
-    def left(self) -> Exit | None:
+    def left(self) -> ScriptExit | None:
         """Return what the batch script wrote at its end, or None."""
         try:
             code, began, ended, cause = (self.path / EXIT).read_text().split()
         except (FileNotFoundError, ValueError):
             return None
-        return Exit(code=int(code), started=float(began), ended=float(ended), cause=cause)
+        return ScriptExit(code=int(code), started=float(began), ended=float(ended), cause=cause)
 
     def nodes(self) -> str:
         """Return the nodes of the job from its script; empty before the start."""
@@ -272,7 +272,7 @@ class SlurmFiles:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _got(record: Record) -> str:
+def _got(record: SlurmRecord) -> str:
     """Return the batch script's expression for all nodes of the job."""
     return ",".join(_variable(number) for number in range(len(record.parts))) or _NODELIST
 
@@ -289,7 +289,7 @@ def _apart(components: int) -> str:
     return f"unset {' '.join(f'SLURM_MEM_PER_{each}{place}' for each in ('CPU', 'NODE', 'GPU') for place in places)}\n"
 
 
-def _check(record: Record) -> str:
+def _check(record: SlurmRecord) -> str:
     """Return the lines that end a job on nodes that are not allowed, before the user's commands are read."""
     bound = [(_variable(number), part.only) for number, part in enumerate(record.parts)] or [("$got", record.only)]
     lines = [

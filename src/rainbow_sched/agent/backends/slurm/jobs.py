@@ -93,7 +93,7 @@ class SlurmJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class ScriptExit:
     code: int
     started: float | None = None
     ended: float | None = None
@@ -168,13 +168,13 @@ def _memory(text: str) -> int:
     return int(float(found[1]) * _IN_MIB[found[2]]) if found else 0
 
 
-def result(job: SlurmJob, left: Exit | None, *, over_memory: bool = False) -> Result:
+def result(job: SlurmJob, left: ScriptExit | None, *, over_memory: bool = False) -> Result:
     """Return the result: Slurm has the cause, the job's script the exit code."""
     ended = _ended(job, left, over_memory=over_memory)
     return replace(ended, started_at=job.started, ended_at=job.ended)
 
 
-def _ended(job: SlurmJob, left: Exit | None, *, over_memory: bool) -> Result:
+def _ended(job: SlurmJob, left: ScriptExit | None, *, over_memory: bool) -> Result:
     state, failure = ENDED[job.state]
     signal = job.signal or (left.code - 128 if left and left.code > 128 else 0)
     code = left.code if left is not None else 128 + signal if signal else job.code
@@ -197,7 +197,7 @@ def _ended(job: SlurmJob, left: Exit | None, *, over_memory: bool) -> Result:
     return Result(state=state, exit_code=code or None, failure=failure, reason=reason)
 
 
-def from_exit(left: Exit) -> Result:
+def from_exit(left: ScriptExit) -> Result:
     """Return the result from the job's script."""
     ended = exited(left.code, started=left.started, ended=left.ended)
     if left.cause == "time-limit":
@@ -220,7 +220,7 @@ def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[Sl
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
+class JobComment:
     """Rainbow's data in a job's comment."""
 
     cluster: str
@@ -231,7 +231,7 @@ class Comment:
         return f"rainbow:{self.cluster}:{self.tag}:{self.key}"
 
 
-def read_comment(text: str) -> Comment | None:
+def read_comment(text: str) -> JobComment | None:
     """Parse a comment that Rainbow wrote; None for others."""
     parts = text.split(":")
-    return Comment(*parts[1:]) if len(parts) == 4 and parts[0] == "rainbow" else None
+    return JobComment(*parts[1:]) if len(parts) == 4 and parts[0] == "rainbow" else None

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rainbow_sched.agent.backends.slurm.accounting import Accounts
+from rainbow_sched.agent.backends.slurm.accounting import AccountingQuery
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
 from rainbow_sched.agent.backends.slurm.tracker import overdue, update_of, withdrawn
-from rainbow_sched.agent.core.values import Absent, Found, Phase, Result, Unknown, Update
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 
 _ENDED = Result(
@@ -28,14 +28,16 @@ class _Seen:
     at: float
 
 
-class Forgotten:
+class LostJobs:
     """Detect the end of lost jobs. `clock` is monotonic, `now` is the time of day."""
 
-    def __init__(self, accounts: Accounts, settle: float, clock: Callable[[], float], now: Callable[[], float]) -> None:
+    def __init__(
+        self, accounts: AccountingQuery, settle: float, clock: Callable[[], float], now: Callable[[], float]
+    ) -> None:
         self._accounts, self._settle, self._clock, self._now = accounts, settle, clock, now
         self._seen: dict[str, _Seen] = {}
 
-    async def look(self, files: SlurmFiles) -> Found | Absent | Unknown:
+    async def look(self, files: SlurmFiles) -> JobFound | Absent | Unknown:
         """Return the state of a job that Slurm does not list."""
         record = files.record()
         if record is None or (not record.native and files.begun() is None):
@@ -43,12 +45,12 @@ class Forgotten:
         told = await self._accounts.job(files.tag, record)
         update = update_of(files, told, self._now()) if told is not None else None
         if update is not None and update.phase is Phase.ENDED:
-            return Found(update)
+            return JobFound(update)
         if files.begun() is None and files.withdraw():
-            return Found(withdrawn(files))
+            return JobFound(withdrawn(files))
         if self._silent(files):
             native = files.begun() or record.native
-            return Found(Update(tag=files.tag, phase=Phase.ENDED, native=native, result=_ENDED, sizes=files.sizes()))
+            return JobFound(Update(tag=files.tag, phase=Phase.ENDED, native=native, result=_ENDED, sizes=files.sizes()))
         return Unknown("Slurm has no record of the job, but it started and has left no exit code yet")
 
     def _silent(self, files: SlurmFiles) -> bool:

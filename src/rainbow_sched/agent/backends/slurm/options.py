@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.agent.backends.slurm.shape import Arguments
+from rainbow_sched.agent.backends.slurm.shape import SbatchOptions
 from rainbow_sched.model.errors import Invalid, Unsupported
 from rainbow_sched.model.hostlist import expand
 
@@ -54,7 +54,7 @@ def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str,
     return required or named
 
 
-def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Arguments) -> list[str]:
+def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: SbatchOptions) -> list[str]:
     """Return the sbatch options of a job; raise `Unsupported` for an option that is not allowed.
 
     `site` is the agent's configuration: defaults such as `partition = batch`, and translations such as
@@ -71,7 +71,7 @@ def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Argum
     return [*words, *_extra_words(wanted.get(EXTRA, ""), site)]
 
 
-def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
+def _joined(chosen: Mapping[str, str], made: SbatchOptions) -> dict[str, str]:
     """Return the options with the partition and features of the request."""
     found = dict(chosen)
     if made.partition:
@@ -86,14 +86,14 @@ def _joined(chosen: Mapping[str, str], made: Arguments) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class NodesInExtra:
+class ExtraNodes:
     """Nodes in the user's extra options. Slurm honours only the last `--exclude`, so ours must include the user's."""
 
     exclude: tuple[str, ...] = ()
     named: bool = False  # specific nodes are requested
 
 
-def nodes_in_extra(wanted: Mapping[str, str]) -> NodesInExtra:
+def nodes_in_extra(wanted: Mapping[str, str]) -> ExtraNodes:
     """Parse `--exclude` and `--nodelist` in the extra options; raise `Unsupported` if invalid."""
     exclude: list[str] = []
     named = False
@@ -105,7 +105,7 @@ def nodes_in_extra(wanted: Mapping[str, str]) -> NodesInExtra:
                 exclude += expand(value)
             except Invalid as problem:
                 raise Unsupported(f"--exclude: {problem}") from None
-    return NodesInExtra(tuple(exclude), named)
+    return ExtraNodes(tuple(exclude), named)
 
 
 def _split(text: str) -> list[str]:

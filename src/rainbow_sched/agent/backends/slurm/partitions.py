@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.slurm.capacity import lacks
-from rainbow_sched.agent.backends.slurm.shape import Shape
-from rainbow_sched.agent.backends.slurm.site import Site
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape
+from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition
 from rainbow_sched.model.errors import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PartitionRequest:
     """Properties of a job, beside its shape, that partitions limit."""
 
     partition: str = ""  # one or several with commas; empty: not specified
@@ -25,7 +25,7 @@ class Asked:
     duration: float | None = None
 
 
-def pick(found: Shape, site: Site, nodes: Sequence[SlurmNode], asked: Asked) -> str:
+def pick(found: SlurmShape, site: SlurmSite, nodes: Sequence[SlurmNode], asked: PartitionRequest) -> str:
     """Return partitions for sbatch; empty: the default one. Raise `Unsupported` if the job fits in none."""
     if asked.partition:
         names = asked.partition.split(",")
@@ -44,7 +44,9 @@ def pick(found: Shape, site: Site, nodes: Sequence[SlurmNode], asked: Asked) -> 
     return ",".join(others)
 
 
-def _refusal(found: Shape, site: Site, name: str, nodes: Sequence[SlurmNode], asked: Asked) -> str | None:
+def _refusal(
+    found: SlurmShape, site: SlurmSite, name: str, nodes: Sequence[SlurmNode], asked: PartitionRequest
+) -> str | None:
     """Return why the job cannot run in this partition, or None."""
     rule = site.rules.get(name)
     if rule is None:
@@ -65,7 +67,7 @@ def closed(rule: SlurmPartition, groups: frozenset[str]) -> str | None:
     return None
 
 
-def _breaks(found: Shape, rule: SlurmPartition, asked: Asked) -> str | None:
+def _breaks(found: SlurmShape, rule: SlurmPartition, asked: PartitionRequest) -> str | None:
     if rule.limit is not None and asked.duration is not None and asked.duration > rule.limit:
         return f"runs jobs of {_say(rule.limit)} at most, not {_say(asked.duration)}"
     if asked.account in rule.not_accounts:
@@ -86,7 +88,7 @@ def _say(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds < 7200 else f"{seconds / 3600:g} h"
 
 
-def unreachable(site: Site, nodes: Sequence[SlurmNode]) -> set[str]:
+def unreachable(site: SlurmSite, nodes: Sequence[SlurmNode]) -> set[str]:
     """Return the nodes that are in no usable partition."""
     usable = {name for name, rule in site.rules.items() if closed(rule, site.groups) is None}
     return {node.name for node in nodes if usable.isdisjoint(node.partitions)}

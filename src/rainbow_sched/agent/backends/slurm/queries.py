@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind
-from rainbow_sched.agent.backends.slurm.bids import Estimate, Estimates, parse_test
+from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
-from rainbow_sched.agent.backends.slurm.components import Asking, Component, components, of_group, steps
+from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.files import bad_environment
 from rainbow_sched.agent.backends.slurm.options import chosen_options, nodes_in_extra, one_partition, option_words
-from rainbow_sched.agent.backends.slurm.partitions import Asked, pick
+from rainbow_sched.agent.backends.slurm.partitions import PartitionRequest, pick
 from rainbow_sched.agent.backends.slurm.racks import within_racks
-from rainbow_sched.agent.backends.slurm.shape import Shape, arguments, cost, shape
-from rainbow_sched.agent.backends.slurm.site import Site, make_site, shape_of
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments, cost, shape
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
 from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer
 from rainbow_sched.discovery.slurm import (
     SHOW_CONFIG,
@@ -35,13 +35,13 @@ from rainbow_sched.model.request import Request
 OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
 
 
-class SlurmQuestions:
+class SlurmQueries:
     """Queries to one cluster, with its configuration cached."""
 
     def __init__(self, settings: BackendSettings, commands: SlurmCommands) -> None:
         self._settings, self._commands = settings, commands
-        self._estimates = Estimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
-        self._site: Site | None = None
+        self._estimates = StartEstimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
+        self._site: SlurmSite | None = None
         self._no_groups = ""  # last known value
         self.nodes: tuple[SlurmNode, ...] = ()  # last known nodes
 
@@ -54,7 +54,7 @@ class SlurmQuestions:
         """Discard the cached configuration."""
         self._settings, self._site = settings, None
 
-    async def site(self) -> Site:
+    async def site(self) -> SlurmSite:
         """Return the cluster's configuration; raise Unavailable if Slurm does not answer."""
         if self._site is None:
             nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
@@ -65,7 +65,7 @@ class SlurmQuestions:
             self._no_groups = self._site.no_groups
         return self._site
 
-    async def look_again(self) -> Site:
+    async def look_again(self) -> SlurmSite:
         """Read the nodes again, and the configuration if it has changed."""
         site = await self.site()
         self.nodes = parse_nodes(await self._commands.ask(*SHOW_NODES))
@@ -89,7 +89,7 @@ class SlurmQuestions:
             return str(problem)
         return None
 
-    async def require(self, request: Request, allowed: AllowedHosts) -> Asking:
+    async def require(self, request: Request, allowed: AllowedHosts) -> SlurmJobRequest:
         """Return the sbatch options of a request; raise `Unsupported` if it can never run."""
         reason = _cannot_start(request)
         if reason is not None:
@@ -100,9 +100,9 @@ class SlurmQuestions:
             raise Unsupported(site.no_groups)
         made = [self._component(*of_group(request, allowed, n), site, n if many > 1 else None) for n in range(many)]
         found = components(made, site)
-        return Asking(found, steps(request, found, site))
+        return SlurmJobRequest(found, steps(request, found, site))
 
-    def _component(self, request: Request, allowed: AllowedHosts, site: Site, group: int | None) -> Component:
+    def _component(self, request: Request, allowed: AllowedHosts, site: SlurmSite, group: int | None) -> Component:
         """Return one component; `group`: its index if there are several."""
         extra = nodes_in_extra(request.options)
         if group is not None and extra.named:
@@ -111,13 +111,13 @@ class SlurmQuestions:
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
         said = chosen_options(request.options, options)
         named = one_partition(found.partition, request.options, said)
-        asked = Asked(named, said.get("account", ""), request.duration)
+        asked = PartitionRequest(named, said.get("account", ""), request.duration)
         found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
         made = arguments(found, site, request.duration, named=extra.named, component=group is not None)
         made = replace(made, partition=partition)
         return Component(group or 0, found, (*made.words, *option_words(request.options, options, made)))
 
-    def _picked(self, shapes: Sequence[Shape], site: Site, asked: Asked) -> tuple[Shape, str]:
+    def _picked(self, shapes: Sequence[SlurmShape], site: SlurmSite, asked: PartitionRequest) -> tuple[SlurmShape, str]:
         """Return the first shape that could run, with its partitions; raise `Unsupported` if none could."""
         problem = Unsupported("no node in a rack is allowed by the request")
         for found in shapes:
@@ -142,13 +142,13 @@ class SlurmQuestions:
         price = self._price(asking, request.duration)
         return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
 
-    def _price(self, asking: Asking, duration: float | None) -> float | None:
+    def _price(self, asking: SlurmJobRequest, duration: float | None) -> float | None:
         prices = [cost(one.shape, self._settings.prices, duration) for one in asking.components]
         return None if None in prices else sum(price for price in prices if price is not None)
 
-    async def _estimate(self, words: tuple[str, ...]) -> Estimate:
+    async def _estimate(self, words: tuple[str, ...]) -> StartEstimate:
         if not self._estimates.may_ask():
-            return self._estimates.stale(words) or Estimate(None)
+            return self._estimates.stale(words) or StartEstimate(None)
         await self._commands.awake()
         extra = {"SLURM_TIME_FORMAT": "%s"}
         done = await self._commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)

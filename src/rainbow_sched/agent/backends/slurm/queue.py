@@ -11,7 +11,7 @@ from rainbow_sched.agent.backends.slurm.jobs import SQUEUE, SlurmJob, ours, pars
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class QueueSnapshot:
     """All jobs of our user at one time."""
 
     begun: float  # clock before the query
@@ -24,17 +24,17 @@ class SlurmQueue:
     def __init__(self, commands: SlurmCommands, *, user: int, cluster: str) -> None:
         self._commands, self._user, self._cluster = commands, user, cluster
         self._asking = asyncio.Lock()
-        self.last = Snapshot(-1.0)
+        self.last = QueueSnapshot(-1.0)
 
-    async def fresh(self) -> Snapshot:
+    async def fresh(self) -> QueueSnapshot:
         """Return all jobs as of now or later; concurrent callers share a query. Raise Unavailable without an answer."""
         wanted = time.monotonic()
         async with self._asking:
             if self.last.begun < wanted:
                 begun = time.monotonic()
-                self.last = Snapshot(begun, parse_jobs(await self._commands.ask(*SQUEUE)))
+                self.last = QueueSnapshot(begun, parse_jobs(await self._commands.ask(*SQUEUE)))
             return self.last
 
-    def ours(self, snapshot: Snapshot) -> dict[str, list[SlurmJob]]:
+    def ours(self, snapshot: QueueSnapshot) -> dict[str, list[SlurmJob]]:
         """Return our jobs by tag."""
         return ours(snapshot.jobs, self._user, self._cluster)

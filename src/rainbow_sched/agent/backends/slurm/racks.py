@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts
 from rainbow_sched.agent.backends.slurm.capacity import lacks
-from rainbow_sched.agent.backends.slurm.shape import RACK, Shape
-from rainbow_sched.agent.backends.slurm.site import Site
+from rainbow_sched.agent.backends.slurm.shape import RACK, SlurmShape
+from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.discovery.slurm import SlurmNode
 from rainbow_sched.discovery.slurm_state import mark
 from rainbow_sched.model.graph import Graph, Mark
 
 
-def within_racks(found: Shape, site: Site, nodes: Sequence[SlurmNode]) -> list[Shape]:
+def within_racks(found: SlurmShape, site: SlurmSite, nodes: Sequence[SlurmNode]) -> list[SlurmShape]:
     """Return the shape restricted to each rack, racks with free room and most free cores first.
 
     A shape that may span racks is returned as it is. Racks without usable nodes are skipped. Raise `CannotBind` if
@@ -62,5 +62,5 @@ def _rest(node: SlurmNode) -> SlurmNode:
     return replace(node, cpus_usable=node.cpus_usable - node.cpus_alloc, memory=max(0, node.memory - node.memory_alloc))
 
 
-def _free_cores(found: Shape, free: Sequence[SlurmNode]) -> int:
+def _free_cores(found: SlurmShape, free: Sequence[SlurmNode]) -> int:
     return sum(node.cores for node in free if node.name not in found.exclude)

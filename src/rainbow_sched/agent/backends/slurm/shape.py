@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rainbow_sched.agent.backends.base import CannotBind, Prices
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts, carried_in_graph, stands_for_nodes, unkept
-from rainbow_sched.agent.backends.slurm.site import Site
+from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
 from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, is_passed_on
@@ -24,7 +24,7 @@ MAX_WORD = 100_000  # bytes: Linux limits one argument to 128 KiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class SlurmShape:
     """Resources of one job: per node if `nodes` is set, else per slot."""
 
     nodes: int | None = None
@@ -64,7 +64,7 @@ class Shape:
         return self.gpus if self.nodes else self.total_gpus
 
 
-def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Shape:
+def shape(request: Request, site: SlurmSite, allowed: AllowedHosts = ANY_HOST) -> SlurmShape:
     """Return the shape of a request with one group; raise `Unsupported` for what Slurm cannot express."""
     [group] = request.groups
     found = _top(group.levels, site)
@@ -77,7 +77,7 @@ def shape(request: Request, site: Site, allowed: AllowedHosts = ANY_HOST) -> Sha
     return _with_hosts(found, request, site, allowed)
 
 
-def _with_hosts(found: Shape, request: Request, site: Site, allowed: AllowedHosts) -> Shape:
+def _with_hosts(found: SlurmShape, request: Request, site: SlurmSite, allowed: AllowedHosts) -> SlurmShape:
     """Exclude all nodes except those that the request and the server allow."""
     hosts = allowed.of(0)
     if not (hosts or request.hosts or request.not_hosts or found.exclude):
@@ -100,7 +100,7 @@ def _with_hosts(found: Shape, request: Request, site: Site, allowed: AllowedHost
     return replace(found, exclude=frozenset(exclude), only=only, unknown=unknown)
 
 
-def _top(levels: tuple[Level, ...], site: Site) -> Shape:
+def _top(levels: tuple[Level, ...], site: SlurmSite) -> SlurmShape:
     one_rack = False
     while len(levels) == 1 and levels[0].type != "node" and levels[0].inside:
         level = levels[0]
@@ -120,10 +120,10 @@ def _top(levels: tuple[Level, ...], site: Site) -> Shape:
     return replace(_loose(levels, site), one_rack=one_rack)
 
 
-def _nodes(level: Level, site: Site) -> Shape:
+def _nodes(level: Level, site: SlurmSite) -> SlurmShape:
     """Distinct nodes, whole or with resources inside; or slots, each within one node."""
     if not level.inside:
-        return Shape(nodes=level.count.min, exclusive=True, whole=True)
+        return SlurmShape(nodes=level.count.min, exclusive=True, whole=True)
     inside = _contents(level.inside, site)
     if level.shared and not level.exclusive:
         if inside.gres and level.count.min > 1:
@@ -132,7 +132,7 @@ def _nodes(level: Level, site: Site) -> Shape:
     return replace(inside, nodes=level.count.min, exclusive=level.exclusive)
 
 
-def _contents(levels: Iterable[Level], site: Site) -> Shape:
+def _contents(levels: Iterable[Level], site: SlurmSite) -> SlurmShape:
     cores = gpus = memory = 0
     gres: dict[str, int] = {}
     for level in levels:
@@ -149,12 +149,12 @@ def _contents(levels: Iterable[Level], site: Site) -> Shape:
             gpus += many
         else:
             gres[level.type] = gres.get(level.type, 0) + many
-    return Shape(cores=cores, gpus=gpus, memory=memory, gres=tuple(sorted(gres.items())))
+    return SlurmShape(cores=cores, gpus=gpus, memory=memory, gres=tuple(sorted(gres.items())))
 
 
-def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
+def _loose(levels: tuple[Level, ...], site: SlurmSite) -> SlurmShape:
     """Cores and gpus anywhere: each core is its own slot."""
-    found = Shape()
+    found = SlurmShape()
     for level in levels:
         if level.type == "core" and not level.inside:
             found = replace(found, slots=level.count.min, cores=1)
@@ -167,7 +167,7 @@ def _loose(levels: tuple[Level, ...], site: Site) -> Shape:
     return found
 
 
-def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Shape:
+def _with_requirement(found: SlurmShape, requirement: Requirement, site: SlurmSite) -> SlurmShape:
     """Pass on requirements that Slurm can enforce; the allowed hosts enforce the others."""
     if not is_passed_on(requirement, RULES):
         return found
@@ -191,7 +191,7 @@ def _with_requirement(found: Shape, requirement: Requirement, site: Site) -> Sha
     return found
 
 
-def _with_property(found: Shape, name: str, site: Site, allowed: AllowedHosts) -> Shape:
+def _with_property(found: SlurmShape, name: str, site: SlurmSite, allowed: AllowedHosts) -> SlurmShape:
     """Pass on properties that Slurm knows; the allowed hosts enforce the others."""
     bare = name.removeprefix("^")
     if bare not in site.features and bare not in site.partitions and (allowed.checked or name != bare):
@@ -211,13 +211,13 @@ def _with_property(found: Shape, name: str, site: Site, allowed: AllowedHosts) -
     raise Unsupported(f"no node has the property {name!r}: it is neither a feature nor a partition")
 
 
-def _with_feature(found: Shape, name: str, site: Site) -> Shape:
+def _with_feature(found: SlurmShape, name: str, site: SlurmSite) -> SlurmShape:
     if name not in site.features:
         raise Unsupported(f"no node has the feature {name!r}; this cluster has {', '.join(sorted(site.features))}")
     return replace(found, features=found.features | {name})
 
 
-def _with_partition(found: Shape, name: str, site: Site) -> Shape:
+def _with_partition(found: SlurmShape, name: str, site: SlurmSite) -> SlurmShape:
     if name not in site.partitions:
         raise Unsupported(f"no partition {name!r}; this cluster has {', '.join(sorted(site.partitions))}")
     if found.partition not in ("", name):
@@ -236,12 +236,12 @@ def _text(level: Level) -> str:
     return f"{level.count.min} {level.type}"
 
 
-def _kinds(site: Site) -> str:
+def _kinds(site: SlurmSite) -> str:
     return ", ".join(sorted({"node", "core", "memory"} | site.gres))
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class SbatchOptions:
     """sbatch options of a shape; partition and features are merged with the user's options."""
 
     words: tuple[str, ...]
@@ -250,8 +250,8 @@ class Arguments:
 
 
 def arguments(
-    found: Shape, site: Site, duration: float | None, *, named: bool = False, component: bool = False
-) -> Arguments:
+    found: SlurmShape, site: SlurmSite, duration: float | None, *, named: bool = False, component: bool = False
+) -> SbatchOptions:
     """Return the sbatch options without partition and constraint; `named`: the user's own options name nodes.
 
     `component`: of a heterogeneous job, where a component without `--exclude` inherits another's.
@@ -277,10 +277,10 @@ def arguments(
     words += _host_words(found, site, named=named, component=component)
     if duration is not None:
         words.append(f"--time={math.ceil(duration / 60)}")
-    return Arguments(tuple(words), found.partition, found.features)
+    return SbatchOptions(tuple(words), found.partition, found.features)
 
 
-def _host_words(found: Shape, site: Site, *, named: bool, component: bool) -> list[str]:
+def _host_words(found: SlurmShape, site: SlurmSite, *, named: bool, component: bool) -> list[str]:
     """Return `--exclude`, so that Slurm chooses among the other nodes, or `--nodelist` if all of them are needed.
 
     `--nodelist` is not used in heterogeneous jobs: Slurm keeps the other components off those nodes.
@@ -301,7 +301,7 @@ def _listed(names: Sequence[str]) -> str:
     return collapse(names) or ",".join(names)
 
 
-def _gres_words(found: Shape) -> list[str]:
+def _gres_words(found: SlurmShape) -> list[str]:
     kind = f"{found.gpu_kind}:" if found.gpu_kind else ""
     per_node = [f"{name}:{many}" for name, many in found.gres]
     words = []
@@ -316,6 +316,6 @@ def _gres_words(found: Shape) -> list[str]:
     return [*words, f"--gres={','.join(per_node)}"] if per_node else words
 
 
-def cost(found: Shape, prices: Prices, duration: float | None) -> float | None:
+def cost(found: SlurmShape, prices: Prices, duration: float | None) -> float | None:
     """Return the cost of the job; None if its duration is not known and needed."""
     return prices.cost(cores=found.total_cores, nodes=found.nodes or 1, gpus=found.total_gpus, duration=duration)

@@ -13,7 +13,7 @@ BACKFILL = "sched/backfill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class SlurmSite:
     graph: Graph
     types: frozenset[str]  # resource types in the graph
     gres: frozenset[str] = frozenset()  # gpu, fpga ...
@@ -57,7 +57,7 @@ def make_site(
     partitions: Sequence[SlurmPartition],
     groups: frozenset[str] = frozenset(),
     config: Mapping[str, str] | None = None,
-) -> Site:
+) -> SlurmSite:
     """Build the site from Slurm's description; `graph` is the registered one."""
     features: dict[str, set[str]] = {}
     members: dict[str, set[str]] = {part.name: set() for part in partitions}
@@ -67,7 +67,7 @@ def make_site(
         for partition in node.partitions:
             members.setdefault(partition, set()).add(node.name)
     gres = [one for node in nodes for one in node.gres]
-    return Site(
+    return SlurmSite(
         graph=graph,
         types=frozenset(graph.types),
         gres=frozenset(one.name for one in gres),

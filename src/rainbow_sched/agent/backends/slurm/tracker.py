@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rainbow_sched.agent.backends.common.exit_results import not_found, over_limit
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
-from rainbow_sched.agent.backends.slurm.files import ALREADY_RAN, WITHDRAWN, Record, SlurmFiles
-from rainbow_sched.agent.backends.slurm.jobs import Exit, SlurmJob, from_exit, read_comment, result
+from rainbow_sched.agent.backends.slurm.files import ALREADY_RAN, WITHDRAWN, SlurmFiles, SlurmRecord
+from rainbow_sched.agent.backends.slurm.jobs import ScriptExit, SlurmJob, from_exit, read_comment, result
 from rainbow_sched.agent.core.values import WRONG_NODES, Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 
@@ -28,7 +28,7 @@ def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
     return min(alive or jobs, key=lambda job: int(job.id), default=None)
 
 
-def _same(job: SlurmJob, record: Record) -> bool:
+def _same(job: SlurmJob, record: SlurmRecord) -> bool:
     """Return True if we submitted this job, by its key, or by its time where a site rewrites comments."""
     said = read_comment(job.comment)
     if said is not None:
@@ -71,7 +71,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
     return found
 
 
-def _never_started(files: SlurmFiles, job: SlurmJob | None, left: Exit) -> Update:
+def _never_started(files: SlurmFiles, job: SlurmJob | None, left: ScriptExit) -> Update:
     """Return the end of a job that got nodes on which it may not run."""
     record = files.record()
     ended = wrong_nodes(files.nodes(), record.allowed if record is not None else "", "Slurm", left.ended)

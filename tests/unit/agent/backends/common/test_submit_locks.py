@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.agent.backends.common.submit_locks import Turns
+from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
 
 
 @settings(max_examples=60, deadline=None)
@@ -17,7 +17,7 @@ def test_nobody_shares_a_tag_and_not_too_many_are_in(callers: list[tuple[str, in
     inside: Counter[str] = Counter()
     done = []
 
-    async def call(turns: Turns, tag: str, steps: int) -> None:
+    async def call(turns: SubmitLocks, tag: str, steps: int) -> None:
         async with turns.of(tag):
             inside[tag] += 1
             assert inside[tag] == 1
@@ -28,7 +28,7 @@ def test_nobody_shares_a_tag_and_not_too_many_are_in(callers: list[tuple[str, in
             done.append(tag)
 
     async def main() -> None:
-        turns = Turns(most)
+        turns = SubmitLocks(most)
         tasks = [asyncio.create_task(call(turns, tag, steps)) for tag, steps in callers]
         if tasks:
             await asyncio.sleep(0)

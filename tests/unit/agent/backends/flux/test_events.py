@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.flux.bridge import answer, follow, probe, slim
-from rainbow_sched.agent.backends.flux.events import JobTable, asked
+from rainbow_sched.agent.backends.flux.events import FluxJobTable, asked
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.core.values import Phase
 
@@ -35,7 +35,7 @@ RUN = [*BEGIN, entry("alloc", 5.0), entry("start", 5.1)]
 
 
 def told(*entries: dict[str, object]) -> FluxJob:
-    table = JobTable()
+    table = FluxJobTable()
     for one in entries:
         table.take(one)
     return table.jobs[0]
@@ -91,14 +91,14 @@ DURATION = "attributes.system.duration"
 
 
 def test_a_job_that_is_not_known_and_an_entry_that_makes_no_sense_change_nothing():
-    table = JobTable()
+    table = FluxJobTable()
     for one in (entry("finish", status=0), {"id": -1, "events": []}, {"events": None}, {}):
         assert table.take(one) is None
     assert table.jobs == ()
 
 
 def test_only_what_moved_on_is_news():
-    table = JobTable()
+    table = FluxJobTable()
     news = [table.take(one) for one in [*RUN, entry("finish", 9.0, status=0), entry("clean", 9.3)]]
     assert [job.state for job in news if job is not None] == ["NEW", "RUN", "INACTIVE"]
 
@@ -106,7 +106,7 @@ def test_only_what_moved_on_is_news():
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))
 def test_the_last_ended_jobs_are_kept_and_all_active_ones(ended, kept):
-    table = JobTable(kept)
+    table = FluxJobTable(kept)
     for id in range(100, 103):
         table.take(entry("submit", id=id, userid=0))
     last: list[int] = []

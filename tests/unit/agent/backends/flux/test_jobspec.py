@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.programs import Done
+from rainbow_sched.agent.backends.common.programs import ProgramResult
 from rainbow_sched.agent.backends.flux.bids import believed, played_forward, soon
-from rainbow_sched.agent.backends.flux.capacity import Queues, lacks, takes
+from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, takes
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite
 from rainbow_sched.agent.backends.flux.files import FluxFiles
@@ -198,10 +198,10 @@ def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
 )
 def test_what_can_never_run_is_known_before_it_is_submitted(request_, fits):
     bare = bare_of(request_, {})
-    assert (lacks(bare, to_flux(bare), parse_r(R), Queues()) is None) is fits
+    assert (lacks(bare, to_flux(bare), parse_r(R), FluxQueues()) is None) is fits
 
 
-QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
+QUEUES = FluxQueues({"batch": ("ib",), "debug": ()}, "")
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ QUEUES = Queues({"batch": ("ib",), "debug": ()}, "")
         (flags(tasks=17), replace(QUEUES, default="batch"), "room for 16 on the 2 nodes"),
         (replace(flags(tasks=17), options={"queue": "debug"}), QUEUES, None),
         (replace(flags(), options={"queue": "night"}), QUEUES, "no queue 'night'; this instance has batch, debug"),
-        (replace(flags(), options={"queue": "night"}), Queues(), "no queue 'night'; this instance has none"),
-        (replace(flags(tasks=17), properties=("ib",)), Queues(), "room for 16 on the 2 nodes"),
-        (replace(flags(tasks=17), properties=("^ib",)), Queues(), "room for 16 on the 2 nodes"),
-        (replace(flags(tasks=9), hosts=("n1",)), Queues(), "room for 8 on the 1 node"),
-        (replace(flags(tasks=25), not_hosts=("n1",)), Queues(), "room for 24 on the 3 nodes"),
-        (replace(flags(tasks=24), not_hosts=("n1",)), Queues(), None),
+        (replace(flags(), options={"queue": "night"}), FluxQueues(), "no queue 'night'; this instance has none"),
+        (replace(flags(tasks=17), properties=("ib",)), FluxQueues(), "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=17), properties=("^ib",)), FluxQueues(), "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=9), hosts=("n1",)), FluxQueues(), "room for 8 on the 1 node"),
+        (replace(flags(tasks=25), not_hosts=("n1",)), FluxQueues(), "room for 24 on the 3 nodes"),
+        (replace(flags(tasks=24), not_hosts=("n1",)), FluxQueues(), None),
     ],
 )
 def test_only_nodes_that_may_be_used_count(request_, queues, reason):
@@ -380,7 +380,7 @@ def tick(total, now_running, queued, cores):
     ],
 )
 def test_no_answer_and_a_refusal_are_told_apart(said, kind):
-    assert isinstance(FluxCommands({}).problem(Done(1, "", said)), kind)
+    assert isinstance(FluxCommands({}).problem(ProgramResult(1, "", said)), kind)
 
 
 def test_the_nodes_of_a_job_are_told_by_its_list_or_by_its_ranks(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.base import Prices
-from rainbow_sched.agent.backends.local.bids import Ran, Running, Wanted, cost, starts_in, takes
+from rainbow_sched.agent.backends.local.bids import PastRun, QueuedJob, RunningJob, cost, starts_in, takes
 from rainbow_sched.agent.backends.local.machine import Machine, Place
 from rainbow_sched.model.graph import Graph, Vertex
 from rainbow_sched.model.request import Count, Group, Level, Request
@@ -106,36 +106,36 @@ def test_without_a_past_a_job_is_thought_to_use_its_whole_limit():
 
 
 def test_with_a_past_a_job_is_thought_to_use_the_share_of_its_limit_that_others_did():
-    past = [Ran(10.0, 1.0)] * 8 + [Ran(10.0, 9.0)] * 2
+    past = [PastRun(10.0, 1.0)] * 8 + [PastRun(10.0, 9.0)] * 2
     assert takes(100.0, 0.5, past) == 10.0
     assert takes(100.0, 0.9, past) == 90.0
 
 
 def test_a_job_that_outlived_the_short_ones_is_compared_with_the_long_ones():
-    past = [Ran(None, 1.0)] * 20 + [Ran(None, 50.0)] * 5
+    past = [PastRun(None, 1.0)] * 20 + [PastRun(None, 50.0)] * 5
     assert takes(None, 0.5, past) == 1.0
     assert takes(None, 0.5, past, elapsed=10.0) == 50.0
 
 
 def test_a_bid_waits_for_enough_running_jobs_to_end_and_for_the_queue_before_it():
     machine = a_machine(2)
-    running = [Running(machine.take(slots(1, 1)), 100.0, 40.0), Running(machine.take(slots(1, 1)), 30.0, 0.0)]
-    assert starts_in(Wanted(slots(1, 1)), machine, running, [], [], 0.5) == 30.0
-    assert starts_in(Wanted(slots(1, 2)), machine, running, [], [], 0.5) == 60.0
-    queued = [Wanted(slots(1, 1, duration=500.0)), Wanted(slots(1, 1, duration=500.0))]
-    assert starts_in(Wanted(slots(1, 1)), machine, running, queued, [], 0.5) == 530.0
+    running = [RunningJob(machine.take(slots(1, 1)), 100.0, 40.0), RunningJob(machine.take(slots(1, 1)), 30.0, 0.0)]
+    assert starts_in(QueuedJob(slots(1, 1)), machine, running, [], [], 0.5) == 30.0
+    assert starts_in(QueuedJob(slots(1, 2)), machine, running, [], [], 0.5) == 60.0
+    queued = [QueuedJob(slots(1, 1, duration=500.0)), QueuedJob(slots(1, 1, duration=500.0))]
+    assert starts_in(QueuedJob(slots(1, 1)), machine, running, queued, [], 0.5) == 530.0
     assert machine.count("core", free=True) == 0, "a bid takes nothing"
 
 
 def test_a_bid_behind_a_job_of_unknown_length_names_no_time():
     machine = a_machine(1)
-    running = [Running(machine.take(slots(1, 1)), None, 5.0)]
-    assert starts_in(Wanted(slots(1, 1)), machine, running, [], [], 0.5) is None
+    running = [RunningJob(machine.take(slots(1, 1)), None, 5.0)]
+    assert starts_in(QueuedJob(slots(1, 1)), machine, running, [], [], 0.5) is None
 
 
 def test_the_cost_is_what_is_taken_times_its_price_times_the_hours():
     machine = a_machine(4, 4, gpus=2)
     prices = Prices(core_hour=0.5, node_hour=10.0, gpu_hour=2.0)
-    assert cost(Wanted(slots(2, 3, gpus=1, duration=7200.0)), machine, prices) == 2 * (6 * 0.5 + 2 * 10.0 + 2 * 2.0)
-    assert cost(Wanted(slots(1, 1)), machine, prices) is None
-    assert cost(Wanted(slots(1, 1)), machine, Prices()) == 0.0
+    assert cost(QueuedJob(slots(2, 3, gpus=1, duration=7200.0)), machine, prices) == 2 * (6 * 0.5 + 2 * 10.0 + 2 * 2.0)
+    assert cost(QueuedJob(slots(1, 1)), machine, prices) is None
+    assert cost(QueuedJob(slots(1, 1)), machine, Prices()) == 0.0

@@ -7,8 +7,8 @@ import pytest
 
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.slurm.components import Component, components, of_group, steps
-from rainbow_sched.agent.backends.slurm.files import Part, Record, SlurmFiles, Step
-from rainbow_sched.agent.backends.slurm.shape import Shape, arguments
+from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, SrunStep
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments
 from rainbow_sched.agent.backends.slurm.site import make_site
 from rainbow_sched.agent.core.values import AllowedHosts
 from rainbow_sched.discovery.slurm import parse_config, parse_nodes, parse_partitions
@@ -47,7 +47,7 @@ def a_request(*tasks: Task) -> Request:
 def made(*words: str, order: tuple[int, ...] = (0, 1)) -> tuple[Component, ...]:
     given = words or ("--ntasks=3", "--ntasks=2")
     counts = {0: 3, 1: 2}
-    return tuple(Component(n, Shape(slots=counts[n], cores=2), tuple(given[n].split())) for n in order)
+    return tuple(Component(n, SlurmShape(slots=counts[n], cores=2), tuple(given[n].split())) for n in order)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_where_slurm_has_no_default_a_job_that_says_nothing_gets_all_memory():
 
 
 def test_a_component_always_says_which_nodes_it_excludes():
-    free, bound = Shape(nodes=1, cores=1), Shape(nodes=1, cores=1, exclude=frozenset({"n2", "n3", "n4"}))
+    free, bound = SlurmShape(nodes=1, cores=1), SlurmShape(nodes=1, cores=1, exclude=frozenset({"n2", "n3", "n4"}))
     assert "--exclude=" in arguments(free, SITE, None, component=True).words
     assert "--exclude=n[2-4]" in arguments(bound, SITE, None, component=True).words
     assert "--nodelist=n1" in arguments(bound, SITE, None).words
@@ -136,27 +136,27 @@ def test_a_slurm_that_cannot_start_heterogeneous_jobs_says_so():
     assert builtin.no_groups == "Slurm starts heterogeneous jobs only with sched/backfill; this site uses sched/builtin"
 
 
-def a_record(*parts: Part) -> Record:
-    return Record(key="k", asked=1000.0, parts=parts).whole()
+def a_record(*parts: ComponentRecord) -> SlurmRecord:
+    return SlurmRecord(key="k", asked=1000.0, parts=parts).whole()
 
 
 def test_a_record_reads_back_with_its_parts_and_one_of_a_single_part_is_that(tmp_path: Path):
-    record = a_record(Part(cores=2, only="n1"), Part(cores=4, gpus=1, only="n[2-3]"))
+    record = a_record(ComponentRecord(cores=2, only="n1"), ComponentRecord(cores=4, gpus=1, only="n[2-3]"))
     files = SlurmFiles(tmp_path, "rb-1-1")
     files.path.mkdir()
     files.put(record)
     assert files.record() == record
     assert (record.only, record.allowed) == ("n[1-3]", "n1 : n[2-3]")
     assert (record.part(1).cores, record.part(1).gpus, record.part(1).only) == (4, 1, "n[2-3]")
-    assert a_record(Part(cores=2, only="n1")) == Record(key="k", asked=1000.0, cores=2, only="n1")
+    assert a_record(ComponentRecord(cores=2, only="n1")) == SlurmRecord(key="k", asked=1000.0, cores=2, only="n1")
 
 
 def test_every_bound_component_is_checked_and_one_srun_starts_all(tmp_path: Path):
     request = replace(a_request(Task(command=("a", ":", "b")), Task(command=("c",))), duration=60.0)
     files = SlurmFiles(tmp_path, "rb-1-1")
     launch = Launch(tag="rb-1-1", job=1, attempt=1, cluster="c", request=request)
-    record = a_record(Part(), Part(only="n2"))
-    files.create(launch, record, [Step(0, ("srun", "--het-group=0")), Step(1, ("srun", "--het-group=1"))])
+    record = a_record(ComponentRecord(), ComponentRecord(only="n2"))
+    files.create(launch, record, [SrunStep(0, ("srun", "--het-group=0")), SrunStep(1, ("srun", "--het-group=1"))])
     text = files.script.read_text()
     assert 'rb_outside "${SLURM_JOB_NODELIST_HET_GROUP_1}" n2' in text
     assert 'rb_outside "${SLURM_JOB_NODELIST_HET_GROUP_0}"' not in text

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.slurm.accounting import NOT_AGAIN, Accounts, parse_accounts
-from rainbow_sched.agent.backends.slurm.files import WITHDRAWN, Record, SlurmFiles
-from rainbow_sched.agent.backends.slurm.lost_jobs import Forgotten
+from rainbow_sched.agent.backends.slurm.accounting import NOT_AGAIN, AccountingQuery, parse_accounts
+from rainbow_sched.agent.backends.slurm.files import WITHDRAWN, SlurmFiles, SlurmRecord
+from rainbow_sched.agent.backends.slurm.lost_jobs import LostJobs
 from rainbow_sched.agent.backends.slurm.tracker import update_of
-from rainbow_sched.agent.core.values import Absent, Found, Unknown
+from rainbow_sched.agent.core.values import Absent, JobFound, Unknown
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid, Unavailable
 
-RECORD = Record(key="k", asked=1000.0, native="7", duration=600.0)
+RECORD = SlurmRecord(key="k", asked=1000.0, native="7", duration=600.0)
 SETTLE = 60.0
 
 
-class Site:
+class SlurmSite:
     """A clock, an accounting that answers as it is told, and one job."""
 
     def __init__(self, directory: Path) -> None:
@@ -31,8 +31,8 @@ class Site:
         request = request_from_flags(Flags(command=("true",)))
         launch = Launch(tag="rb-1-1", job=1, attempt=1, cluster="c", request=request, array_index=4)
         self.files.create(launch, RECORD, ())
-        accounts = Accounts(self, self.clock)  # type: ignore[arg-type]  # it needs `ask` alone
-        self.forgotten = Forgotten(accounts, SETTLE, self.clock, lambda: 1010.0)
+        accounts = AccountingQuery(self, self.clock)  # type: ignore[arg-type]  # it needs `ask` alone
+        self.forgotten = LostJobs(accounts, SETTLE, self.clock, lambda: 1010.0)
 
     def clock(self) -> float:
         return self.time
@@ -43,7 +43,7 @@ class Site:
             raise Invalid("Slurm refuses: Slurm accounting storage is disabled")
         return self.said
 
-    async def look(self) -> Found | Absent | Unknown:
+    async def look(self) -> JobFound | Absent | Unknown:
         return await self.forgotten.look(self.files)
 
     def begin(self) -> None:
@@ -55,30 +55,30 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path) -> SlurmSite:
+    return SlurmSite(tmp_path)
 
 
-async def test_a_job_that_never_began_goes_elsewhere_and_cannot_begin_any_more(site: Site):
+async def test_a_job_that_never_began_goes_elsewhere_and_cannot_begin_any_more(site: SlurmSite):
     found = await site.look()
-    assert isinstance(found, Found)
+    assert isinstance(found, JobFound)
     assert found.update.result.state is AttemptState.RETURNED
     assert site.files.begun() == WITHDRAWN, "its script ends at once if Slurm starts it after all"
     assert update_of(site.files, None, 2000.0) == found.update
 
 
-async def test_one_that_was_to_be_cancelled_is_cancelled(site: Site):
+async def test_one_that_was_to_be_cancelled_is_cancelled(site: SlurmSite):
     site.files.ask_to_end()
     assert (await site.look()).update.result.state is AttemptState.CANCELLED
 
 
-async def test_a_job_of_which_nobody_knows_whether_sbatch_took_it_may_be_submitted(site: Site):
+async def test_a_job_of_which_nobody_knows_whether_sbatch_took_it_may_be_submitted(site: SlurmSite):
     site.files.put(replace(RECORD, native=""))
     assert await site.look() == Absent(never=True)
     assert site.files.begun() is None
 
 
-async def test_a_job_that_began_is_waited_for_while_it_gives_signs_of_life(site: Site):
+async def test_a_job_that_began_is_waited_for_while_it_gives_signs_of_life(site: SlurmSite):
     site.begin()
     for _ in range(20):
         site.beat()
@@ -86,7 +86,7 @@ async def test_a_job_that_began_is_waited_for_while_it_gives_signs_of_life(site:
         site.time += SETTLE / 2
 
 
-async def test_when_the_signs_stay_out_it_ended_and_nobody_knows_how(site: Site):
+async def test_when_the_signs_stay_out_it_ended_and_nobody_knows_how(site: SlurmSite):
     site.begin()
     site.beat()
     assert isinstance(await site.look(), Unknown)
@@ -97,7 +97,7 @@ async def test_when_the_signs_stay_out_it_ended_and_nobody_knows_how(site: Site)
     assert (result.state, result.failure) == (AttemptState.FAILED, Failure.UNKNOWN)
 
 
-async def test_output_is_a_sign_of_life(site: Site):
+async def test_output_is_a_sign_of_life(site: SlurmSite):
     site.begin()
     site.beat()
     await site.look()
@@ -106,7 +106,7 @@ async def test_output_is_a_sign_of_life(site: Site):
     assert isinstance(await site.look(), Unknown)
 
 
-async def test_a_script_without_signs_of_life_is_waited_for_until_its_limit(site: Site):
+async def test_a_script_without_signs_of_life_is_waited_for_until_its_limit(site: SlurmSite):
     site.begin()
     for _ in range(5):
         assert isinstance(await site.look(), Unknown)
@@ -123,14 +123,16 @@ async def test_a_script_without_signs_of_life_is_waited_for_until_its_limit(site
         ("NODE_FAIL", "0:0", AttemptState.FAILED, None),
     ],
 )
-async def test_accounting_tells_how_it_ended(site: Site, state: str, code: str, wanted: AttemptState, exit_code: int):
+async def test_accounting_tells_how_it_ended(
+    site: SlurmSite, state: str, code: str, wanted: AttemptState, exit_code: int
+):
     site.begin()
     site.said = f"7|rb-1-1|{state}|{code}|1001|1002|1009|1|2\n"
     result = (await site.look()).update.result
     assert (result.state, result.exit_code, result.started_at) == (wanted, exit_code, 1002.0)
 
 
-async def test_accounting_of_another_job_with_the_same_id_says_nothing(site: Site):
+async def test_accounting_of_another_job_with_the_same_id_says_nothing(site: SlurmSite):
     site.begin()
     others = (
         "7|other|FAILED|3:0|1001|1002|1009",
@@ -143,7 +145,7 @@ async def test_accounting_of_another_job_with_the_same_id_says_nothing(site: Sit
     assert [job.state for job in parse_accounts("x\n7.batch|a|b|c|d|e|f|g|h\n")] == []
 
 
-async def test_a_site_without_accounting_is_not_asked_again_and_again(site: Site):
+async def test_a_site_without_accounting_is_not_asked_again_and_again(site: SlurmSite):
     site.begin()
     for _ in range(5):
         await site.look()
@@ -153,7 +155,7 @@ async def test_a_site_without_accounting_is_not_asked_again_and_again(site: Site
     assert site.questions == 2
 
 
-async def test_a_controller_that_is_down_is_no_answer_of_accounting(site: Site, monkeypatch: pytest.MonkeyPatch):
+async def test_a_controller_that_is_down_is_no_answer_of_accounting(site: SlurmSite, monkeypatch: pytest.MonkeyPatch):
     async def down(*words: str) -> str:
         raise Unavailable("Slurm does not answer")
 
@@ -162,5 +164,5 @@ async def test_a_controller_that_is_down_is_no_answer_of_accounting(site: Site, 
     assert isinstance(await site.look(), Unknown)
 
 
-def test_an_element_of_an_array_finds_its_number_where_sbatch_puts_it(site: Site):
+def test_an_element_of_an_array_finds_its_number_where_sbatch_puts_it(site: SlurmSite):
     assert "export SLURM_ARRAY_TASK_ID=4\n" in (site.files.path / "environment").read_text()

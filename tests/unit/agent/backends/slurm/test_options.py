@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.agent.backends.common.programs import Done
-from rainbow_sched.agent.backends.slurm.bids import Estimate, Estimates, parse_test
+from rainbow_sched.agent.backends.common.programs import ProgramResult
+from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
 from rainbow_sched.agent.backends.slurm.jobs import (
     _FIELDS,
-    Comment,
-    Exit,
+    JobComment,
+    ScriptExit,
     ours,
     parse_jobs,
     read_comment,
@@ -20,12 +20,12 @@ from rainbow_sched.agent.backends.slurm.jobs import (
     wait_status,
 )
 from rainbow_sched.agent.backends.slurm.options import option_words
-from rainbow_sched.agent.backends.slurm.shape import Arguments
+from rainbow_sched.agent.backends.slurm.shape import SbatchOptions
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 
-MADE = Arguments(())
+MADE = SbatchOptions(())
 
 
 def test_the_sites_names_are_defaults_and_a_map_and_the_users_word_wins():
@@ -35,7 +35,7 @@ def test_the_sites_names_are_defaults_and_a_map_and_the_users_word_wins():
 
 
 def test_features_join_a_simple_constraint_and_no_other():
-    made = Arguments((), features=frozenset({"ib", "avx"}))
+    made = SbatchOptions((), features=frozenset({"ib", "avx"}))
     assert option_words({"constraint": "big"}, {}, made) == ["--constraint=big&avx&ib"]
     with pytest.raises(Unsupported, match="cannot be joined"):
         option_words({"constraint": "a|b"}, {}, made)
@@ -109,7 +109,7 @@ def test_a_component_whose_nodes_are_not_known_makes_those_of_the_job_unknown(no
 
 
 def test_a_comment_reads_back():
-    comment = Comment("c", "rb-1-1", "key")
+    comment = JobComment("c", "rb-1-1", "key")
     assert read_comment(str(comment)) == comment
     assert read_comment("something else") is None
 
@@ -131,12 +131,12 @@ def test_exit_codes_are_read_in_both_forms(code, signal):
         ({"State": "FAILED", "exit_code": 42 << 8}, None, AttemptState.FAILED, Failure.EXIT, 42),
         ({"State": "FAILED", "exit_code": 9}, None, AttemptState.FAILED, Failure.EXIT, 137),
         ({"State": "FAILED", "exit_code": 53}, None, AttemptState.FAILED, Failure.LAUNCH, None),
-        ({"State": "COMPLETED"}, Exit(code=3), AttemptState.FAILED, Failure.EXIT, 3),
-        ({"State": "FAILED"}, Exit(code=124, cause="time-limit"), AttemptState.FAILED, Failure.TIME_LIMIT, 124),
-        ({"State": "FAILED"}, Exit(code=127, cause="launch"), AttemptState.FAILED, Failure.LAUNCH, 127),
-        ({"State": "CANCELLED", "StartTime": 5}, Exit(code=143), AttemptState.CANCELLED, None, 143),
+        ({"State": "COMPLETED"}, ScriptExit(code=3), AttemptState.FAILED, Failure.EXIT, 3),
+        ({"State": "FAILED"}, ScriptExit(code=124, cause="time-limit"), AttemptState.FAILED, Failure.TIME_LIMIT, 124),
+        ({"State": "FAILED"}, ScriptExit(code=127, cause="launch"), AttemptState.FAILED, Failure.LAUNCH, 127),
+        ({"State": "CANCELLED", "StartTime": 5}, ScriptExit(code=143), AttemptState.CANCELLED, None, 143),
         ({"State": "CANCELLED"}, None, AttemptState.CANCELLED, None, None),
-        ({"State": "TIMEOUT"}, Exit(code=143), AttemptState.FAILED, Failure.TIME_LIMIT, 143),
+        ({"State": "TIMEOUT"}, ScriptExit(code=143), AttemptState.FAILED, Failure.TIME_LIMIT, 143),
         ({"State": "OUT_OF_MEMORY"}, None, AttemptState.FAILED, Failure.MEMORY, None),
         ({"State": "NODE_FAIL"}, None, AttemptState.FAILED, Failure.NODE, None),
         ({"State": "PREEMPTED"}, None, AttemptState.PREEMPTED, None, None),
@@ -166,19 +166,23 @@ def test_what_has_not_ended_waits_or_runs(state, phase):
 
 def test_a_test_run_of_sbatch_says_when_or_why_not():
     starts = "sbatch: Job 9 to start at 1794763783 using 4 processors on nodes beta1 in partition main"
-    assert parse_test(starts) == Estimate(1794763783.0)
+    assert parse_test(starts) == StartEstimate(1794763783.0)
     assert parse_test("allocation failure: Requested node configuration is not available").reason.startswith(
         "Requested"
     )
     assert parse_test("sbatch: error: something") is None
-    assert (Estimate(100.0).wait(99.0), Estimate(100.0).wait(50.0), Estimate(None).wait(0)) == (0.0, 50.0, None)
+    assert (StartEstimate(100.0).wait(99.0), StartEstimate(100.0).wait(50.0), StartEstimate(None).wait(0)) == (
+        0.0,
+        50.0,
+        None,
+    )
 
 
 @settings(max_examples=100)
 @given(steps=st.lists(st.floats(0, 2), min_size=1, max_size=60), rate=st.integers(1, 5))
 def test_slurm_is_asked_no_more_often_than_the_rate_allows(steps, rate):
     now = [0.0]
-    estimates = Estimates(lambda: now[0], rate=float(rate))
+    estimates = StartEstimates(lambda: now[0], rate=float(rate))
     asked = []
     for step in steps:
         now[0] += step
@@ -191,11 +195,11 @@ def test_slurm_is_asked_no_more_often_than_the_rate_allows(steps, rate):
 
 def test_an_answer_holds_for_a_while_and_is_better_than_none_after():
     now = [0.0]
-    estimates = Estimates(lambda: now[0], kept=10.0)
-    estimates.put(("a",), Estimate(5.0))
-    assert (estimates.get(("a",)), estimates.get(("b",))) == (Estimate(5.0), None)
+    estimates = StartEstimates(lambda: now[0], kept=10.0)
+    estimates.put(("a",), StartEstimate(5.0))
+    assert (estimates.get(("a",)), estimates.get(("b",))) == (StartEstimate(5.0), None)
     now[0] = 11.0
-    assert (estimates.get(("a",)), estimates.stale(("a",))) == (None, Estimate(5.0))
+    assert (estimates.get(("a",)), estimates.stale(("a",))) == (None, StartEstimate(5.0))
 
 
 @pytest.mark.parametrize(
@@ -212,4 +216,4 @@ def test_an_answer_holds_for_a_while_and_is_better_than_none_after():
     ],
 )
 def test_no_answer_and_a_refusal_are_told_apart(said, kind):
-    assert isinstance(SlurmCommands({}).problem(Done(1, "", said)), kind)
+    assert isinstance(SlurmCommands({}).problem(ProgramResult(1, "", said)), kind)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow_sched.agent.backends.slurm.partitions import Asked, pick, unreachable
-from rainbow_sched.agent.backends.slurm.shape import Shape
-from rainbow_sched.agent.backends.slurm.site import Site, make_site
+from rainbow_sched.agent.backends.slurm.partitions import PartitionRequest, pick, unreachable
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
 from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.discovery.slurm_state import merge_marks, totals
@@ -43,66 +43,72 @@ NODES = (
 
 
 @pytest.fixture
-def site() -> Site:
+def site() -> SlurmSite:
     return make_site(slurm_graph("c", NODES), NODES, RULES, frozenset({"users"}))
 
 
-def test_the_default_partition_is_left_to_slurm(site: Site):
-    assert pick(Shape(nodes=2, cores=4), site, NODES, Asked(duration=3600.0)) == ""
+def test_the_default_partition_is_left_to_slurm(site: SlurmSite):
+    assert pick(SlurmShape(nodes=2, cores=4), site, NODES, PartitionRequest(duration=3600.0)) == ""
 
 
-def test_a_job_that_does_not_fit_the_default_one_is_sent_where_it_fits(site: Site):
-    assert pick(Shape(nodes=1, cores=16), site, NODES, Asked()) == "big"
-    assert pick(Shape(nodes=1, cores=2), site, NODES, Asked(duration=2 * 86400.0)) == "big,few"
-    assert pick(Shape(nodes=2, cores=4), site, NODES, Asked(duration=2 * 86400.0)) == "pairs"
+def test_a_job_that_does_not_fit_the_default_one_is_sent_where_it_fits(site: SlurmSite):
+    assert pick(SlurmShape(nodes=1, cores=16), site, NODES, PartitionRequest()) == "big"
+    assert pick(SlurmShape(nodes=1, cores=2), site, NODES, PartitionRequest(duration=2 * 86400.0)) == "big,few"
+    assert pick(SlurmShape(nodes=2, cores=4), site, NODES, PartitionRequest(duration=2 * 86400.0)) == "pairs"
 
 
 @pytest.mark.parametrize(
     ("shape", "asked", "reason"),
     [
-        (Shape(nodes=1), Asked("short", duration=600.0), "partition short runs jobs of 5 min at most, not 10 min"),
-        (Shape(nodes=2), Asked("short"), "gives a job 1 nodes at most, not 2"),
-        (Shape(nodes=1), Asked("pairs"), "gives a job 2 nodes at least, not 1"),
-        (Shape(nodes=1, cores=3), Asked("few"), "2 cpus of a node at most, not 3"),
-        (Shape(nodes=1), Asked("paid"), "is for the accounts phys, chem, and the job names none"),
-        (Shape(nodes=1), Asked("paid", "bio"), "not bio"),
-        (Shape(nodes=1), Asked("wheel"), "is for the groups admins only"),
-        (Shape(nodes=1), Asked("shut"), "is not available: down"),
-        (Shape(nodes=1, cores=16), Asked("main"), "in partition main: 1 nodes with 16 core are needed"),
-        (Shape(nodes=1), Asked("nope"), "no partition 'nope'; this cluster has big, few, main"),
-        (Shape(nodes=1, cores=32), Asked(), "in partition main"),
-        (Shape(nodes=1, cores=64), Asked(), "a node has at most 32 core"),
+        (
+            SlurmShape(nodes=1),
+            PartitionRequest("short", duration=600.0),
+            "partition short runs jobs of 5 min at most, not 10 min",
+        ),
+        (SlurmShape(nodes=2), PartitionRequest("short"), "gives a job 1 nodes at most, not 2"),
+        (SlurmShape(nodes=1), PartitionRequest("pairs"), "gives a job 2 nodes at least, not 1"),
+        (SlurmShape(nodes=1, cores=3), PartitionRequest("few"), "2 cpus of a node at most, not 3"),
+        (SlurmShape(nodes=1), PartitionRequest("paid"), "is for the accounts phys, chem, and the job names none"),
+        (SlurmShape(nodes=1), PartitionRequest("paid", "bio"), "not bio"),
+        (SlurmShape(nodes=1), PartitionRequest("wheel"), "is for the groups admins only"),
+        (SlurmShape(nodes=1), PartitionRequest("shut"), "is not available: down"),
+        (SlurmShape(nodes=1, cores=16), PartitionRequest("main"), "in partition main: 1 nodes with 16 core are needed"),
+        (SlurmShape(nodes=1), PartitionRequest("nope"), "no partition 'nope'; this cluster has big, few, main"),
+        (SlurmShape(nodes=1, cores=32), PartitionRequest(), "in partition main"),
+        (SlurmShape(nodes=1, cores=64), PartitionRequest(), "a node has at most 32 core"),
     ],
 )
-def test_what_would_wait_for_ever_is_refused_with_the_reason(site: Site, shape: Shape, asked: Asked, reason: str):
+def test_what_would_wait_for_ever_is_refused_with_the_reason(
+    site: SlurmSite, shape: SlurmShape, asked: PartitionRequest, reason: str
+):
     with pytest.raises(Unsupported, match=reason):
         pick(shape, site, NODES, asked)
 
 
-def test_of_several_named_partitions_those_are_taken_in_which_it_fits(site: Site):
-    assert pick(Shape(nodes=1), site, NODES, Asked("short,main", duration=600.0)) == "main"
-    assert pick(Shape(nodes=1), site, NODES, Asked("paid", "chem")) == "paid"
+def test_of_several_named_partitions_those_are_taken_in_which_it_fits(site: SlurmSite):
+    assert pick(SlurmShape(nodes=1), site, NODES, PartitionRequest("short,main", duration=600.0)) == "main"
+    assert pick(SlurmShape(nodes=1), site, NODES, PartitionRequest("paid", "chem")) == "paid"
 
 
-def test_without_a_default_partition_those_that_fit_are_named(site: Site):
+def test_without_a_default_partition_those_that_fit_are_named(site: SlurmSite):
     rules = {name: replace(rule, default=False) for name, rule in site.rules.items()}
     plain = replace(site, rules=rules)
-    assert pick(Shape(nodes=1, cores=16), plain, NODES, Asked()) == "big"
+    assert pick(SlurmShape(nodes=1, cores=16), plain, NODES, PartitionRequest()) == "big"
     with pytest.raises(Unsupported, match="a node has at most"):
-        pick(Shape(nodes=1, cores=64), plain, NODES, Asked())
+        pick(SlurmShape(nodes=1, cores=64), plain, NODES, PartitionRequest())
 
 
-def test_an_account_that_is_shut_out_is_told_so(site: Site):
+def test_an_account_that_is_shut_out_is_told_so(site: SlurmSite):
     rules = {**site.rules, "main": replace(site.rules["main"], not_accounts=("bio",))}
     with pytest.raises(Unsupported, match="not for the account bio"):
-        pick(Shape(nodes=1), replace(site, rules=rules), NODES, Asked("main", "bio"))
+        pick(SlurmShape(nodes=1), replace(site, rules=rules), NODES, PartitionRequest("main", "bio"))
 
 
-def test_where_the_groups_of_our_user_are_not_known_slurm_decides(site: Site):
-    assert pick(Shape(nodes=1), replace(site, groups=frozenset()), NODES, Asked("wheel")) == "wheel"
+def test_where_the_groups_of_our_user_are_not_known_slurm_decides(site: SlurmSite):
+    assert pick(SlurmShape(nodes=1), replace(site, groups=frozenset()), NODES, PartitionRequest("wheel")) == "wheel"
 
 
-def test_a_node_in_no_partition_of_ours_counts_as_drained(site: Site):
+def test_a_node_in_no_partition_of_ours_counts_as_drained(site: SlurmSite):
     away = unreachable(site, NODES)
     assert away == {"c1"}
     assert merge_marks((), NODES, dict.fromkeys(site.nodes), away) == {"c1": "drained"}

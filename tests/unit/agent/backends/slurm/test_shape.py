@@ -6,9 +6,9 @@ import pytest
 
 from rainbow_sched.agent.backends.base import CannotBind, Prices
 from rainbow_sched.agent.backends.slurm.capacity import lacks
-from rainbow_sched.agent.backends.slurm.options import NodesInExtra, nodes_in_extra, option_words
+from rainbow_sched.agent.backends.slurm.options import ExtraNodes, nodes_in_extra, option_words
 from rainbow_sched.agent.backends.slurm.racks import within_racks
-from rainbow_sched.agent.backends.slurm.shape import Shape, arguments, cost, shape
+from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import make_site
 from rainbow_sched.agent.core.values import AllowedHosts
 from rainbow_sched.discovery.slurm import parse_nodes, parse_partitions
@@ -192,33 +192,33 @@ def test_what_slurm_cannot_be_told_is_refused_by_name(request_: Request, reason:
 @pytest.mark.parametrize(
     ("found", "fits"),
     [
-        (Shape(slots=32, cores=1), True),
-        (Shape(slots=33, cores=1), False),
-        (Shape(slots=4, cores=8), True),
-        (Shape(slots=5, cores=5), False),
-        (Shape(nodes=4, cores=8), True),
-        (Shape(nodes=1, cores=9), False),
-        (Shape(nodes=2, cores=1, gpus=1), False),
-        (Shape(slots=4, cores=1, gpus=1), True),
-        (Shape(gpus_in_all=5), False),
-        (Shape(nodes=1, cores=1, memory=16001), False),
-        (Shape(nodes=4, cores=1, features=frozenset({"ib"})), False),
-        (Shape(nodes=3, cores=1, features=frozenset({"ib"})), True),
-        (Shape(nodes=2, cores=1, partition="gpu"), False),
-        (Shape(slots=9, cores=1, partition="gpu"), False),
-        (Shape(slots=8, cores=1, partition="gpu"), True),
-        (Shape(nodes=1, cores=1, gres=(("fpga", 3),)), False),
-        (Shape(slots=1, cores=1, gpus=1, gpu_kind="h100"), False),
+        (SlurmShape(slots=32, cores=1), True),
+        (SlurmShape(slots=33, cores=1), False),
+        (SlurmShape(slots=4, cores=8), True),
+        (SlurmShape(slots=5, cores=5), False),
+        (SlurmShape(nodes=4, cores=8), True),
+        (SlurmShape(nodes=1, cores=9), False),
+        (SlurmShape(nodes=2, cores=1, gpus=1), False),
+        (SlurmShape(slots=4, cores=1, gpus=1), True),
+        (SlurmShape(gpus_in_all=5), False),
+        (SlurmShape(nodes=1, cores=1, memory=16001), False),
+        (SlurmShape(nodes=4, cores=1, features=frozenset({"ib"})), False),
+        (SlurmShape(nodes=3, cores=1, features=frozenset({"ib"})), True),
+        (SlurmShape(nodes=2, cores=1, partition="gpu"), False),
+        (SlurmShape(slots=9, cores=1, partition="gpu"), False),
+        (SlurmShape(slots=8, cores=1, partition="gpu"), True),
+        (SlurmShape(nodes=1, cores=1, gres=(("fpga", 3),)), False),
+        (SlurmShape(slots=1, cores=1, gpus=1, gpu_kind="h100"), False),
     ],
 )
-def test_what_can_never_run_is_known_before_it_is_submitted(found: Shape, fits: bool):
+def test_what_can_never_run_is_known_before_it_is_submitted(found: SlurmShape, fits: bool):
     reason = lacks(found, NODES)
     assert (reason is None) is fits
     assert fits or "at most 8 core" in reason
 
 
 def test_a_job_costs_its_cores_nodes_and_gpus_for_its_time():
-    found = Shape(nodes=2, cores=4, gpus=1)
+    found = SlurmShape(nodes=2, cores=4, gpus=1)
     prices = Prices(core_hour=0.1, node_hour=1.0, gpu_hour=2.0)
     assert cost(found, prices, 1800) == pytest.approx(0.5 * (0.8 + 2 + 4))
     assert cost(found, prices, None) is None
@@ -226,10 +226,10 @@ def test_a_job_costs_its_cores_nodes_and_gpus_for_its_time():
 
 
 def test_the_gpus_of_a_single_slot_are_asked_for_in_the_words_that_every_select_plugin_knows():
-    one = arguments(Shape(slots=1, cores=1, gpus=2, gpu_kind="a100"), SITE, None).words
+    one = arguments(SlurmShape(slots=1, cores=1, gpus=2, gpu_kind="a100"), SITE, None).words
     assert "--gres=gpu:a100:2" in one
     assert not any(word.startswith("--gpus-per-task") for word in one)
-    assert "--gpus-per-task=2" in arguments(Shape(slots=2, cores=1, gpus=2), SITE, None).words
+    assert "--gpus-per-task=2" in arguments(SlurmShape(slots=2, cores=1, gpus=2), SITE, None).words
 
 
 def bound(*hosts: str) -> AllowedHosts:
@@ -265,7 +265,7 @@ def test_nodes_that_the_users_own_words_name_are_not_overruled_by_ours():
     two = flags(nodes=2, tasks=2)
     assert host_words(two, bound("a3", "g1"), named=True) == ["--exclude=a[1-2]"]
     words = {"extra": "--exclude=a[1-2] --nodelist=g1 --nice=5"}
-    assert nodes_in_extra(words) == NodesInExtra(("a1", "a2"), named=True)
+    assert nodes_in_extra(words) == ExtraNodes(("a1", "a2"), named=True)
     made = arguments(shape(two, SITE), SITE, None)
     said = option_words(words, {"allow_extra": "exclude,nodelist"}, made)
     assert said == ["--nodelist=g1", "--nice=5"]

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.slurm.files import Record, SlurmFiles, bad_environment, step_words
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord, bad_environment, step_words
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
 from rainbow_sched.agent.backends.slurm.tracker import CLOCK_SKEW, SETTLE, choose, overdue, update_of
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
 
-RECORD = Record(key="k", asked=1000.0, duration=60.0)
+RECORD = SlurmRecord(key="k", asked=1000.0, duration=60.0)
 OURS = "rainbow:c:rb-1-1:k"
 
 
