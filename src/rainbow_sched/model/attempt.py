@@ -1,4 +1,4 @@
-"""One try to run a job on one cluster, guarded by a fencing token, and every arrow between its states."""
+"""One attempt to run a job on one cluster, guarded by a fencing token, and its state machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 
 class AttemptState(enum.StrEnum):
-    """Where an attempt is. Order of the live ones is the order of life: skips forward are allowed, never back."""
+    """State of an attempt. The live states are in order: an attempt may skip states, but never go back."""
 
     OFFERED = "offered"
     LEASED = "leased"  # given to a receiver or agent, not yet accepted
-    ACCEPTED = "accepted"  # confirmed: from here only the agent's word ends it
+    ACCEPTED = "accepted"  # confirmed: from here only a report of the agent ends it
     SUBMITTED = "submitted"  # the cluster's manager has it
     RUNNING = "running"
     FINISHING = "finishing"
@@ -28,7 +28,7 @@ class AttemptState(enum.StrEnum):
 
     @property
     def live(self) -> bool:
-        """It may still run."""
+        """Return True if the attempt may still run."""
         return self in LIVE
 
 
@@ -54,9 +54,9 @@ ENDS: Mapping[AttemptState, frozenset[AttemptState]] = {
 
 
 def is_allowed(before: AttemptState, following: AttemptState) -> bool:
-    """True if an attempt may go from `before` to `following`."""
+    """Return True if an attempt may go from `before` to `following`."""
     if before not in _RANK:
-        return before is AttemptState.LOST and following in _ENDS_AFTER  # a late report of a lost attempt, adopted
+        return before is AttemptState.LOST and following in _ENDS_AFTER  # a late report of a lost attempt is accepted
     if following in _RANK:
         return _RANK[following] > _RANK[before]
     return following in ENDS[before]
@@ -65,23 +65,23 @@ def is_allowed(before: AttemptState, following: AttemptState) -> bool:
 class Failure(enum.StrEnum):
     """Why an attempt failed; `outcome` counts by it."""
 
-    EXIT = "exit"  # the job itself ended with a code other than 0, or by a signal
+    EXIT = "exit"  # the job ended with an exit code other than 0, or by a signal
     TIME_LIMIT = "time-limit"
     MEMORY = "memory"
     LAUNCH = "launch"  # the manager could not start it
     REFUSED = "refused"  # the manager refused it before it ran
-    NODE = "node"  # the machine under it failed
-    UNKNOWN = "outcome-unknown"  # the manager has no record of how it ended
+    NODE = "node"  # a node that it ran on failed
+    UNKNOWN = "outcome-unknown"  # the manager has no record of its end
     LOST = "lost"
 
 
 class Outcome(enum.StrEnum):
-    """What the end of an attempt says about its run. It decides which number of further runs is used up."""
+    """What the end of an attempt says about its run. It decides whether the next attempt uses a retry or a rerun."""
 
-    NOT_RUN = "not-run"  # it certainly never ran: the next attempt costs nothing
-    FAILED = "failed"  # it certainly failed: the next attempt is one of the job's retries
-    UNKNOWN = "unknown"  # it may have run, wholly or in part: the next attempt is one of the job's reruns
-    FINAL = "final"  # no attempt follows
+    NOT_RUN = "not-run"  # it never ran: the next attempt uses neither
+    FAILED = "failed"  # it ran and failed: the next attempt uses a retry
+    UNKNOWN = "unknown"  # it may have run in full or in part: the next attempt uses a rerun
+    FINAL = "final"  # there is no next attempt
 
 
 _OUTCOMES: Mapping[AttemptState, Outcome] = {
@@ -91,13 +91,13 @@ _OUTCOMES: Mapping[AttemptState, Outcome] = {
     AttemptState.PREEMPTED: Outcome.UNKNOWN,
     AttemptState.LOST: Outcome.UNKNOWN,
 }
-# A node that failed may only be cut off from its manager, with the run still on it.
+# A failed node may only have lost its connection to the manager; the job may still run on it.
 _UNKNOWN_FAILURES = frozenset({Failure.UNKNOWN, Failure.LOST, Failure.NODE})
 NEVER_LAUNCHED = frozenset({Failure.LAUNCH, Failure.REFUSED})
 
 
 def outcome(state: AttemptState, failure: Failure | None) -> Outcome:
-    """Return what an attempt that ended in `state` says about its run."""
+    """Return the outcome of an attempt that ended in `state`."""
     if state is AttemptState.FAILED:
         return Outcome.UNKNOWN if failure in _UNKNOWN_FAILURES else Outcome.FAILED
     return _OUTCOMES.get(state, Outcome.FINAL)
@@ -105,7 +105,7 @@ def outcome(state: AttemptState, failure: Failure | None) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One row of the hand-over: (job, n) is its name, `token` its fence."""
+    """One attempt as stored. (job, n) identifies it; `token` is its fencing token."""
 
     job: int
     n: int
@@ -121,13 +121,13 @@ class Attempt:
     failure: Failure | None = None
     reason: str = ""
     native_id: str = ""
-    suspect: bool = False  # the cluster is silent; lifts when the agent speaks again
-    guarded: bool = False  # the cluster itself ends it when it is out of touch, whatever becomes of the agent
-    nodes: str = ""  # hostlist: where the manager runs it, as its agent reported
-    code: str = ""  # typed reason of a return: wrong-nodes
-    holder: str = ""  # who leased it: an agent's epoch, or a prototype receiver's call
+    suspect: bool = False  # the cluster is silent; cleared by the agent's next report
+    guarded: bool = False  # the cluster ends it by itself when it loses contact, even if the agent has died
+    nodes: str = ""  # hostlist of the nodes that the agent reported
+    code: str = ""  # code of the reason for a return: wrong-nodes
+    holder: str = ""  # holder of the lease: an agent's epoch, or a call of a prototype receiver
 
     @property
     def tag(self) -> str:
-        """The name under which the cluster's manager knows it."""
+        """Return the name of the job in the cluster's manager."""
         return f"rb-{self.job}-{self.n}"

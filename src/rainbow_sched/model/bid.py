@@ -1,4 +1,4 @@
-"""A cluster's own answer to "would you run this, when, and at what price", and how good its answers were."""
+"""Bids: a cluster's estimate of when it would start a job and at what cost, and how accurate its bids were."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.errors import Invalid
 
-MAX_REASON = 1_024
-MAX_NUMBER = 1e12  # seconds, or money: more is a mistake
+MAX_REASON_CHARS = 1_024
+MAX_NUMBER = 1e12  # seconds or cost; a larger number is an error
 
 
 class BidSource(enum.StrEnum):
-    """Who says so."""
+    """Source of an estimate."""
 
-    AGENT = "agent"  # the cluster's agent answered
-    HISTORY = "history"  # what jobs on this cluster waited before
-    STATE = "state"  # what the cluster reports, and whether the job fits now
+    AGENT = "agent"  # the cluster's agent
+    HISTORY = "history"  # waiting times of earlier jobs on this cluster
+    STATE = "state"  # the reported state, and whether the job fits now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """Yes or no, when it would start, what it would cost, until when that holds. Advice, not a promise."""
+    """Whether and when a cluster would start a job, at what cost, and until when the bid is valid. Not a promise."""
 
     cluster: str
     yes: bool
-    asked_at: float  # seconds since the epoch; the two starts count from here
+    asked_at: float  # seconds since the epoch; the two start times count from here
     valid_until: float
     reason: str = ""
-    start_p50: float | None = None  # seconds of waiting; half of the jobs start by then
+    start_p50: float | None = None  # seconds of waiting: half of the jobs start by then
     start_p90: float | None = None
-    runtime_factor: float = 1.0  # 2.0: it would run twice as long here as its owner said
+    runtime_factor: float = 1.0  # 2.0: the job would run twice as long here as its time limit
     cost: float | None = None  # the whole job
     source: BidSource = BidSource.AGENT
-    late: bool = False  # came after the deadline of the question it answers
+    late: bool = False  # it arrived after the deadline
 
     def __post_init__(self) -> None:
         where = f"bid of {self.cluster}"
         for name, value in (("start_p50", self.start_p50), ("start_p90", self.start_p90), ("cost", self.cost)):
             if value is not None and not 0 <= value <= MAX_NUMBER:
-                raise Invalid(f"{name} is a number from 0 to {MAX_NUMBER:g}, not {value}", where=where)
+                raise Invalid(f"{name} must be a number from 0 to {MAX_NUMBER:g}, not {value}", where=where)
         if self.start_p50 is not None and self.start_p90 is not None and self.start_p90 < self.start_p50:
-            raise Invalid(f"start_p90 {self.start_p90} lies before start_p50 {self.start_p50}", where=where)
+            raise Invalid(f"start_p90 {self.start_p90} is before start_p50 {self.start_p50}", where=where)
         if not 0 < self.runtime_factor <= 1_000:
-            raise Invalid(f"runtime_factor lies above 0 and up to 1000, not {self.runtime_factor}", where=where)
+            raise Invalid(f"runtime_factor must be above 0 and at most 1000, not {self.runtime_factor}", where=where)
         if not (math.isfinite(self.asked_at) and math.isfinite(self.valid_until)):
-            raise Invalid("asked_at and valid_until are finite times", where=where)
-        if len(self.reason) > MAX_REASON:
-            raise Invalid(f"a reason has at most {MAX_REASON} characters", where=where)
+            raise Invalid("asked_at and valid_until must be finite times", where=where)
+        if len(self.reason) > MAX_REASON_CHARS:
+            raise Invalid(f"a reason has at most {MAX_REASON_CHARS} characters", where=where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackRecord:
-    """How a cluster's bids compared with what came: newer jobs weigh more (see `selection/bid_scores.py`)."""
+    """Accuracy of a cluster's bids; newer jobs weigh more (see `selection/bid_scores.py`)."""
 
     jobs: int = 0  # bids scored in all
     weight: float = 0.0  # sum of the weights of the jobs below; recent ones count more
@@ -66,11 +66,11 @@ class TrackRecord:
 
     @property
     def p90_held(self) -> float | None:
-        """The share of jobs that started by their start_p90; None before the first."""
+        """Return the share of jobs that started by their start_p90; None before the first job."""
         return self.held / self.weight if self.weight else None
 
     def to_mapping(self) -> dict[str, float]:
-        """Plain numbers, as the store keeps them beside the cluster."""
+        """Return the record as the store keeps it with the cluster."""
         out = {
             "jobs": float(self.jobs),
             "weight": self.weight,
@@ -85,7 +85,7 @@ class TrackRecord:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, float]) -> TrackRecord:
-        """Back from `to_mapping`; an empty mapping is a cluster without a record."""
+        """Read the result of `to_mapping`; an empty mapping gives NO_RECORD."""
         if not values:
             return NO_RECORD
         return cls(

@@ -1,4 +1,4 @@
-"""Which hosts a job may run on: what was matched is where it runs."""
+"""Host binding: the hosts that each group of a job may run on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rainbow_sched.model.hostlist import collapse, expand
 from rainbow_sched.model.reasons import MixedHosts
 from rainbow_sched.model.request import Equals, Request, Requirement
 
-NAMING_FIELDS = frozenset({"name", "model", "feature", "partition"})  # fields by which managers name things
-HOST = "node"  # the type of the vertices that managers know by name
-WRONG_NODES = "wrong-nodes"  # code of a report: the manager gave other nodes than the offer allowed
+NAMING_FIELDS = frozenset({"name", "model", "feature", "partition"})  # fields that a manager knows by name
+HOST = "node"  # vertex type that managers know by name
+WRONG_NODES = "wrong-nodes"  # reason code: the manager allocated nodes that the offer did not allow
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class GroupHosts:
 
     def __post_init__(self) -> None:
         if self.group < 0:
-            raise Invalid(f"a group's position is 0 or more, not {self.group}")
+            raise Invalid(f"the position of a group must be 0 or more, not {self.group}")
         if not self.hosts:
-            raise Invalid(f"group {self.group} is bound to no host")
+            raise Invalid(f"group {self.group} has no hosts")
 
     @property
     def hostlist(self) -> str:
-        """The hosts as one compressed hostlist (RFC 29); raise `Invalid` for a name that no hostlist can hold."""
+        """Return the hosts as a compressed hostlist (RFC 29); raise `Invalid` if a name cannot be written in one."""
         text = collapse(self.hosts)
         if text is None:
             raise Invalid(f"these hosts cannot be written as a hostlist: {', '.join(self.hosts)[:200]}")
@@ -39,34 +39,34 @@ class GroupHosts:
 
     @classmethod
     def parse(cls, group: int, hostlist: str) -> GroupHosts:
-        """Read the wire form; raise `Invalid`."""
+        """Read a compressed hostlist; raise `Invalid`."""
         return cls(group, tuple(expand(hostlist)))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """What a cluster's agent can tell its manager about the nodes of a job."""
+    """The placement constraints that a cluster's agent can pass to its manager."""
 
-    hosts: bool = False  # jobs run only on the hosts that their offer names
-    subsystems: frozenset[str] = frozenset()  # names required of these are passed on in its own words
+    hosts: bool = False  # jobs run only on the hosts in their offer
+    subsystems: frozenset[str] = frozenset()  # the agent passes required names of these as options of the manager
     groups: bool = False  # groups of one job may be bound to different hosts
-    one_group: str = ""  # why the manager cannot be given several groups; empty: it can, or the agent does not say
-    merges: bool = False  # with `one_group`: groups whose slots are alike are run as one (`model/group_merge.py`)
+    one_group: str = ""  # why the manager accepts only one group; empty: it accepts several, or this is unknown
+    merges: bool = False  # with `one_group`: groups with equal slots run as one group (`model/group_merge.py`)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        told = {"hosts": self.hosts, "subsystems": sorted(self.subsystems), "groups": self.groups}
-        return {**told, "one_group": self.one_group, "merges": self.merges} if self.one_group else told
+        """Return the rules as JSON values."""
+        values = {"hosts": self.hosts, "subsystems": sorted(self.subsystems), "groups": self.groups}
+        return {**values, "one_group": self.one_group, "merges": self.merges} if self.one_group else values
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> NodeRules:
-        """From what `to_json` wrote."""
+        """Read the result of `to_json`."""
         one_group, merges = str(raw.get("one_group", "")), bool(raw.get("merges", False))
         return cls(bool(raw["hosts"]), frozenset(raw["subsystems"]), bool(raw["groups"]), one_group, merges)
 
 
 def is_passed_on(requirement: Requirement, rules: NodeRules) -> bool:
-    """Return True if the agent hands the names in this requirement to its manager."""
+    """Return True if the agent passes the names in this requirement to its manager."""
     return (
         requirement.subsystem in rules.subsystems
         and not requirement.below
@@ -76,26 +76,26 @@ def is_passed_on(requirement: Requirement, rules: NodeRules) -> bool:
 
 
 def is_passed_on_fully(requirement: Requirement, rules: NodeRules) -> bool:
-    """Return True if these names are all that is required; whatever else is required is kept by the allowed hosts."""
+    """Return True if the agent passes all of the requirement; else the list of allowed hosts enforces the rest."""
     return is_passed_on(requirement, rules) and all(term.field in NAMING_FIELDS for term in requirement.terms)
 
 
-NO_NODE_RULES = NodeRules()  # of an agent that announces nothing: it binds no job to hosts
+NO_NODE_RULES = NodeRules()  # of an agent that announces none: it does not bind jobs to hosts
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where a request may run in one cluster. A group without an entry may run on any host."""
+    """The hosts of one cluster that a request may run on. A group without an entry may run on any host."""
 
     hosts: tuple[GroupHosts, ...] = ()
-    uniform: bool = True  # all groups, and all parts of each, may run on the same hosts
+    uniform: bool = True  # all parts of all groups may run on the same hosts
     by_group: bool = True  # all parts of one group may run on the same hosts
-    mixed: tuple[MixedHosts, ...] = ()  # hosts that are left out because the manager cannot be told what to use there
-    impossible: str = ""  # why no list of hosts can stand for what is required
+    mixed: tuple[MixedHosts, ...] = ()  # hosts left out because the manager cannot select the right parts of them
+    impossible: str = ""  # why no list of hosts can express the requirements
 
     @property
     def binds(self) -> bool:
-        """True if the manager has to be told something that only an agent with `NodeRules.hosts` tells it."""
+        """Return True if only an agent with `NodeRules.hosts` can enforce the binding."""
         return bool(self.hosts or self.mixed or self.impossible or not self.by_group)
 
 
@@ -103,7 +103,7 @@ UNBOUND = Binding()
 
 
 def may_bind(request: Request) -> bool:
-    """True if a request says anything that a list of hosts could have to stand for."""
+    """Return True if a request has constraints that a list of hosts may have to express."""
     if request.hosts or request.not_hosts or request.properties:
         return True
     return any(level.requires for level in request.walk())

@@ -1,4 +1,4 @@
-"""A cluster that fits, with everything that a policy may look at when it chooses among them."""
+"""The clusters that fit a job, with everything that a policy may use to choose among them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Request, Scalar
 
 Prefer: TypeAlias = Literal["", "start", "cost"]
-MOST = 2**31 - 1  # nodes or cores that are counted of a request: no cluster has more, and messages hold no more
+MAX_COUNTED = 2**31 - 1  # nodes or cores counted of a request; protocol messages hold no more
 
 
 class PlacedSinceReport(NamedTuple):
-    """What was handed to a cluster since it last reported its state."""
+    """The jobs placed on a cluster since it last reported its state."""
 
     jobs: int = 0
     nodes: int = 0
@@ -25,14 +25,12 @@ class PlacedSinceReport(NamedTuple):
 
 
 NOTHING_PLACED = PlacedSinceReport()
-
-
-FREE = {"nodes_free": "nodes", "cores_free": "cores"}  # less by what was placed
-QUEUED = ("queue_depth", "jobs_queued")  # more by the jobs placed
+FREE_KEYS = {"nodes_free": "nodes", "cores_free": "cores"}  # state keys that placed jobs lower
+QUEUED_KEYS = ("queue_depth", "jobs_queued")  # state keys that placed jobs raise
 
 
 class AdjustedCount(NamedTuple):
-    """One number of a report with what was placed since."""
+    """A reported number, adjusted by the jobs placed since the report."""
 
     reported: float
     placed: int
@@ -40,15 +38,15 @@ class AdjustedCount(NamedTuple):
 
 
 def counted(state: Mapping[str, object], placed: PlacedSinceReport) -> dict[str, AdjustedCount]:
-    """The numbers of a report that are no longer true, because something was placed since."""
+    """Return the reported numbers that placed jobs have changed, by state key."""
     if placed == NOTHING_PLACED:
         return {}
     found: dict[str, AdjustedCount] = {}
-    for key, what in FREE.items():
+    for key, what in FREE_KEYS.items():
         taken = getattr(placed, what)
         if taken and (value := _number(state, key)) is not None:
             found[key] = AdjustedCount(value, taken, max(0.0, value - taken))
-    for key in QUEUED:
+    for key in QUEUED_KEYS:
         if placed.jobs and (value := _number(state, key)) is not None:
             found[key] = AdjustedCount(value, placed.jobs, value + placed.jobs)
     return found
@@ -61,9 +59,9 @@ def _number(state: Mapping[str, object], key: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClusterReport:
-    """What a cluster last said of itself, and what is remembered of it: one object until any of that changes.
+    """A cluster's last reported state and its track record; one object until either changes.
 
-    Compared by identity, so that what decisions write down of a fleet that has not changed is written once.
+    Compared by identity, so that decisions over an unchanged fleet share one fleet part.
     """
 
     name: str
@@ -77,12 +75,12 @@ class ClusterReport:
 
 
 def age(at: float, now: float) -> float:
-    """Seconds since a report, to the millisecond."""
+    """Return the seconds since a report, rounded to milliseconds."""
     return round(max(0.0, now - at), 3)
 
 
 def is_stale(report: ClusterReport, now: float, stale_after: float) -> bool:
-    """True if there is a state that is too old to be believed."""
+    """Return True if the report has a state that is older than `stale_after` seconds."""
     return report.at is not None and bool(report.state) and report.at < now - stale_after
 
 
@@ -97,15 +95,15 @@ class Candidate:
     slots_ever: int = 0
     placed: PlacedSinceReport = NOTHING_PLACED
     bid: Bid | None = None
-    no_bid: str = ""  # why there is none: "no agent", "silent for 2 s"
-    state: Mapping[str, object]  # as reported, with what was placed since counted; empty when too old
+    no_bid: str = ""  # why there is no bid: "no agent", "silent for 2 s"
+    state: Mapping[str, object]  # as reported, adjusted by the jobs placed since; empty if stale
     state_age: float | None = None  # seconds since the report, for policies that want ages
 
     @classmethod
     def of(
         cls, report: ClusterReport, fit: Fit, *, placed: PlacedSinceReport = NOTHING_PLACED, **more: Any
     ) -> Candidate:
-        """A cluster by its report, with what was placed since counted."""
+        """Build a candidate from a report, adjusted by the jobs placed since."""
         state = report.state
         if changed := counted(state, placed):
             state = {**state, **{key: count.now for key, count in changed.items()}}
@@ -113,24 +111,24 @@ class Candidate:
 
     @property
     def record(self) -> TrackRecord:
-        """How its bids held so far."""
+        """Return the accuracy of the cluster's bids."""
         return self.report.record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What policies see of a request. All of it goes into the decision's record, so that it can be replayed."""
+    """The part of a request that policies see. It is stored in the decision's record for replay."""
 
     nodes: int = 1
     cores: int = 0
-    duration: float | None = None  # seconds; None: not said
+    duration: float | None = None  # seconds; None: not given
     name: str = ""
     parameters: Mapping[str, Scalar] = field(default_factory=dict)  # the jobspec's attributes.parameter
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, request: Request) -> Demand:
-        """Count the nodes and cores that `request` asks for at the least; slots sharing a node count one each."""
+        """Count the nodes and cores that `request` needs at least; each slot on a shared node counts as one node."""
         totals = {"node": 0, "core": 0}
         for group in request.groups:
             stack = [(level, 1) for level in group.levels]
@@ -141,8 +139,8 @@ class Demand:
                     totals[level.type] += count
                 stack.extend((child, count) for child in level.inside)
         return cls(
-            nodes=min(max(1, totals["node"]), MOST),
-            cores=min(totals["core"], MOST),
+            nodes=min(max(1, totals["node"]), MAX_COUNTED),
+            cores=min(totals["core"], MAX_COUNTED),
             duration=request.duration,
             name=request.name,
             parameters=request.parameters,
@@ -152,32 +150,32 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerLimits:
-    """What the job's owner allows. A limit holds only where the number it limits is known."""
+    """The limits that the job's owner sets. A limit applies only where the limited number is known."""
 
-    deadline: float | None = None  # epoch seconds: ended by then (started by then, if no duration is said)
+    deadline: float | None = None  # epoch seconds: ended by then (started by then, if no duration is given)
     max_cost: float | None = None
     only: frozenset[str] = frozenset()  # empty: every cluster
-    never: frozenset[str] = frozenset()  # wins over `only`
-    prefer: Prefer = ""  # takes the place of the policy
-    later: bool = False  # may go to a cluster where it fits only later, and queue there
+    never: frozenset[str] = frozenset()  # overrides `only`
+    prefer: Prefer = ""  # replaces the policy
+    later: bool = False  # may go to a cluster that it fits only later, and queue there
     otherwise: Literal["wait", "refuse"] = "wait"  # what to do when no cluster could ever run it
 
     def __post_init__(self) -> None:
         if self.max_cost is not None and not 0 <= self.max_cost < math.inf:
-            raise Invalid(f"max_cost is a number from 0 up, not {self.max_cost}")
+            raise Invalid(f"max_cost must be 0 or more, not {self.max_cost}")
         if self.deadline is not None and not math.isfinite(self.deadline):
-            raise Invalid(f"a deadline is a time in epoch seconds, not {self.deadline}")
+            raise Invalid(f"a deadline must be a time in epoch seconds, not {self.deadline}")
         if self.prefer not in ("", "start", "cost"):
-            raise Invalid(f"prefer is start or cost, not {self.prefer!r}")
+            raise Invalid(f"prefer must be start or cost, not {self.prefer!r}")
         if self.otherwise not in ("wait", "refuse"):
-            raise Invalid(f"otherwise is wait or refuse, not {self.otherwise!r}")
+            raise Invalid(f"otherwise must be wait or refuse, not {self.otherwise!r}")
 
     def allow(self, cluster: str) -> bool:
-        """True if the owner allows this cluster."""
+        """Return True if the owner allows this cluster."""
         return (not self.only or cluster in self.only) and cluster not in self.never
 
     def why_not(self, cluster: str, fit: Fit, *, bid: bool) -> str:
-        """Why a cluster is out by these limits and its fit alone, whether or not it gave a bid; else empty."""
+        """Return why the limits and the fit exclude a cluster, or an empty text. `bid`: the cluster has bid."""
         if self.only and cluster not in self.only:
             return "not among the clusters that the owner allows"
         if cluster in self.never:

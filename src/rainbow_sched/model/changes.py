@@ -1,7 +1,7 @@
-"""Small changes to a request, each one a value that can be applied, said in words and stored.
+"""Small changes to a request; each is a value that can be applied, described and stored.
 
-A place in a request is a path: the number of the group, then of the level at each depth.
-An empty path means the request itself.
+A path locates a level in a request: the index of the group, then of the level at each depth.
+An empty path is the request itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Path = tuple[int, ...]
 
 
 class ChangeKind(enum.StrEnum):
-    """What is changed."""
+    """Kind of a change."""
 
     COUNT = "count"
     DROP_LEVEL = "drop-level"
@@ -34,7 +34,7 @@ class ChangeKind(enum.StrEnum):
 
 
 def at(request: Request, path: Path) -> Level:
-    """The level that `path` leads to."""
+    """Return the level at `path`."""
     level = request.groups[path[0]].levels[path[1]]
     for step in path[2:]:
         level = level.inside[step]
@@ -42,7 +42,7 @@ def at(request: Request, path: Path) -> Level:
 
 
 def level_types(request: Request, path: Path) -> str:
-    """The types on the way to the level at `path`, `node/gpu`."""
+    """Return the types from the top to the level at `path`, such as `node/gpu`."""
     found = []
     levels = request.groups[path[0]].levels
     for position in path[1:]:
@@ -52,7 +52,7 @@ def level_types(request: Request, path: Path) -> str:
 
 
 def edit(request: Request, path: Path, change: Callable[[Level], Level | None]) -> Request:
-    """`request` with the level at `path` replaced, or dropped when `change` gives None."""
+    """Return `request` with the level at `path` replaced, or dropped if `change` returns None."""
 
     def inner(levels: tuple[Level, ...], steps: Path) -> tuple[Level, ...]:
         here = levels[steps[0]]
@@ -67,18 +67,18 @@ def edit(request: Request, path: Path, change: Callable[[Level], Level | None]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change that makes a request fit a cluster; it was checked by matching again."""
+    """One change that makes a request fit a cluster; matching has confirmed it."""
 
     kind: ChangeKind
     path: Path = ()
-    requirement: int = 0  # which of the level's (or the request's) requirements
-    term: int = 0  # which of that requirement's terms
+    requirement: int = 0  # index in the requirements of the level or the request
+    term: int = 0  # index in the terms of that requirement
     to: Scalar | None = None  # the new count, value or bound
-    text: str = ""  # the sentence, made when the change was found
-    then: Change | None = None  # a second change, to the changed request, when one alone is not enough
+    text: str = ""
+    then: Change | None = None  # a second change to the changed request, if one is not enough
 
     def apply(self, request: Request) -> Request:
-        """`request` with this change made."""
+        """Return `request` with this change applied."""
         changed = self._first(request)
         return self.then.apply(changed) if self.then else changed
 
@@ -102,11 +102,11 @@ class Change:
                 return edit(request, self.path, lambda level: replace(level, requires=self._requires(level.requires)))
 
     def _requires(self, before: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
-        asked = before[self.requirement]
+        requirement = before[self.requirement]
         if self.kind is ChangeKind.DROP_REQUIREMENT:
             after: tuple[Requirement, ...] = ()
         else:
-            terms = list(asked.terms)
+            terms = list(requirement.terms)
             term = terms[self.term]
             if isinstance(term, Equals) and self.to is not None:
                 terms[self.term] = replace(term, value=self.to)
@@ -114,11 +114,11 @@ class Change:
                 terms[self.term] = replace(term, target=str(self.to))
             elif isinstance(term, Within):
                 terms[self.term] = self._bound(term)
-            after = (replace(asked, terms=tuple(terms)),)
+            after = (replace(requirement, terms=tuple(terms)),)
         return before[: self.requirement] + after + before[self.requirement + 1 :]
 
     def _bound(self, term: Within) -> Within:
-        """The range widened so far that it takes `to` in."""
+        """Return the range widened to include `to`."""
         least, most = term.min, term.max
         if self.to is not None and least is not None and not at_most(least, self.to):
             least = self.to
@@ -127,11 +127,11 @@ class Change:
         return Within(term.field, least, most)
 
     def sentence(self) -> str:
-        """What to do, in a few words."""
+        """Return the change as text for users."""
         return f"{self.text} and {self.then.sentence()}" if self.then else self.text
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the change as JSON values."""
         return {
             "change": self.kind.value,
             "path": list(self.path),
@@ -144,7 +144,7 @@ class Change:
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Change:
-        """From what `to_json` wrote."""
+        """Read the result of `to_json`."""
         return Change(
             kind=ChangeKind(raw["change"]),
             path=tuple(raw["path"]),
@@ -158,19 +158,19 @@ class Change:
 
 def _count(to: Scalar | None) -> Count:
     if not isinstance(to, int) or isinstance(to, bool):
-        raise Invalid(f"a count is a whole number, not {to!r}")
+        raise Invalid(f"a count must be a whole number, not {to!r}")
     return Count(to)
 
 
 def format_count(level: Level, path: Path, to: int) -> str:
-    """`-N 2` for nodes at the top, `-n 2` for slots inside nodes, `gpu 2 instead of 4` elsewhere."""
+    """Return `-N 2` for nodes at the top, `-n 2` for slots inside nodes, `gpu 2 instead of 4` elsewhere."""
     if level.type == "node" and len(path) == 2:
         return f"-n {to}" if level.shared and not level.exclusive else f"-N {to}"
     return f"{level.type} {amount(to, level.unit)} instead of {amount(level.count.min, level.unit)}"
 
 
 def format_requirement(requirement: Requirement) -> str:
-    """`software name = lammps, version >= 2024`."""
+    """Return a requirement as text, such as `software name = lammps, version >= 2024`."""
     parts = []
     for term in requirement.terms:
         if isinstance(term, Equals):

@@ -1,4 +1,4 @@
-"""A cluster's own rules: who may use it, and how much one job or one user may ask for."""
+"""A cluster's own rules: who may use it, and limits per job and per user."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Level, Request
 
-MOST_NAMES = 1_000
-SUBMITTER = "submitter:"  # before a cluster's name: whoever holds the token that its registration gave
+MAX_NAMES_IN_RULES = 1_000
+SUBMITTER = "submitter:"  # prefix of a cluster's name: the holder of the submit token from its registration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRules:
-    """None, empty or False: no limit."""
+    """Rules of one cluster; None, empty or False means no limit."""
 
-    users: frozenset[str] = frozenset()  # with `groups`: these and nobody else
+    users: frozenset[str] = frozenset()  # with `groups`: only these may use the cluster
     groups: frozenset[str] = frozenset()
     max_nodes: int | None = None
     max_time: float | None = None  # seconds
-    max_queued: int | None = None  # jobs of one user there that have not ended
-    signed: bool = False  # its agents run signed jobs only
+    max_queued: int | None = None  # unfinished jobs of one user there
+    signed: bool = False  # its agents run only signed jobs
 
     def __post_init__(self) -> None:
-        if len(self.users) + len(self.groups) > MOST_NAMES:
-            raise Invalid(f"the rules of a cluster name at most {MOST_NAMES} users and groups; name groups")
+        if len(self.users) + len(self.groups) > MAX_NAMES_IN_RULES:
+            raise Invalid(f"cluster rules name at most {MAX_NAMES_IN_RULES} users and groups; use groups")
         for name in (*self.users, *self.groups):
             user_name(name.removeprefix(SUBMITTER))
         for what, limit in (("nodes", self.max_nodes), ("seconds", self.max_time), ("jobs", self.max_queued)):
             if limit is not None and not 0 < limit < 10**9:
-                raise Invalid(f"a limit of {limit:g} {what} makes no sense; it is a number from 1 up")
+                raise Invalid(f"a limit of {limit:g} {what} is out of range; give a number from 1 up")
 
     @staticmethod
     def of(values: Mapping[str, object]) -> ClusterRules:
-        """The rules that `to_json` wrote."""
+        """Read the result of `to_json`."""
         users, groups = values.get("users", ()), values.get("groups", ())
         nodes, time, queued = (values.get(key) for key in ("max_nodes", "max_time", "max_queued"))
         return ClusterRules(
@@ -50,8 +50,8 @@ class ClusterRules:
         )
 
     def to_json(self) -> dict[str, object]:
-        """As plain values, only what is said."""
-        said: dict[str, object] = {
+        """Return the rules that are set as JSON values."""
+        values: dict[str, object] = {
             "users": sorted(self.users),
             "groups": sorted(self.groups),
             "max_nodes": self.max_nodes,
@@ -59,37 +59,40 @@ class ClusterRules:
             "max_queued": self.max_queued,
             "signed": self.signed,
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in values.items() if value}
 
     def admits(self, owner: str, groups: Collection[str]) -> bool:
-        """True if jobs of this owner may come here at all; for anybody else the cluster does not exist."""
+        """Return True if jobs of this owner may run here; the cluster is hidden from all others."""
         if not self.users and not self.groups:
             return True
         return owner in self.users or not self.groups.isdisjoint(groups)
 
     def refuses(self, request: Request, *, per_node: float, signed: bool, queued: int) -> tuple[Fit, str] | None:
-        """Why a job does not come here, and whether it might later; None: it may.
+        """Return None if the rules allow the job, else why not and whether it may be allowed later.
 
-        `per_node`: cores of a node there. `queued`: its owner's jobs there.
+        `per_node`: cores of a node there. `queued`: the owner's unfinished jobs there.
         """
         if self.max_nodes is not None and (nodes := requested_nodes(request, per_node)) > self.max_nodes:
-            asks = f"asks {nodes:g}" if nodes < math.inf else "takes as many as there are"
+            asks = f"asks for {nodes:g}" if nodes < math.inf else "takes all available nodes"
             return Fit.NEVER, f"allows at most {self.max_nodes} nodes per job; this job {asks}"
         if self.max_time is not None:
             most = short_duration(self.max_time)
             if request.duration is None:
-                return Fit.NEVER, f"allows at most {most} per job; this job does not say how long it takes (-t)"
+                return Fit.NEVER, f"allows at most {most} per job; this job has no time limit (-t)"
             if request.duration > self.max_time:
-                return Fit.NEVER, f"allows at most {most} per job; this job asks {short_duration(request.duration)}"
+                return Fit.NEVER, f"allows at most {most} per job; this job asks for {short_duration(request.duration)}"
         if self.signed and not signed:
-            return Fit.NEVER, "runs signed jobs only; this job is not signed (--sign)"
+            return Fit.NEVER, "runs only signed jobs; this job is not signed (--sign)"
         if self.max_queued is not None and queued >= self.max_queued:
-            return Fit.UNKNOWN, f"allows at most {self.max_queued} jobs of one user at a time; its owner has {queued}"
+            return Fit.UNKNOWN, f"allows at most {self.max_queued} jobs per user at a time; its owner has {queued}"
         return None
 
 
 def requested_nodes(request: Request, per_node: float) -> float:
-    """How many nodes a job may come to have, the fewest where its parts can share nodes of `per_node` cores."""
+    """Return the nodes that a job may occupy: a range counts as its maximum, tasks as the fewest nodes that hold them.
+
+    `per_node`: cores of a node.
+    """
     return max(1.0, sum(_nodes(level, per_node) for group in request.groups for level in group.levels))
 
 
@@ -122,7 +125,7 @@ def _up(number: float) -> float:
 
 
 def short_duration(seconds: float) -> str:
-    """`2h`, `1.5h`, `30m` or `90s`: a time limit as people write it."""
+    """Return a time limit as text: `2h`, `1.5h`, `30m` or `90s`."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size and seconds * 2 % size == 0:
             return f"{seconds / size:g}{unit}"

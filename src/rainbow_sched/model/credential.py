@@ -1,7 +1,7 @@
-"""Credentials and what they open: kinds, scopes, and the names of callers.
+"""Credentials, scopes and the names of callers.
 
-A credential reads `rbw_<kind>_<id>_<secret>`; only its id and the SHA-256 of the whole are
-stored. 256 random bits need no slow hash.
+A credential has the form `rbw_<kind>_<id>_<secret>`. Only its id and the SHA-256 of the whole text
+are stored; a secret of 256 random bits needs no slow hash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REACHES = {"own": 0, "group": 1, "all": 2}
 
 
 class CredentialKind(enum.StrEnum):
-    """What a credential is for; it is written in the credential itself, so that a leaked one can be recognised."""
+    """Purpose of a credential. It is part of the credential's text, so that a leaked one can be recognised."""
 
     REGISTRATION = "reg"
     SUBMIT = "sub"
@@ -37,7 +37,7 @@ class CredentialKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """One stored credential; the secret itself is nowhere."""
+    """One stored credential, without its secret."""
 
     id: str
     kind: CredentialKind
@@ -48,7 +48,7 @@ class Credential:
     expires_at: float | None = None
     revoked_at: float | None = None
     used_at: float | None = None
-    uses_left: int | None = None  # a join token: one
+    uses_left: int | None = None  # 1 for a join token
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -56,58 +56,58 @@ class Credential:
             checked_scope(scope)
 
     def matches(self, secret: str) -> bool:
-        """True if `secret` is the credential's text; takes the same time either way."""
+        """Return True if `secret` is the credential's text; compares in constant time."""
         return hmac.compare_digest(self.digest, digest(secret))
 
     def live(self, now: float) -> bool:
-        """True if it is neither revoked, nor expired, nor used up."""
+        """Return True if the credential is neither revoked, nor expired, nor used up."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at) and self.uses_left != 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who is calling, and how far that reaches."""
+    """The caller and its permissions."""
 
     name: str  # user:ana, cluster:perl, admin:..., anonymous
     kind: CredentialKind | None = None  # None: anonymous
     credential: str = ""  # the id of the credential used
     scopes: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
-    group_members: frozenset[str] = frozenset()  # users who share a group, if a scope reaches to them
-    until: float | None = None  # when the credential ends; None: never
-    renew: bool = False  # an agent whose secret is to be renewed
+    group_members: frozenset[str] = frozenset()  # users who share a group, if a scope covers their jobs
+    until: float | None = None  # when the credential expires; None: never
+    renew: bool = False  # the agent has to renew its secret
 
     @property
     def admin(self) -> bool:
-        """True if everything is open."""
+        """Return True if the caller has all permissions."""
         return "admin" in self.scopes
 
 
 def digest(secret: str) -> bytes:
-    """What is stored of a secret."""
+    """Return the stored hash of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def compose(kind: CredentialKind, id: str, secret: str) -> str:
-    """The text of a credential."""
+    """Return the text of a credential."""
     return f"rbw_{kind.value}_{id}_{secret}"
 
 
 def id_of(text: str) -> str | None:
-    """The id inside a credential's text, or None if it has not the shape of one."""
-    found = _SHAPE.fullmatch(text)
-    return found[2] if found else None
+    """Return the id in a credential's text, or None if the text is not a credential."""
+    match = _SHAPE.fullmatch(text)
+    return match[2] if match else None
 
 
 def checked_id(text: str) -> str:
-    """`text` if it can be the id of a credential."""
+    """Return `text` if it is a valid credential id; raise `Invalid`."""
     if not _ID.fullmatch(text):
-        raise Invalid("the id of a credential is 12 small letters and digits")
+        raise Invalid("the id of a credential has 12 lower-case letters and digits")
     return text
 
 
 def checked_scope(text: str) -> str:
-    """`text` if it is a scope."""
+    """Return `text` if it is a scope; raise `Invalid`."""
     if not _SCOPE.fullmatch(text):
         raise Invalid(
             f"{text[:80]!r} is not a scope; write admin, submit:CLUSTER, submit:@GROUP, agent:CLUSTER, "
@@ -117,7 +117,7 @@ def checked_scope(text: str) -> str:
 
 
 def user_name(text: str) -> str:
-    """`text` if it can be the name of a user or a group."""
+    """Return `text` if it is a valid name of a user or group; raise `Invalid`."""
     if not _USER.fullmatch(text) or text in _RESERVED:
         raise Invalid(
             f"{text[:40]!r} cannot be the name of a user or group: use 1 to 63 letters, digits, dots, dashes, "
@@ -127,46 +127,46 @@ def user_name(text: str) -> str:
 
 
 def expand(scopes: Iterable[str], groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """The scopes with each `VERB:@GROUP` written out as the clusters of that group; an unknown group opens nothing."""
-    found: set[str] = set()
+    """Replace each `VERB:@GROUP` by the clusters of that group; an unknown group grants nothing."""
+    expanded: set[str] = set()
     for scope in scopes:
         verb, at, group = scope.partition(":@")
         if at:
-            found.update(f"{verb}:{cluster}" for cluster in groups.get(group, ()))
+            expanded.update(f"{verb}:{cluster}" for cluster in groups.get(group, ()))
         else:
-            found.add(scope)
-    return frozenset(found)
+            expanded.add(scope)
+    return frozenset(expanded)
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """True if everything that scope `narrow` opens, scope `wide` opens too."""
+    """Return True if scope `wide` grants everything that scope `narrow` grants."""
     if wide in ("admin", narrow):
         return True
     verb, _, pattern = wide.rpartition(":")
-    other, _, asked = narrow.rpartition(":")
+    other, _, target = narrow.rpartition(":")
     if verb != other or not verb:
         return False
     if verb.startswith("job:"):
-        return _REACHES[pattern] >= _REACHES[asked]
-    if pattern.startswith("@") or asked.startswith("@"):
-        return False  # groups are written out before they are compared
-    return _pattern(pattern).fullmatch(asked) is not None
+        return _REACHES[pattern] >= _REACHES[target]
+    if pattern.startswith("@") or target.startswith("@"):
+        return False  # groups are expanded before they are compared
+    return _pattern(pattern).fullmatch(target) is not None
 
 
 @functools.lru_cache(maxsize=1024)
 def _pattern(text: str) -> re.Pattern[str]:
-    """A pattern over patterns: `*` absorbs anything, `?` any single sign but a `*`, which may stand for many."""
-    return re.compile("".join({"*": ".*", "?": "[^*]"}.get(sign, re.escape(sign)) for sign in text))
+    """Compile a pattern that matches patterns: `*` matches any text, `?` any character except `*`."""
+    return re.compile("".join({"*": ".*", "?": "[^*]"}.get(char, re.escape(char)) for char in text))
 
 
 def intersect(one: Iterable[str], other: Iterable[str]) -> frozenset[str]:
-    """What both sets of scopes open; two patterns of which neither covers the other share nothing: less is safe."""
-    found: set[str] = set()
+    """Return the scopes that both sets grant; two patterns share nothing unless one covers the other."""
+    shared: set[str] = set()
     others = tuple(other)
     for scope in one:
         for bound in others:
             if covers(bound, scope):
-                found.add(scope)
+                shared.add(scope)
             elif covers(scope, bound):
-                found.add(bound)
-    return frozenset(found)
+                shared.add(bound)
+    return frozenset(shared)

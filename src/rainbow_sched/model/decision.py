@@ -1,14 +1,15 @@
-"""The stored record of one choice: every cluster, why or why not, the winner; enough to compute it again.
+"""The stored record of one scheduling decision, with everything needed to replay it.
 
-The record is one JSON document, `rainbow.decision/2`, made of parts that are kept apart.
-The *fleet's part* says what was known of every cluster, in columns (`clusters.name[i]`,
-`clusters.fit[i]`, `state.columns.nodes_free[i]` ...). Decisions that saw the same fleet share it: it is
-made and stored once, so a decision over 100 clusters costs little and a million jobs do not fill
-a disk. What was *asked* (request, policy, limits) is made into text once for decisions that were asked
-the same, and kept with each of them, before its *own part*, the ranking and the outcome. In that a
-cluster is its place in the columns, an order that only begins elsewhere is `{"from": place}`, whoever
-is out by the owner's limits and the fit alone is not named again, and what is empty is left out. In a
-state, null and absent are the same: not known.
+The record is one JSON document, `rainbow.decision/2`, in three parts:
+
+- The *fleet part* holds the facts about every cluster in columns (`clusters.name[i]`, `clusters.fit[i]`,
+  `state.columns.nodes_free[i]` ...). Decisions over an unchanged fleet share it, so that a decision
+  over 100 clusters is cheap and a million jobs do not fill a disk.
+- The *criteria part* holds the request, the policy and the limits. It is encoded once for equal criteria and
+  stored with each decision.
+- The decision's *own part* holds the ranking and the outcome. A cluster is its index in the columns, a rotated
+  order is `{"from": index}`, clusters excluded by the limits and the fit alone are left out, and so are
+  empty values. In a state, null and absent both mean unknown.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """This cluster gets the job."""
+    """The job goes to this cluster."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing now; decide again when something changes. `ever`: a cluster that is registered could run it."""
+    """No cluster now; decide again after a change. `ever`: a registered cluster could run the job."""
 
     reasons: tuple[str, ...]
     ever: bool = True
@@ -46,7 +47,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Nothing, and the owner asked not to wait."""
+    """No cluster, and the owner asked not to wait."""
 
     reasons: tuple[str, ...]
     ever: bool = False
@@ -56,7 +57,7 @@ DecisionOutcome: TypeAlias = Chosen | Wait | Refuse
 
 
 class Row(NamedTuple):
-    """One cluster of a decision, as `plan` and `explain` show it."""
+    """One cluster in a decision, as `plan` and `explain` show it."""
 
     name: str
     fit: str
@@ -69,30 +70,30 @@ class Row(NamedTuple):
     state: Mapping[str, object] = {}
     state_age: float | None = None
     bid: Mapping[str, Any] | None = None
-    estimate: Mapping[str, Any] = {}  # start, start_p90, cost as they were used, with their source
+    estimate: Mapping[str, Any] = {}  # the start, start_p90 and cost that the policy used, with their source
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class FleetPart:
-    """What was known of every cluster; one object for all decisions that saw the same."""
+    """The facts about every cluster; shared by all decisions over an unchanged fleet."""
 
-    text: str  # its JSON
+    text: str  # JSON
 
     @cached_property
     def document(self) -> Mapping[str, Any]:
-        """It, read."""
+        """Return the decoded part."""
         document: Mapping[str, Any] = json.loads(self.text)
         return document
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The clusters that could run it, in the order of the columns."""
+        """Return the clusters that could run the job, in the order of the columns."""
         return tuple(self.document["clusters"]["name"])
 
     @cached_property
     def place(self) -> Mapping[str, int]:
-        """Where in the columns a cluster stands."""
+        """Return the index of each cluster in the columns."""
         return {name: i for i, name in enumerate(self.names)}
 
 
@@ -104,13 +105,13 @@ class CriteriaPart:
 
     @cached_property
     def text(self) -> str:
-        """Its JSON."""
+        """Return the part as JSON."""
         return encoded(self.document)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One choice: what it shares with others, and what is its own."""
+    """One decision: the shared parts and its own part."""
 
     fleet: FleetPart
     criteria: CriteriaPart
@@ -118,19 +119,19 @@ class Decision:
 
     @cached_property
     def own(self) -> Mapping[str, Any]:
-        """All but the fleet's part, with the ranking as places."""
+        """Return all except the fleet part, with the ranking as indexes."""
         own = {**_EMPTY, **self.criteria.document, **self.mine}
         ranked, dropped = own["ranked"], own["dropped"]
         if isinstance(ranked, Mapping) or len(ranked) + len(dropped) < len(self.fleet.names):
-            dropped = own["dropped"] = dict(sorted({**self._out(), **dropped}.items()))
+            dropped = own["dropped"] = dict(sorted({**self._excluded(), **dropped}.items()))
         if isinstance(ranked, Mapping):
             left = [i for i, name in enumerate(self.fleet.names) if name not in dropped]
             first = ranked["from"]
             own["ranked"] = [*left[first:], *left[:first]]
         return own
 
-    def _out(self) -> dict[str, str]:
-        """Who is out by the owner's limits and the fit alone: a rule says it, so it is not written down for each."""
+    def _excluded(self) -> dict[str, str]:
+        """Return the clusters that the limits and the fit exclude, with the reason; the record does not list them."""
         try:
             limits = limits_of(self.criteria.document["limits"])
             columns = self.fleet.document["clusters"]
@@ -138,11 +139,11 @@ class Decision:
             bids = self.mine.get("bids", {})
             return {name: why for name, fit in fits if (why := limits.why_not(name, fit, bid=name in bids))}
         except (KeyError, TypeError, ValueError) as error:
-            raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
+            raise Invalid(f"a decision record is damaged: {type(error).__name__} {error}") from None
 
     @property
     def outcome(self) -> DecisionOutcome:
-        """Chosen, Wait or Refuse."""
+        """Return the outcome: Chosen, Wait or Refuse."""
         outcome = self.mine["outcome"]
         if outcome["kind"] == "chosen":
             return Chosen(outcome["cluster"])
@@ -151,29 +152,29 @@ class Decision:
 
     @property
     def winner(self) -> str | None:
-        """The cluster that was chosen, if one was."""
+        """Return the chosen cluster, or None."""
         cluster: str | None = self.mine["outcome"].get("cluster")
         return cluster
 
     @property
     def ranked(self) -> tuple[str, ...]:
-        """Every cluster that is left, best first; what `satisfy_only` answers."""
+        """Return the ranked clusters, best first; the answer to `satisfy_only`."""
         names = self.fleet.names
         return tuple(names[i] for i in self.own["ranked"])
 
     @property
     def policy(self) -> str:
-        """The policy that chose."""
+        """Return the name of the policy."""
         name: str = self.own["policy"]["name"]
         return name
 
     @property
     def record(self) -> dict[str, Any]:
-        """The whole document, in which the ranking is by name."""
+        """Return the whole document, with the ranking by name."""
         return {"schema": SCHEMA, **self.own, "ranked": list(self.ranked), **self.fleet.document}
 
     def rows(self) -> Iterator[Row]:
-        """One row per cluster: the ranking in order, then who was dropped, then who does not fit."""
+        """Return one row per cluster: the ranking in order, then the dropped clusters, then those that do not fit."""
         own, fleet = self.own, self.fleet.document
         ranked, reasons = own["ranked"], own["reasons"]
         for rank, i in enumerate(ranked):
@@ -207,35 +208,35 @@ class Decision:
         )
 
     def to_json(self) -> str:
-        """The whole document as compact JSON."""
+        """Return the whole document as compact JSON."""
         return encoded(self.record)
 
     @classmethod
     def from_json(cls, text: str) -> Decision:
-        """Read a whole document; raise Invalid if it is not one."""
+        """Read the result of `to_json`; raise `Invalid`."""
         try:
             record = json.loads(text)
         except ValueError as error:
-            raise Invalid(f"a decision's record is JSON: {error}") from None
+            raise Invalid(f"a decision record must be JSON: {error}") from None
         if not isinstance(record, dict):
-            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {type(record).__name__!r}")
+            raise Invalid(f"a decision record must be an object of schema {SCHEMA}, not {type(record).__name__!r}")
         return cls.from_record(record)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Decision:
-        """From the whole document; raise Invalid if it is not one."""
+        """Read a whole document; raise `Invalid`."""
         if record.get("schema") != SCHEMA:
-            raise Invalid(f"a decision's record has the schema {SCHEMA}, not {record.get('schema')!r}")
+            raise Invalid(f"a decision record must have the schema {SCHEMA}, not {record.get('schema')!r}")
         missing = sorted((_OWN | set(FLEET_KEYS)) - record.keys())
         if missing:
-            raise Invalid(f"a decision's record lacks {', '.join(missing)}")
+            raise Invalid(f"a decision record lacks {', '.join(missing)}")
         fleet = FleetPart(encoded({key: record[key] for key in FLEET_KEYS}))
         criteria = {key: record[key] for key in CRITERIA_KEYS}
         own = {key: value for key, value in record.items() if key in _OWN and key not in criteria}
         try:
             own["ranked"] = [fleet.place[name] for name in record["ranked"]]
         except (KeyError, TypeError):
-            raise Invalid("a decision's record is damaged: its ranking names clusters that it does not know") from None
+            raise Invalid("a decision record is damaged: its ranking names unknown clusters") from None
         return cls(fleet, CriteriaPart(criteria), own)
 
 
@@ -247,29 +248,29 @@ class StoredDecision(NamedTuple):
 
     @classmethod
     def of(cls, decision: Decision) -> StoredDecision:
-        """For keeping; raise Invalid if a parameter or a term is no finite plain value."""
+        """Encode a decision; raise `Invalid` if a parameter or a term is not a finite plain value."""
         return cls(f"{decision.criteria.text[:-1]},{encoded(decision.mine)[1:]}", decision.fleet.text)
 
     def decision(self) -> Decision:
-        """Back again; raise Invalid if it is damaged or was written by an older version."""
+        """Decode the decision; raise `Invalid` if it is damaged or from an older version."""
         try:
             own = json.loads(self.own)
             criteria = CriteriaPart({key: own.pop(key) for key in CRITERIA_KEYS})
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
+            raise Invalid(f"a decision record is damaged: {type(error).__name__} {error}") from None
         return Decision(FleetPart(self.fleet), criteria, own)
 
 
 def encoded(value: Mapping[str, Any]) -> str:
-    """A part of a record as compact JSON; raise Invalid if a state, a parameter or a term is no finite plain value."""
+    """Encode a part as compact JSON; raise `Invalid` if a state, parameter or term is not a finite plain value."""
     try:
         return _ENCODE(value)
     except (ValueError, TypeError) as error:
-        raise Invalid(f"a decision's record holds texts, finite numbers and booleans only: {error}") from None
+        raise Invalid(f"a decision record must hold only texts, finite numbers and booleans: {error}") from None
 
 
 def limits_of(raw: Mapping[str, Any]) -> OwnerLimits:
-    """What the owner allowed, from the record."""
+    """Read the owner's limits from the record."""
     return OwnerLimits(**{**raw, "only": frozenset(raw["only"]), "never": frozenset(raw["never"])})
 
 
@@ -278,10 +279,10 @@ def _since(key: str, count: AdjustedCount) -> str:
 
 
 def state_of(fleet: Mapping[str, Any], i: int) -> dict[str, object]:
-    """The state of one cluster as it was reported, by its place in the columns."""
+    """Return the reported state of one cluster by its index in the columns."""
     state = fleet["state"]
-    found = {key: column[i] for key, column in state["columns"].items() if column[i] is not None}
-    return {**found, **state["rare"].get(str(i), {})}
+    values = {key: column[i] for key, column in state["columns"].items() if column[i] is not None}
+    return {**values, **state["rare"].get(str(i), {})}
 
 
 FLEET_KEYS = ("clusters", "state", "records", "misfits")

@@ -1,32 +1,32 @@
-"""Every error that Rainbow raises on purpose, one class per kind of answer.
+"""All errors that Rainbow raises, one class per kind.
 
 Branch on the class, never on the text. The server maps each class to one gRPC status
-(`server/status.py`), the command line maps each status to one exit code.
+(`server/status.py`), the command line maps each class to one exit code.
 """
 
 from __future__ import annotations
 
 
 class RainbowError(Exception):
-    """Something Rainbow refuses or cannot do; the message says what is wrong and what would be right."""
+    """Base class of all errors; the message names the cause and the remedy."""
 
 
 class Invalid(RainbowError):
-    """The input is malformed or breaks a rule; sending it again unchanged cannot help."""
+    """The input is malformed or breaks a rule; do not retry without a change."""
 
     def __init__(self, message: str, *, where: str = "") -> None:
-        """`where` is the line, path or vertex at fault; it leads the message."""
+        """`where` is the line, path or vertex with the error; the message begins with it."""
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
         self.what = message
 
 
 class TooLarge(Invalid):
-    """The input is over a limit that protects the server."""
+    """The input exceeds a limit that protects the server."""
 
 
 class NotFound(RainbowError):
-    """There is no such thing, or the caller may not see it."""
+    """The object does not exist, or the caller may not see it."""
 
 
 class AlreadyExists(RainbowError):
@@ -34,7 +34,7 @@ class AlreadyExists(RainbowError):
 
 
 class Conflict(RainbowError):
-    """The thing has moved on: no arrow leads from its state, or somebody else was first."""
+    """The object's state does not allow this, or a concurrent change came first."""
 
 
 class Impossible(RainbowError):
@@ -42,15 +42,15 @@ class Impossible(RainbowError):
 
 
 class Unauthenticated(RainbowError):
-    """Who are you? The credential is missing, unknown, expired or revoked."""
+    """The credential is missing, unknown, expired or revoked."""
 
 
 class Denied(RainbowError):
-    """The credential is good, but it does not reach this far."""
+    """The credential is valid, but does not grant this."""
 
 
 class Exhausted(RainbowError):
-    """A limit on rate, size or number is reached; try again after `retry_after` seconds."""
+    """A limit on rate, size or number is reached; retry after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -58,16 +58,16 @@ class Exhausted(RainbowError):
 
 
 class Unavailable(RainbowError):
-    """Not reachable or not ready now; the same call may succeed later."""
+    """Not reachable or not ready; the same call may succeed later."""
 
 
 class Unconfirmed(Unavailable):
-    """It may be stored or not: the answer of the store was lost."""
+    """The outcome of a write is unknown: the store's answer was lost."""
 
 
 class Corrupt(RainbowError):
-    """What was stored does not hash to what was written; it is refused, never used."""
+    """Stored data does not match its hash and is not used."""
 
 
 class Unsupported(RainbowError):
-    """A graph backend or manager backend cannot do this; the message says what it lacks."""
+    """A graph backend or manager backend does not support this."""

@@ -1,8 +1,7 @@
-"""Generations of a database: each start of a server and each restore begins one, so that an older copy is recognised.
+"""Generations of a database. Each server start and each restore begins one, so that an older copy is detected.
 
-A server tells its data folder and its agents how far its history has come: a `HistoryMark`
-names a generation and an event.
-Whoever shows a mark that is not in the database's own history has seen something that this database has lost.
+The server writes a `HistoryMark` (generation and event) to its data folder and sends it to its agents.
+A mark that is not in the database's history proves that the database has lost events.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from itertools import pairwise
 
 from rainbow_sched.model.errors import Invalid
 
-MIN_SKIPPED_IDS = 1_000_000  # numbers of jobs, events, commands and clusters that a restore passes over, at least
-SKIPPED_ATTEMPTS = 1_000  # of each job that is older than the restore, for each generation that it passes over
-MAX_MARK = 200  # characters
+MIN_SKIPPED_IDS = 1_000_000  # ids of jobs, events, commands and clusters that a restore leaves unused
+SKIPPED_ATTEMPTS = 1_000  # attempt numbers left unused per restore, of each job that is older
+MAX_MARK_CHARS = 200
 
 
 class Cause(enum.StrEnum):
-    """What began a generation."""
+    """Cause of a new generation."""
 
     START = "start"
     RESTORE = "restore"  # by `rainbow server restore`
-    NOTICED = "noticed"  # a restore that began while the server served: an agent had seen more
+    NOTICED = "noticed"  # a restore detected while the server ran: an agent had seen later events
 
     @property
     def restores(self) -> bool:
-        """True for both kinds of restores."""
+        """Return True for both kinds of restores."""
         return self is not Cause.START
 
 
@@ -39,16 +38,16 @@ class Generation:
     """A part of a database's history."""
 
     number: int  # grows by one
-    id: str  # random: two servers that go on from copies of one database begin different generations
+    id: str  # random, so that servers on copies of one database have different generations
     at: float
     cause: Cause
-    after_event: int  # the newest event when it began
-    old_jobs: int = 0  # of a restore: jobs up to this id may have been handed out in a history that is lost
+    after_event: int  # the last event before it
+    old_jobs: int = 0  # of a restore: jobs up to this id may have been offered to agents in the lost history
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryMark:
-    """How far a database's history had come when somebody last heard of it."""
+    """A position in a database's history, as last seen by an agent or the data folder."""
 
     generation: int
     id: str
@@ -59,10 +58,10 @@ class HistoryMark:
 
     @staticmethod
     def parse(text: str) -> HistoryMark:
-        """Read what `str` wrote; raise Invalid for anything else."""
+        """Read the result of `str`; raise `Invalid`."""
         parts = text.split(".")
-        if len(text) > MAX_MARK or len(parts) != 3 or not (_is_number(parts[0]) and _is_number(parts[2])):
-            raise Invalid(f"{text[:40]!r} is not a mark of a database: GENERATION.ID.EVENT")
+        if len(text) > MAX_MARK_CHARS or len(parts) != 3 or not (_is_number(parts[0]) and _is_number(parts[2])):
+            raise Invalid(f"{text[:40]!r} is not a database mark GENERATION.ID.EVENT")
         return HistoryMark(int(parts[0]), parts[1], int(parts[2]))
 
 
@@ -71,7 +70,7 @@ def _is_number(text: str) -> bool:
 
 
 def is_lost(mark: HistoryMark, history: Sequence[Generation], last_event: int) -> bool:
-    """Return whether a database with this history, in order, has lost something that `mark` has seen."""
+    """Return True if a database with this history has lost events up to `mark`."""
     for generation, following in pairwise((*history, None)):
         if generation is not None and (generation.number, generation.id) == (mark.generation, mark.id):
             return mark.event > (last_event if following is None else following.after_event)
@@ -79,26 +78,25 @@ def is_lost(mark: HistoryMark, history: Sequence[Generation], last_event: int) -
 
 
 def ids_to_skip(seen: Sequence[HistoryMark], last_event: int) -> int:
-    """Return how many numbers a restore of a database that ends at this event passes over: some millions.
+    """Return how many ids a restore of a database that ends at `last_event` leaves unused.
 
-    Whoever has seen further may have seen a restore of the same copy, which passed over a million itself. Every job
-    and command has an event, so their numbers grew no faster than those of events. Half a million events may have
-    come after a mark.
+    A mark beyond that event may come from another restore of the same copy, which skipped a million ids itself. Every
+    job and command has an event, so their ids grow no faster than events. Half a million events may follow a mark.
     """
     ahead = max((mark.event for mark in seen), default=0) - last_event
     return MIN_SKIPPED_IDS * (1 + (max(0, ahead) + MIN_SKIPPED_IDS // 2) // MIN_SKIPPED_IDS)
 
 
 def sign_mark(mark: HistoryMark, key: bytes) -> str:
-    """Return a mark as agents get it: nobody without the database's key can make one."""
+    """Return a mark with a signature by the database's key, as agents receive it."""
     text = str(mark)
     return f"{text}.{_check(text, key)}"
 
 
 def verify_mark(text: str, key: bytes) -> HistoryMark | None:
-    """Return the mark that `seal` wrote with this key; None for any other text."""
+    """Return the mark that `sign_mark` wrote with this key; None for any other text."""
     plain, _, check = text.rpartition(".")
-    if len(text) > MAX_MARK or not hmac.compare_digest(check.encode(), _check(plain, key).encode()):
+    if len(text) > MAX_MARK_CHARS or not hmac.compare_digest(check.encode(), _check(plain, key).encode()):
         return None
     return HistoryMark.parse(plain)
 

@@ -1,12 +1,12 @@
-"""A cluster's resource graph as columns: one tree of vertices, checked when it is built.
+"""A cluster's resource graph (a tree of vertices) and its subsystems.
 
-A graph of a million vertices must stay cheap, so a `Graph` holds columns, not objects, and
-`vertex(i)` makes one on demand. Vertices are numbered so that a parent comes before its
-children; the root is 0. `Subsystem` is another graph of the same cluster whose vertices
-hang on vertices of the dominant graph or on each other.
+A `Graph` holds columns instead of objects, so that a million vertices fit in memory; `vertex(i)`
+builds an object on demand. Parents have lower numbers than their children; the root is 0. A
+`Subsystem` is another graph of the same cluster; its vertices attach to vertices of the dominant
+graph or to each other.
 
-Only checked graphs exist: `Graph.build` and `Subsystem.build` raise `Invalid` naming the
-vertex for cycles, two parents, unknown endpoints, duplicate ids, bad sizes and depth.
+`Graph.build` and `Subsystem.build` raise `Invalid` with the vertex for cycles, two parents,
+unknown endpoints, duplicate ids, bad sizes and excessive depth.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Mark(enum.StrEnum):
-    """What an operator or a manager says of a vertex: it holds for all below it, too."""
+    """State of a vertex and everything below it, set by an operator or a manager."""
 
     UP = "up"
     DOWN = "down"
@@ -35,14 +35,14 @@ class Mark(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
-    """One resource: its type, how much of it, and whatever the site says about it."""
+    """One resource: its type, size and metadata."""
 
     id: str
     type: str
     name: str = ""
     size: int = 1
     unit: str = ""
-    metadata: Mapping[str, object] = field(default_factory=lambda: NOTHING)  # free keys of any JSON type
+    metadata: Mapping[str, object] = field(default_factory=lambda: NOTHING)  # the site's own keys, any JSON type
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class Graph:
     parents: array[int]  # -1 for the root
     sizes: array[int]
     units: Sequence[str]
-    metadata: Mapping[int, Mapping[str, object]] = field(default_factory=dict)  # only vertices that have some
+    metadata: Mapping[int, Mapping[str, object]] = field(default_factory=dict)  # only of vertices with metadata
 
     @staticmethod
     def build(vertices: Iterable[Vertex], edges: Iterable[tuple[str, str]]) -> Graph:
-        """Build from vertices in any order and `contains` edges (parent id, child id); refuse what is no tree."""
+        """Build from vertices in any order and `contains` edges (parent id, child id); raise `Invalid` if no tree."""
         kept: dict[str, Vertex] = {}
         for vertex in vertices:
             _check(vertex)
@@ -80,7 +80,7 @@ class Graph:
         return len(self.ids)
 
     def vertex(self, i: int) -> Vertex:
-        """Vertex `i` as an object."""
+        """Return vertex `i` as an object."""
         return Vertex(
             id=self.ids[i],
             type=self.types[i],
@@ -91,7 +91,7 @@ class Graph:
         )
 
     def children(self) -> list[list[int]]:
-        """For each vertex its children, in order; built anew at each call."""
+        """Build the list of children of each vertex, in order."""
         below: list[list[int]] = [[] for _ in range(len(self.ids))]
         for i, parent in enumerate(self.parents):
             if parent >= 0:
@@ -99,7 +99,7 @@ class Graph:
         return below
 
     def path(self, i: int) -> str:
-        """The containment path, `/cluster0/rack0/node3`."""
+        """Return the containment path, such as `/cluster0/rack0/node3`."""
         parts = []
         while i >= 0:
             parts.append(self.names[i] or self.ids[i])
@@ -107,20 +107,18 @@ class Graph:
         return "/" + "/".join(reversed(parts))
 
     def positions(self) -> dict[str, int]:
-        """Vertex number by id."""
+        """Return the number of each vertex by id."""
         return {id: i for i, id in enumerate(self.ids)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subsystem:
-    """A named graph beside the dominant one. Parents come first; each vertex hangs on a parent, on ids, or both."""
+    """A named graph that attaches to the dominant graph. Parents come first."""
 
     name: str
     vertices: tuple[Vertex, ...]
-    parents: tuple[int, ...]  # the vertex of the subsystem above, or -1
-    hangs_on: tuple[
-        tuple[str, ...], ...
-    ]  # ids of the dominant vertices each hangs on; a shared file system hangs on many
+    parents: tuple[int, ...]  # the parent within the subsystem, or -1
+    hangs_on: tuple[tuple[str, ...], ...]  # ids of the dominant vertices that each vertex attaches to
 
     @staticmethod
     def build(
@@ -163,13 +161,13 @@ class Subsystem:
                     hung.append(source)
             else:
                 raise Invalid(
-                    f"hangs on {source!r}, which is neither in the cluster's graph nor in subsystem {name!r}",
+                    f"attaches to {source!r}, which is neither in the cluster's graph nor in subsystem {name!r}",
                     where=f"vertex {target!r}",
                 )
         for id in kept:
             if id not in inner and id not in outer:
                 raise Invalid(
-                    "hangs on nothing; add a 'contains' edge from a vertex of the cluster or of the subsystem",
+                    "attaches to nothing; add a 'contains' edge from a vertex of the cluster or of the subsystem",
                     where=f"vertex {id!r}",
                 )
         order = _top_down(kept, inner)
@@ -182,7 +180,7 @@ class Subsystem:
         )
 
     def items(self) -> Iterator[tuple[Vertex, int, tuple[str, ...]]]:
-        """Each vertex with its parent's number and what it hangs on."""
+        """Return each vertex with its parent's number and the ids that it attaches to."""
         return zip(self.vertices, self.parents, self.hangs_on, strict=True)
 
 
@@ -193,7 +191,7 @@ def _check(vertex: Vertex) -> None:
     if not vertex.type:
         raise Invalid("a vertex needs a type", where=where)
     if not isinstance(vertex.size, int) or isinstance(vertex.size, bool) or not 1 <= vertex.size <= MAX_SIZE:
-        raise Invalid(f"a size is a whole number from 1 to {MAX_SIZE}, not {vertex.size!r}", where=where)
+        raise Invalid(f"a size must be a whole number from 1 to {MAX_SIZE}, not {vertex.size!r}", where=where)
 
 
 def _parents(kept: Mapping[str, Vertex], edges: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -222,7 +220,7 @@ def _refuse_roots(roots: list[str]) -> None:
 
 
 def _top_down(kept: Mapping[str, Vertex], parent: Mapping[str, str]) -> list[str]:
-    """All ids, each after its parent, in the order they were given otherwise; a cycle or too deep a path is refused."""
+    """Return all ids, parents first and else in the given order; raise for a cycle or too deep a path."""
     below: dict[str, list[str]] = {}
     for child in kept:
         if child in parent:

@@ -1,4 +1,4 @@
-"""Groups whose slots are alike as one group, for a manager that takes one only."""
+"""Merge groups with equal slots into one group, for a manager that accepts only one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rainbow_sched.model.request import Count, Group, Level, Request
 
 @dataclass(frozen=True, slots=True)
 class MergedGroups:
-    """The request with one group, and the hosts of that; or why there is no such request."""
+    """The merged request and its hosts, or the reason why the groups cannot be merged."""
 
     request: Request
     hosts: tuple[str, ...] = ()  # empty: any host
@@ -19,10 +19,9 @@ class MergedGroups:
 
 
 def merge_groups(request: Request, hosts: Mapping[int, Sequence[str]], *, checked: bool = True) -> MergedGroups:
-    """All groups of a request as one, if its one command runs in all slots and each group keeps its own hosts.
+    """Merge all groups of a request, if one command runs in all slots and each group keeps its hosts.
 
-    `hosts`: on which each group may run; a group that is not named may run on any. `checked`: they stand for all that
-    is required.
+    `hosts`: the allowed hosts by group; other groups may run on any host. `checked`: the hosts meet all requirements.
     """
     tops = [group.levels[0] for group in request.groups]
     names = {group.name for group in request.groups}
@@ -37,14 +36,14 @@ def merge_groups(request: Request, hosts: Mapping[int, Sequence[str]], *, checke
         return MergedGroups(request, refusal="its groups are one slot of several nodes each")
     alike = len({_unnamed(_one(top)) for top in tops}) == 1
     if not alike and not checked:
-        return MergedGroups(request, refusal="what each of them requires is not kept by an old server; upgrade it")
+        return MergedGroups(request, refusal="the server is too old to enforce the requirements of each; upgrade it")
     allowed = [tuple(hosts.get(number, ())) for number in range(len(tops))]
     common = allowed[0]
     if len({frozenset(each) for each in allowed}) > 1:
         common = tuple(dict.fromkeys(name for each in allowed for name in each))
         exact = all(len(each) == top.count.min for each, top in zip(allowed, tops, strict=True))
         if tops[0].shared or not exact or len(common) < sum(map(len, allowed)):
-            return MergedGroups(request, refusal="which of its slots runs on which of the allowed nodes cannot be said")
+            return MergedGroups(request, refusal="its slots cannot be assigned to the allowed nodes of each group")
     name = request.groups[0].name
     level = replace(
         tops[0] if alike else _bare(tops[0]),
@@ -60,10 +59,10 @@ def _one(level: Level) -> Level:
 
 
 def _unnamed(level: Level) -> Level:
-    """The level without the words of its labels."""
+    """Return the level with all labels replaced by one."""
     return replace(level, label="slot" if level.label else "", inside=tuple(map(_unnamed, level.inside)))
 
 
 def _bare(level: Level) -> Level:
-    """The same without what is required, too."""
+    """Return the level without requirements and with all labels replaced by one."""
     return replace(_unnamed(level), requires=(), inside=tuple(map(_bare, level.inside)))

@@ -1,4 +1,4 @@
-"""Lists of names and numbers in short: `n[0-63]` for 64 names (RFC 29) and `0-3,7` for five numbers (RFC 22)."""
+"""Compressed lists: hostlists such as `n[0-63]` (RFC 29) and idsets such as `0-3,7` (RFC 22)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _RANGE = re.compile(r"([0-9]{1,12})(?:-([0-9]{1,12}))?", re.ASCII)
 _PART = re.compile(r"[^,\[\]]+|\[[^\[\]]*\]")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,12})", re.ASCII | re.DOTALL)
 _SPECIAL = frozenset(",[]")
-MOST = 200_000  # names or numbers, unless the caller says less
+MAX_ENTRIES = 200_000  # names or numbers, unless the caller sets a lower limit
 
 
-def expand(text: str, *, limit: int = MOST, where: str = "") -> list[str]:
-    """All names of a hostlist, in order; more than `limit` are refused before they are made."""
+def expand(text: str, *, limit: int = MAX_ENTRIES, where: str = "") -> list[str]:
+    """Return all names of a hostlist, in order; raise `TooLarge` for more than `limit`."""
     names: list[str] = []
     if not text:
         return names
@@ -34,13 +34,13 @@ def expand(text: str, *, limit: int = MOST, where: str = "") -> list[str]:
 
 
 def _split(text: str, where: str) -> Iterable[str]:
-    """Entries between commas that stand outside of brackets."""
+    """Split at the commas outside of brackets."""
     start = depth = 0
-    for i, letter in enumerate(text):
-        depth += (letter == "[") - (letter == "]")
+    for i, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
         if depth not in (0, 1):
-            raise Invalid(f"{text[:60]!r} is no list of names; write for example n[0-63]", where=where)
-        if letter == "," and not depth:
+            raise Invalid(f"{text[:60]!r} is not a hostlist; write for example n[0-63]", where=where)
+        if char == "," and not depth:
             yield text[start:i]
             start = i + 1
     if depth:
@@ -49,39 +49,39 @@ def _split(text: str, where: str) -> Iterable[str]:
 
 
 def _bracket(text: str, limit: int, where: str) -> list[str]:
-    found: list[str] = []
+    numbers: list[str] = []
     for first, last, width in _ranges(text, where):
-        if len(found) + last - first + 1 > limit:
+        if len(numbers) + last - first + 1 > limit:
             raise TooLarge(f"more than {limit} names in [{text[:60]}]", where=where)
-        found += [f"{number:0{width}}" for number in range(first, last + 1)]
-    return found
+        numbers += [f"{number:0{width}}" for number in range(first, last + 1)]
+    return numbers
 
 
 def _ranges(text: str, where: str) -> Iterable[tuple[int, int, int]]:
     for part in text.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
-            raise Invalid(f"{part[:30]!r} is no range of numbers; write for example 0-63", where=where)
-        padded = len(found[1]) if found[1].startswith("0") else 1
-        yield int(found[1]), int(found[2] or found[1]), padded
+        match = _RANGE.fullmatch(part)
+        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+            raise Invalid(f"{part[:30]!r} is not a range of numbers; write for example 0-63", where=where)
+        width = len(match[1]) if match[1].startswith("0") else 1
+        yield int(match[1]), int(match[2] or match[1]), width
 
 
-def parse_idset(text: object, *, limit: int = MOST, where: str = "") -> list[int]:
-    """The numbers of an idset such as `0-3,7`; a number alone is one, too."""
+def parse_idset(text: object, *, limit: int = MAX_ENTRIES, where: str = "") -> list[int]:
+    """Return the numbers of an idset such as `0-3,7`, or of a single number."""
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return [text]
     if not isinstance(text, str):
-        raise Invalid(f"{text!r} is no set of numbers; write for example 0-3,7", where=where)
-    found: list[int] = []
+        raise Invalid(f"{text!r} is not a set of numbers; write for example 0-3,7", where=where)
+    numbers: list[int] = []
     for first, last, _ in _ranges(text.removeprefix("[").removesuffix("]"), where):
-        if len(found) + last - first + 1 > limit:
+        if len(numbers) + last - first + 1 > limit:
             raise TooLarge(f"more than {limit} numbers in {text[:60]!r}", where=where)
-        found += range(first, last + 1)
-    return found
+        numbers += range(first, last + 1)
+    return numbers
 
 
 def collapse(names: Sequence[str]) -> str | None:
-    """The names in short, in their order, or None if one of them cannot be written so."""
+    """Return the names as a hostlist in their order, or None if a name cannot be written in one."""
     entries: list[str] = []
     prefix, runs = "", list[tuple[int, int, int]]()  # first, last, width
 
@@ -94,17 +94,17 @@ def collapse(names: Sequence[str]) -> str | None:
     for name in names:
         if not name or not _SPECIAL.isdisjoint(name):
             return None
-        found = _NUMBERED.fullmatch(name)
-        if found is None:
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
             flush()
             entries.append(name)
             continue
-        number, width = int(found[2]), len(found[2]) if found[2].startswith("0") else 1
-        if not runs or found[1] != prefix:
+        number, width = int(match[2]), len(match[2]) if match[2].startswith("0") else 1
+        if not runs or match[1] != prefix:
             flush()
-            prefix = found[1]
+            prefix = match[1]
             runs.append((number, number, width))
-        elif number == runs[-1][1] + 1 and f"{number:0{runs[-1][2]}}" == found[2]:  # written as the run writes it
+        elif number == runs[-1][1] + 1 and f"{number:0{runs[-1][2]}}" == match[2]:  # same width as the run
             runs[-1] = (runs[-1][0], number, runs[-1][2])
         else:
             runs.append((number, number, width))

@@ -1,4 +1,4 @@
-"""What was worked out from a value, kept for when the same value comes again."""
+"""Cache of a pure function, keyed by the identity of its arguments."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from typing import Generic, TypeVar, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
 V = TypeVar("V")
-MOST = 2_048
+MAX_ENTRIES = 2_048
 
 
 class IdentityCache(Generic[*Ts, V]):
-    """A function of values that never change, which finds its answers again by the values' identity.
+    """Cache the results of a function of immutable arguments by the arguments' identity.
 
-    A request that many jobs share is one object; comparing it with another would cost as much as
-    working the answer out.
+    Jobs often share one request object; comparing requests by value would cost as much as computing the result.
     """
 
-    __slots__ = ("_known", "_make", "_most")
+    __slots__ = ("_entries", "_function", "_max_entries")
 
-    def __init__(self, make: Callable[[*Ts], V], most: int = MOST) -> None:
-        self._make = make
-        self._most = most
-        self._known: dict[object, tuple[tuple[*Ts], V]] = {}  # holds the values, too: their ids stay theirs
+    def __init__(self, function: Callable[[*Ts], V], max_entries: int = MAX_ENTRIES) -> None:
+        self._function = function
+        self._max_entries = max_entries
+        self._entries: dict[object, tuple[tuple[*Ts], V]] = {}  # holds the arguments, so that no id is reused
 
-    def __call__(self, *values: *Ts) -> V:
-        """The answer for these values."""
-        key = id(*values) if len(values) == 1 else tuple(map(id, values))
-        found = self._known.get(key)
-        if found is not None:
-            return found[1]
-        answer = self._make(*values)
-        if len(self._known) >= self._most:
-            self._known.clear()
-        self._known[key] = (values, answer)
-        return answer
+    def __call__(self, *arguments: *Ts) -> V:
+        """Return the function's result for these arguments."""
+        key = id(*arguments) if len(arguments) == 1 else tuple(map(id, arguments))
+        entry = self._entries.get(key)
+        if entry is not None:
+            return entry[1]
+        result = self._function(*arguments)
+        if len(self._entries) >= self._max_entries:
+            self._entries.clear()
+        self._entries[key] = (arguments, result)
+        return result

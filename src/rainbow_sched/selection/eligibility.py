@@ -61,7 +61,7 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
     return eligible
 
 
-_eligible = IdentityCache(CandidateSet.eligible, most=256)
+_eligible = IdentityCache(CandidateSet.eligible, max_entries=256)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:

@@ -103,7 +103,7 @@ def _fleet(given: CandidateSet, misfits: Mapping[str, tuple[Fit, str]]) -> Fleet
     return _fleet_part(given.reports, given.later, given.slots, tuple([(name, *why) for name, why in misfits.items()]))
 
 
-_fleet_alone = IdentityCache(lambda given: _fleet(given, {}), most=256)
+_fleet_alone = IdentityCache(lambda given: _fleet(given, {}), max_entries=256)
 
 
 @lru_cache(maxsize=256)

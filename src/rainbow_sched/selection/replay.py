@@ -36,4 +36,4 @@ def question_of(decision: Decision) -> Question:
             now=record["at"],
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(f"a decision's record is damaged: {type(error).__name__} {error}") from None
+        raise Invalid(f"a decision record is damaged: {type(error).__name__} {error}") from None

@@ -11,11 +11,11 @@ import os
 from pathlib import Path
 
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.generation import MAX_MARK, Generation, HistoryMark
+from rainbow_sched.model.generation import MAX_MARK_CHARS, Generation, HistoryMark
 
 log = logging.getLogger(__name__)
 FILE_NAME = "database.mark"
-_LINE_BYTES = MAX_MARK + 8  # each mark overwrites the previous one in one write of this size
+_LINE_BYTES = MAX_MARK_CHARS + 8  # each mark overwrites the previous one in one write of this size
 
 
 def read_mark(folder: Path) -> HistoryMark | None:

@@ -143,9 +143,9 @@ def test_a_cluster_gets_rules_shows_them_and_holds_to_them(lab: House) -> None:
     assert "rules       at most 1 nodes and 2h per job" in lab.run("clusters", "corona", token=token).stdout
     asked = ("-M", "corona", "-N2", "-t", "1h", "--", "true")
     plan = lab.run("plan", *asked, token=token, check=False)
-    assert "allows at most 1 nodes per job; this job asks 2" in plan.stdout
+    assert "allows at most 1 nodes per job; this job asks for 2" in plan.stdout
     taken = lab.run("submit", *asked, token=token)
-    assert "corona: allows at most 1 nodes per job; this job asks 2" in taken.stderr
+    assert "corona: allows at most 1 nodes per job; this job asks for 2" in taken.stderr
     assert "allows at most 1 nodes" in lab.run("explain", taken.stdout.strip(), token=token, check=False).stdout
     assert lab.run("rules", "corona", "--clear", "--allow-users", "bob").stdout == "corona: users bob\n"
     row = json.loads(lab.run("clusters", "corona", "-o", "json").stdout)["cluster"]

@@ -51,7 +51,7 @@ async def planned(world: World, who: str, *, nodes: int = 1) -> tuple[dict[str, 
 
 async def test_a_job_that_asks_too_much_is_told_so_and_goes_elsewhere(world: World) -> None:
     await rule(world, "alpha", max_nodes=1)
-    said = "allows at most 1 nodes per job; this job asks 2"
+    said = "allows at most 1 nodes per job; this job asks for 2"
     assert (await submitted(world, "carol", nodes=2)).cluster == "beta"
     waits = await submitted(world, "carol", "alpha", nodes=2)
     assert (waits.state, waits.reason) == ("held", f"alpha: {said}")
@@ -121,7 +121,7 @@ async def test_one_user_has_so_many_jobs_there_however_fast_they_come_and_others
     jobs = await asyncio.gather(*(submitted(world, "carol", "alpha") for _ in range(8)))
     assert [job.state for job in jobs].count("bound") == 3
     assert {job.reason for job in jobs if job.state == "held"} == {
-        "alpha: allows at most 3 jobs of one user at a time; its owner has 3"
+        "alpha: allows at most 3 jobs per user at a time; its owner has 3"
     }
     assert (await submitted(world, "ana", "alpha")).cluster == "alpha"
     first = next(job for job in jobs if job.state == "bound")
@@ -203,5 +203,5 @@ async def test_the_token_of_a_registration_is_admitted_by_its_name(world: World)
 
 async def test_a_cluster_for_signed_jobs_says_so(world: World) -> None:
     await rule(world, "alpha", signed=True)
-    assert "runs signed jobs only" in (await submitted(world, "carol", "alpha")).reason
+    assert "runs only signed jobs" in (await submitted(world, "carol", "alpha")).reason
     assert (await submitted(world, "carol", "alpha", signature="a.b")).cluster == "alpha"  # its agent looks closer

@@ -93,10 +93,10 @@ def test_a_refusal_says_what_is_allowed_and_what_is_asked() -> None:
         rules.refuses(a_job(4, 60.0), per_node=4.0, signed=False, queued=10),
     ]
     assert [why for _, why in filter(None, said)] == [
-        "allows at most 4 nodes per job; this job asks 8",
-        "allows at most 2h per job; this job asks 3h",
-        "allows at most 2h per job; this job does not say how long it takes (-t)",
-        "allows at most 10 jobs of one user at a time; its owner has 10",
+        "allows at most 4 nodes per job; this job asks for 8",
+        "allows at most 2h per job; this job asks for 3h",
+        "allows at most 2h per job; this job has no time limit (-t)",
+        "allows at most 10 jobs per user at a time; its owner has 10",
     ]
 
 

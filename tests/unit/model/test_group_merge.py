@@ -63,10 +63,10 @@ def test_what_all_groups_require_stays_and_what_one_requires_is_kept_by_its_host
         (of(nodes("x", 1), nodes("y", 1), tasks=(*ALL, *ALL)), {}, "different groups"),
         (of(nodes("x", 1), nodes("y", 1), tasks=(Task(command=("t",), group="y"),)), {}, "different groups"),
         (of(nodes("x", 1), Group(name="z", levels=(Level(type="core"),))), {}, "not all"),
-        (of(nodes("x", 1), nodes("y", 1)), {0: ("a", "b"), 1: ("c",)}, "which of its slots"),
-        (of(nodes("x", 1), nodes("y", 1)), {0: ("a",)}, "which of its slots"),
-        (of(nodes("x", 1), nodes("y", 2)), {0: ("a",), 1: ("a", "b")}, "which of its slots"),
-        (of(shared("x", 1), shared("y", 1)), {0: ("a",), 1: ("b",)}, "which of its slots"),
+        (of(nodes("x", 1), nodes("y", 1)), {0: ("a", "b"), 1: ("c",)}, "its slots cannot be assigned"),
+        (of(nodes("x", 1), nodes("y", 1)), {0: ("a",)}, "its slots cannot be assigned"),
+        (of(nodes("x", 1), nodes("y", 2)), {0: ("a",), 1: ("a", "b")}, "its slots cannot be assigned"),
+        (of(shared("x", 1), shared("y", 1)), {0: ("a",), 1: ("b",)}, "its slots cannot be assigned"),
     ],
 )
 def test_what_would_be_lost_is_the_reason(request_: Request, hosts: dict, reason: str):

@@ -52,14 +52,14 @@ def test_a_policy_that_is_not_installed_here_is_a_typed_error() -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        ("", "is JSON"),
-        ("[]", "has the schema rainbow.decision/2, not 'list'"),
+        ("", "must be JSON"),
+        ("[]", "must be an object of schema rainbow.decision/2, not 'list'"),
         ('{"schema": "rainbow.decision/9"}', "not 'rainbow.decision/9'"),
         ('{"schema": "rainbow.decision/2"}', "lacks at, bids, clusters"),
     ],
 )
 def test_what_is_not_a_record_is_refused(damage: str, says: str) -> None:
-    with pytest.raises(Invalid, match="decision's record") as caught:
+    with pytest.raises(Invalid, match="decision record") as caught:
         replay(damage)
     assert says in str(caught.value)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.jobspecs.canonical import to_json
-from rainbow_sched.model.candidate import MOST, Demand
+from rainbow_sched.model.candidate import MAX_COUNTED, Demand
 from rainbow_sched.model.errors import TooLarge
 from rainbow_sched.model.request import MAX_COUNT, Count, Group, Level, Request
 from rainbow_sched.pb.v2 import jobs_pb2
@@ -29,7 +29,7 @@ def a_huge_request() -> Request:
 
 def test_what_is_counted_of_a_request_has_an_end() -> None:
     demand = Demand.of(a_huge_request())
-    assert (demand.nodes, demand.cores) == (MOST, MOST)
+    assert (demand.nodes, demand.cores) == (MAX_COUNTED, MAX_COUNTED)
 
 
 async def test_a_job_for_more_nodes_than_there_are_numbers_is_listed_with_the_others(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ async def test_a_job_for_more_nodes_than_there_are_numbers_is_listed_with_the_ot
         spec = jobs_pb2.Spec(canonical=to_json(a_huge_request()))
         await ask(world.channel, "Jobs/Submit", ana, spec=spec)
         page = await ask(world.channel, "Jobs/List", ana)
-        assert page.jobs[0].nodes == MOST
+        assert page.jobs[0].nodes == MAX_COUNTED
 
 
 @pytest.mark.parametrize("index", ["99999999999", "\N{SUPERSCRIPT TWO}", "-1", "x"])
