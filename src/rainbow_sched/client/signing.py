@@ -12,7 +12,7 @@ from rainbow_sched.client.config import user_path
 from rainbow_sched.client.private_files import check_private, write_whole
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound
-from rainbow_sched.model.signature import CONTEXT, LONGEST, SignedStatement, digest_of, format_signature
+from rainbow_sched.model.signature import CONTEXT, MAX_VALIDITY_SECONDS, SignedStatement, digest_of, format_signature
 
 if TYPE_CHECKING:  # not every client signs
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -70,7 +70,7 @@ def signed(submission: JobSubmission, key: Ed25519PrivateKey, owner: str, now: f
         raise Invalid("only a canonical request can be signed; the server interprets a text")
     terms = submission.terms
     begin = max(now, terms.start_after or now)
-    end = begin + VALIDITY_SECONDS if terms.deadline is None else min(terms.deadline, begin + LONGEST)
+    end = begin + VALIDITY_SECONDS if terms.deadline is None else min(terms.deadline, begin + MAX_VALIDITY_SECONDS)
     statement = SignedStatement(
         job=digest_of(submission.canonical, name=submission.name, priority=terms.priority, labels=terms.labels),
         owner=owner,

@@ -34,8 +34,8 @@ from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Explanation, Fit, Matches
-from rainbow_sched.model.microarchitectures import runs
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.versions import runs
 
 Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
 RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name

@@ -1,8 +1,7 @@
-"""What matching answers: does a request fit a cluster now, later or never, and how many slots of it.
+"""Results of matching: whether a request fits a cluster now, later or never, and how many slots of it.
 
-`Matches` answers for a whole fleet at once without an object per cluster; `Verdict` is one
-cluster's answer and `Explanation` the same with reasons (`model/reasons.py`) and changes
-(`model/changes.py`).
+`Matches` is the result for a whole fleet, without an object per cluster. `Verdict` is the result for one
+cluster, `Explanation` adds reasons (`model/reasons.py`) and changes (`model/changes.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from rainbow_sched.model.reasons import Met, Reason, When, reason_from_json
 
 
 class Fit(enum.StrEnum):
-    """The four answers; UNKNOWN says that an exact answer would take unbounded work."""
+    """Whether a request fits; UNKNOWN means that an exact answer would take too much work."""
 
     NOW = "now"
     LATER = "later"
@@ -28,12 +27,11 @@ class Fit(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One cluster's answer.
+    """The result for one cluster.
 
-    `slots_now` and `slots_ever` say how much of it would fit. A request with one top-level
-    resource: the most of that resource (slots, nodes, cores) that would fit, whatever was
-    asked. A request with several: 1 if all fit together, else 0, because counting copies of
-    competing parts is a packing problem of its own.
+    `slots_now` and `slots_ever`: for a request with one top-level resource, the maximum of that
+    resource (slots, nodes, cores) that would fit. For a request with several, 1 if all fit
+    together, else 0, because counting copies of competing parts is a packing problem.
     """
 
     cluster: str
@@ -42,7 +40,7 @@ class Verdict:
     slots_ever: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the verdict as JSON values."""
         return {
             "cluster": self.cluster,
             "fit": self.fit.value,
@@ -52,21 +50,21 @@ class Verdict:
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Verdict:
-        """From what `to_json` wrote."""
+        """Read the result of `to_json`."""
         return Verdict(raw["cluster"], Fit(raw["fit"]), raw["slots_now"], raw["slots_ever"])
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a cluster fits or not: reasons by importance, the smallest changes, what was met where."""
+    """Why a request fits a cluster or not: reasons by importance, the smallest changes, and met requirements."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...] = ()
-    changes: tuple[Change, ...] = ()  # each one alone, applied to the request, makes it fit
+    changes: tuple[Change, ...] = ()  # each of them alone makes the request fit
     met: tuple[Met, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; changes carry their sentence, since only the request they came from can take them."""
+        """Return the explanation as JSON values, with each reason and change as a sentence, too."""
         return {
             **self.verdict.to_json(),
             "reasons": [reason.to_json() | {"sentence": reason.sentence()} for reason in self.reasons],
@@ -76,7 +74,7 @@ class Explanation:
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Explanation:
-        """From what `to_json` wrote."""
+        """Read the result of `to_json`."""
         return Explanation(
             Verdict.from_json(raw),
             tuple(reason_from_json(item) for item in raw["reasons"]),
@@ -86,7 +84,7 @@ class Explanation:
 
 
 class Positions(Protocol):
-    """Ordered numbers: a sequence or a column."""
+    """Ordered integers: a sequence or an array."""
 
     def __len__(self) -> int: ...
 
@@ -94,7 +92,7 @@ class Positions(Protocol):
 
 
 class Matches:
-    """The answer of a fleet to one request: names by answer, and one cluster's verdict when asked."""
+    """The result of matching one request with a fleet; verdicts of single clusters are built on demand."""
 
     __slots__ = ("_count", "_ever", "_ever_names", "_fits", "_names", "_now", "_unknown")
 
@@ -106,7 +104,7 @@ class Matches:
         unknown: Positions = (),
         count: Callable[[str], tuple[int, int]] | None = None,
     ) -> None:
-        """`now`, `ever` (`now` included) and `unknown` are ordered positions in `names`; `count` counts slots."""
+        """`now`, `ever` (includes `now`) and `unknown` are ordered positions in `names`; `count` counts slots."""
         self._names = names
         self._now = now
         self._ever = ever
@@ -116,46 +114,46 @@ class Matches:
         self._ever_names: tuple[str, ...] | None = None
 
     def of(self, names: tuple[str, ...]) -> bool:
-        """True if this answers for exactly these, the same object."""
+        """Return True if this is the result for exactly this tuple of names."""
         return self._names is names
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __iter__(self) -> Iterator[Verdict]:
-        """Every cluster's verdict, in the order of `names`."""
+        """Iterate over the verdicts in the order of `names`."""
         return (self.verdict(name) for name in self._names)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every cluster that was asked, in a fixed order."""
+        """Return all clusters, in a fixed order."""
         return self._names
 
     @property
     def now(self) -> tuple[str, ...]:
-        """Those that fit at this moment."""
+        """Return the clusters that the request fits now."""
         return tuple(self._names[i] for i in self._now)
 
     @property
     def ever(self) -> tuple[str, ...]:
-        """Those whose whole graph fits, busy or not; those of `now` are among them."""
+        """Return the clusters that the request fits when they are empty; includes those of `now`."""
         if self._ever_names is None:
-            all_of_them = len(self._ever) == len(self._names)
-            self._ever_names = self._names if all_of_them else tuple(self._names[i] for i in self._ever)
+            fits_all = len(self._ever) == len(self._names)
+            self._ever_names = self._names if fits_all else tuple(self._names[i] for i in self._ever)
         return self._ever_names
 
     @property
     def all_now(self) -> bool:
-        """True if each that fits ever fits now."""
+        """Return True if the request fits now wherever it fits at all."""
         return len(self._now) == len(self._ever)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Those for which an exact answer would take unbounded work."""
+        """Return the clusters for which an exact answer would take too much work."""
         return tuple(self._names[i] for i in self._unknown)
 
     def fit(self, cluster: str) -> Fit:
-        """One cluster's answer without its slots."""
+        """Return whether the request fits one cluster."""
         if self._fits is None:
             self._fits = dict.fromkeys(self._names, Fit.NEVER)
             self._fits.update(dict.fromkeys(self.ever, Fit.LATER))
@@ -164,10 +162,10 @@ class Matches:
         try:
             return self._fits[cluster]
         except KeyError:
-            raise NotFound(f"cluster {cluster!r} was not asked") from None
+            raise NotFound(f"cluster {cluster!r} was not matched") from None
 
     def verdict(self, cluster: str) -> Verdict:
-        """One cluster's answer with its slots."""
+        """Return the verdict of one cluster."""
         fit = self.fit(cluster)
         now, ever = self._count(cluster) if self._count else (0, 0)
         return Verdict(cluster, fit, now, ever)

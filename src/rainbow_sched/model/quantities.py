@@ -1,4 +1,4 @@
-"""Amounts with units: `4GB` of memory asked for of a vertex that says `size: 8, unit: GiB`."""
+"""Amounts with units, such as a request for `4GB` of a memory vertex with `size: 8, unit: GiB`."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _AMOUNT = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,5})\s*")
 
 
 def factor(unit: str) -> int | None:
-    """Bytes in one `unit`, or None if it is not a unit of bytes."""
+    """Return the bytes in one `unit`, or None if it is not a unit of bytes."""
     return _BYTES.get(unit.strip().lower())
 
 
 def in_bytes(amount: int, unit: str) -> int | None:
-    """`amount` of `unit` in bytes, or None if it is not a unit of bytes."""
+    """Return `amount` of `unit` in bytes, or None if it is not a unit of bytes."""
     scale = factor(unit)
     return None if scale is None else amount * scale
 
 
 def parse_bytes(text: str, *, default: str = "MB") -> int:
     """Read `4G`, `512MiB` or `100` (in `default`'s unit) as bytes, rounded up."""
-    found = _AMOUNT.fullmatch(text)
-    scale = factor(found[2] or default) if found else None
-    if found is None or scale is None:
+    match = _AMOUNT.fullmatch(text)
+    scale = factor(match[2] or default) if match else None
+    if match is None or scale is None:
         raise Invalid(f"{text!r} is not an amount of memory; write for example 4G, 512MiB or 2TB")
-    amount = Fraction(found[1]) * scale
+    amount = Fraction(match[1]) * scale
     return -(-amount.numerator // amount.denominator)
 
 
 def human_bytes(amount: int) -> str:
-    """`17179869184` as `16GiB`: the largest binary unit that loses nothing, else one decimal."""
+    """Return bytes as text such as `16GiB`, in the largest binary unit that fits, with at most one decimal."""
     scale, unit = 1, "B"
     for candidate in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         size = _BYTES[candidate.lower()]

@@ -1,6 +1,6 @@
-"""Why a request does not fit a cluster, as typed values that hold what was asked and what is there.
+"""Typed reasons why a request does not fit a cluster.
 
-Every reason knows whether it holds for ever or only now, and gives one plain sentence.
+Each reason holds the requested and the available values, whether it holds always or only now, and gives one sentence.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, ClassVar, TypeAlias
 
 from rainbow_sched.model.quantities import factor, human_bytes
 
-MOST_NAMED = 4  # groups that a sentence names one by one
+MAX_LISTED_GROUPS = 4  # groups that a sentence lists one by one
 
 
 class When(enum.StrEnum):
-    """Does a reason hold for the whole graph, or only for what is free now?"""
+    """Whether a reason holds for the whole graph, or only for the free resources."""
 
     NEVER = "never"
     NOT_NOW = "not now"
@@ -24,13 +24,13 @@ class When(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A few names of vertices and how many more there are."""
+    """A few names of vertices, and the number of further ones."""
 
     names: tuple[str, ...] = ()
     more: int = 0
 
     def sentence(self) -> str:
-        """`perl-n01, perl-n02 and 30 more`."""
+        """Return text such as `perl-n01, perl-n02 and 30 more`."""
         listed = ", ".join(self.names)
         if not self.more:
             return listed
@@ -38,7 +38,7 @@ class Where:
 
 
 def amount(number: int, unit: str) -> str:
-    """`4`, `16GiB` or `4 ports`."""
+    """Return text such as `4`, `16GiB` or `4 ports`."""
     scale = factor(unit) if unit else None
     if scale is not None:
         return human_bytes(number * scale)
@@ -47,18 +47,18 @@ def amount(number: int, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Tagged:
-    """To and from plain values, with the class's tag."""
+    """Base class: convert to JSON values with the class's tag."""
 
     tag: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the reason as JSON values."""
         return {"reason": self.tag, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSuchType(_Tagged):
-    """The cluster has no vertex of this type at all."""
+    """The cluster has no vertex of this type."""
 
     tag: ClassVar[str] = "no-such-type"
     group: int
@@ -68,13 +68,13 @@ class NoSuchType(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
+        """Return one sentence for users."""
         return f"{self.type}: there is none in this cluster (it has {', '.join(self.known)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooFew(_Tagged):
-    """Less of a resource than asked, inside one vertex of the level above or in all."""
+    """Too little of a resource, inside one vertex of the level above or in the whole cluster."""
 
     tag: ClassVar[str] = "too-few"
     group: int
@@ -86,11 +86,11 @@ class TooFew(_Tagged):
     inside: str = ""  # the type of the level above; empty: the whole cluster
     where: Where = Where()
     exclusive: bool = False
-    blocked: str = ""  # what stands in the way now: "3 down, 2 drained, 40 in use"
+    blocked: str = ""  # why the rest is not free: "3 down or drained, 40 in use"
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
+        """Return one sentence for users."""
         place = f" in one {self.inside}" if self.inside else ""
         alone = " (exclusive)" if self.exclusive else ""
         at_most = "at most" if self.when is When.NEVER else "free now"
@@ -102,7 +102,7 @@ class TooFew(_Tagged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementUnmet(_Tagged):
-    """No vertex of the level meets a requirement; `found` holds the values that are there."""
+    """No vertex of the level meets a requirement; `found` holds the existing values."""
 
     tag: ClassVar[str] = "requirement-unmet"
     group: int  # -1: of the request as a whole
@@ -116,18 +116,18 @@ class RequirementUnmet(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
-        asked = f"{self.requirement} on {self.type}"
+        """Return one sentence for users."""
+        requirement = f"{self.requirement} on {self.type}"
         if not self.has_subsystem:
-            return f"{asked}: the cluster has no such subsystem"
+            return f"{requirement}: the cluster has no such subsystem"
         if not self.found:
-            return f"{asked}: found nothing"
-        return f"{asked}: found {', '.join(self.found)}{f' and {self.more} more' if self.more else ''}"
+            return f"{requirement}: found nothing"
+        return f"{requirement}: found {', '.join(self.found)}{f' and {self.more} more' if self.more else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooFewMeet(_Tagged):
-    """Some vertices of a level meet what is required of them and hold what is asked inside, but not enough."""
+    """Too few vertices of a level meet its requirements and have room for the levels inside."""
 
     tag: ClassVar[str] = "too-few-meet"
     group: int
@@ -139,10 +139,10 @@ class TooFewMeet(_Tagged):
     exclusive: bool = False
     blocked: str = ""
     when: When = When.NEVER
-    slots: bool = False  # asked are slots, several of which may lie in one vertex
+    slots: bool = False  # `asked` and `best` count slots, of which one vertex may hold several
 
     def sentence(self) -> str:
-        """One plain sentence."""
+        """Return one sentence for users."""
         place = f" in one {self.inside}" if self.inside else ""
         alone = " (exclusive)" if self.exclusive else ""
         do = "do" if self.when is When.NEVER else "do now"
@@ -150,12 +150,12 @@ class TooFewMeet(_Tagged):
         if self.slots:
             fit = "fit" if self.when is When.NEVER else "fit now"
             return f"slots{place}: {self.asked} needed, each inside one {self.type}, {self.best} {fit}{why}"
-        return f"{self.type}{alone}: {self.asked} needed{place} that hold all that is asked, {self.best} {do}{why}"
+        return f"{self.type}{alone}: {self.asked} needed{place} that hold everything requested, {self.best} {do}{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotAllowed(_Tagged):
-    """The request's own hosts or properties leave too little over."""
+    """The request's own hosts or properties leave too few vertices."""
 
     tag: ClassVar[str] = "not-allowed"
     what: str  # "hosts", "not_hosts" or "properties"
@@ -164,16 +164,16 @@ class NotAllowed(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
+        """Return one sentence for users."""
         wanted = ", ".join(self.asked)
         if self.missing:
             return f"{self.what} {wanted}: this cluster has no {', '.join(self.missing)}"
-        return f"{self.what} {wanted}: what they leave over is not enough"
+        return f"{self.what} {wanted}: the remaining resources are not enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competing(_Tagged):
-    """Each part fits alone, but they need the same resources."""
+    """Each part fits alone, but several parts need the same resources."""
 
     tag: ClassVar[str] = "competing"
     groups: tuple[int, ...]
@@ -181,9 +181,9 @@ class Competing(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
-        parts = " and ".join(str(group + 1) for group in self.groups[:MOST_NAMED])
-        if len(self.groups) > MOST_NAMED:
+        """Return one sentence for users."""
+        parts = " and ".join(str(group + 1) for group in self.groups[:MAX_LISTED_GROUPS])
+        if len(self.groups) > MAX_LISTED_GROUPS:
             parts = f"1 to {len(self.groups)}"
         over = f" over {', '.join(self.types)}" if self.types else ""
         if len(self.groups) < 2:
@@ -193,33 +193,33 @@ class Competing(_Tagged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecided(_Tagged):
-    """An exact answer would take more work than the limit allows."""
+    """An exact answer would exceed the step limit."""
 
     tag: ClassVar[str] = "undecided"
     steps: int
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
-        return f"not decided: the parts compete in too many ways ({self.steps} steps were tried)"
+        """Return one sentence for users."""
+        return f"not decided: the parts compete in too many ways (gave up after {self.steps} steps)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesNotSought(_Tagged):
-    """Not why it does not fit, but why nothing is said about what would help: the last of the reasons."""
+    """Why no change is suggested; always the last reason."""
 
     tag: ClassVar[str] = "changes-not-sought"
     levels: int
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
-        return f"the request ({self.levels} levels) is too large to try every change that might help"
+        """Return one sentence for users."""
+        return f"no suggestions: the request ({self.levels} levels) is too large to try every change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedHosts(_Tagged):
-    """Inside one host some vertices meet what is asked and others do not, and the manager cannot be told which."""
+    """Only some vertices inside a host meet a requirement, and the manager cannot be told which ones to use."""
 
     tag: ClassVar[str] = "mixed-hosts"
     group: int
@@ -227,18 +227,17 @@ class MixedHosts(_Tagged):
     type: str
     requirement: str
     subsystem: str = ""  # empty: the request's own hosts or properties
-    inside: str = ""  # the type of the hosts; empty: these vertices lie in no host
+    inside: str = ""  # the type of the hosts; empty: the vertices are not in a host
     where: Where = Where()
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """One plain sentence."""
+        """Return one sentence for users."""
         place = f"in {self.inside} {self.where.sentence()}" if self.inside else "in this cluster"
-        told = f"which {self.type} to use"
         remedy = f"require it of the {self.inside}" if self.inside else f"require it of every {self.type}"
         return (
             f"{self.requirement} on {self.type}: {place} some meet it and others do not, "
-            f"and the cluster's manager cannot be told {told}; {remedy}, or drop it"
+            f"and the cluster's manager cannot be told which {self.type} to use; {remedy}, or drop it"
         )
 
 
@@ -268,7 +267,7 @@ _REASONS: dict[str, type[Reason]] = {kind.tag: kind for kind in _KINDS}
 
 
 def reason_from_json(raw: Mapping[str, Any]) -> Reason:
-    """From what `to_json` wrote."""
+    """Read the result of `to_json`."""
     kind = _REASONS[raw["reason"]]
     values = {field.name: _value(field.name, raw[field.name]) for field in fields(kind)}
     return kind(**values)
@@ -284,21 +283,21 @@ def _value(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A requirement that was met, and where."""
+    """A requirement and the vertices that meet it."""
 
     type: str
     requirement: str
     where: Where
 
     def sentence(self) -> str:
-        """One plain sentence."""
+        """Return one sentence for users."""
         return f"{self.requirement} on {self.type}: {self.where.sentence()}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the value as JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Met:
-        """From what `to_json` wrote."""
+        """Read the result of `to_json`."""
         return Met(raw["type"], raw["requirement"], _value("where", raw["where"]))

@@ -1,9 +1,9 @@
-"""Signed jobs: an owner's own word on what may run, where and when, so that a stolen server cannot make it up.
+"""Signed jobs: the owner signs what may run, where and when, so that a compromised server cannot forge jobs.
 
-The owner signs (Ed25519) a short statement: the digest of all that decides what runs, their name,
-the clusters it may run on, a time window, how often, and a nonce. It travels with the job as text;
-the agent of a site that asks for signatures checks it against the keys in a file of the site.
-This module knows the statement and the file; `client/signing.py` signs, `agent/core/signatures.py` checks.
+The owner signs (Ed25519) a short statement: the digest of the job, the owner's name, the allowed
+clusters, a time window, the number of runs, and a nonce. It is sent with the job as text; the agent of
+a site that requires signatures checks it against the site's file of public keys.
+This module defines the statement and the file; `client/signing.py` signs, `agent/core/signatures.py` checks.
 """
 
 from __future__ import annotations
@@ -20,45 +20,46 @@ from fnmatch import fnmatchcase
 
 from rainbow_sched.model.errors import Denied, Invalid
 
-LONGEST = 90 * 86_400.0  # seconds for which a signature may be good
-SKEW = 60.0  # seconds by which the clocks of owner and site may differ
-CONTEXT = b"rainbow signed job 1\0"  # signed before the statement: the key's other signatures are never taken for one
+MAX_VALIDITY_SECONDS = 90 * 86_400.0
+MAX_SKEW_SECONDS = 60.0  # difference between the clocks of owner and site
+CONTEXT = b"rainbow signed job 1\0"  # signed before the statement, so that no other signature is accepted
 KEY_TYPE = "ssh-ed25519"
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"  # what comes before the 32 bytes in OpenSSH's form of a public key
+_BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"  # prefix of the 32 bytes in OpenSSH's encoding of a public key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedStatement:
-    """What an owner signs."""
+    """The statement that an owner signs."""
 
-    job: str  # `digest_of` what is to run
+    job: str  # result of `digest_of`
     owner: str
     clusters: tuple[str, ...]  # patterns
-    array: str = ""  # which members there are, if it is an array
+    array: str = ""  # the members of an array
     not_before: float
     not_after: float
     nonce: str  # 32 hexadecimal digits, never used twice
-    runs: int = 1  # how often it may be started at one site; of an array, each member
+    runs: int = 1  # maximum number of starts at one site, per array member
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.job) or not _NONCE.fullmatch(self.nonce):
-            raise Invalid("a signed statement holds the digest of a job and a nonce")
+            raise Invalid("a signed statement must hold the digest of a job and a nonce")
         if not self.owner or not self.clusters or not 1 <= self.runs <= 1_000:
-            raise Invalid("a signed statement names an owner, clusters, and 1 to 1000 runs")
-        if not (math.isfinite(self.not_before) and 0 < self.not_after - self.not_before <= LONGEST):
-            raise Invalid(f"a signature is good for more than no time and at most {LONGEST / 86_400:g} days")
+            raise Invalid("a signed statement must name an owner, clusters, and 1 to 1000 runs")
+        if not (math.isfinite(self.not_before) and 0 < self.not_after - self.not_before <= MAX_VALIDITY_SECONDS):
+            days = MAX_VALIDITY_SECONDS / 86_400
+            raise Invalid(f"a signature must be valid for more than 0 and at most {days:g} days")
 
     def to_bytes(self) -> bytes:
-        """The one form in which it is signed."""
+        """Return the canonical encoding, which is signed."""
         return _compact(asdict(self))
 
 
 def digest_of(spec: str, *, name: str, priority: int, labels: Mapping[str, object]) -> str:
-    """The digest of all that decides what runs: the canonical request, and what a site's rules may look at."""
-    said = {"labels": dict(labels), "name": name, "priority": priority, "spec": spec}
-    return hashlib.sha256(_compact(said)).hexdigest()
+    """Return the digest of the canonical request and of the fields that a site's rules may use."""
+    values = {"labels": dict(labels), "name": name, "priority": priority, "spec": spec}
+    return hashlib.sha256(_compact(values)).hexdigest()
 
 
 def _compact(values: Mapping[str, object]) -> bytes:
@@ -66,15 +67,15 @@ def _compact(values: Mapping[str, object]) -> bytes:
 
 
 def format_signature(body: bytes, signature: bytes) -> str:
-    """A statement and its signature as the text that travels with the job."""
+    """Return a statement and its signature as the text that is sent with the job."""
     return f"{_text(body)}.{_text(signature)}"
 
 
 def parse_signature(text: str) -> tuple[SignedStatement, bytes, bytes]:
-    """The statement in a signature's text, the bytes that were signed, and the signature. Nothing is checked yet."""
+    """Return the statement, the signed bytes and the signature, not verified; raise `Denied` if unreadable."""
     first, dot, second = text.partition(".")
     if not dot:
-        raise Denied("the job is not signed, and this site runs signed jobs only; submit it with --sign")
+        raise Denied("the job is not signed, and this site runs only signed jobs; submit it with --sign")
     body = _bytes(first)
     try:
         values = json.loads(body)
@@ -83,31 +84,31 @@ def parse_signature(text: str) -> tuple[SignedStatement, bytes, bytes]:
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError, Invalid):
         raise Denied("the job's signature cannot be read") from None
     if not same:
-        raise Denied("the job's signature is not in its one form")
+        raise Denied("the job's signature is not in canonical form")
     return statement, body, _bytes(second)
 
 
 def mismatch(statement: SignedStatement, *, owner: str, job: str, cluster: str, now: float) -> str | None:
-    """Why a statement, well signed by `owner`, does not speak for this job, here and now; None: it does."""
+    """Return why a statement with a valid signature by `owner` does not cover this job now; None if it does."""
     if statement.owner != owner:
         return f"the signature is for jobs of {statement.owner}, not of {owner}"
     if statement.job != job:
         return "the job is not the one that was signed"
     if not any(fnmatchcase(cluster, pattern) for pattern in statement.clusters):
         return f"the signature is for {', '.join(statement.clusters)}, not for {cluster}"
-    if now < statement.not_before - SKEW:
-        return "the signature is not good yet"
-    if now >= statement.not_after + SKEW:
-        return "the signature is not good any more; submit the job again"
+    if now < statement.not_before - MAX_SKEW_SECONDS:
+        return "the signature is not valid yet"
+    if now >= statement.not_after + MAX_SKEW_SECONDS:
+        return "the signature has expired; submit the job again"
     return None
 
 
 def read_signers(text: str) -> dict[str, tuple[bytes, ...]]:
-    """The public keys of each owner in a site's file: lines `OWNER ssh-ed25519 BASE64 [COMMENT]`, `#` begins a comment.
+    """Return the public keys of each owner in a site's file: lines `OWNER ssh-ed25519 BASE64 [COMMENT]`.
 
-    It is the format of OpenSSH's allowed_signers with one name on a line and no options.
+    This is OpenSSH's allowed_signers format with one name per line and no options; `#` begins a comment.
     """
-    found: dict[str, tuple[bytes, ...]] = {}
+    signers: dict[str, tuple[bytes, ...]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
@@ -115,12 +116,12 @@ def read_signers(text: str) -> dict[str, tuple[bytes, ...]]:
         key = _bytes(words[2]) if len(words) > 2 and words[1] == KEY_TYPE else b""
         if len(key) != len(_BLOB) + 32 or not key.startswith(_BLOB):
             raise Invalid(f"write OWNER {KEY_TYPE} BASE64, as rainbow key show prints it", where=f"line {number}")
-        found[words[0]] = (*found.get(words[0], ()), key[len(_BLOB) :])
-    return found
+        signers[words[0]] = (*signers.get(words[0], ()), key[len(_BLOB) :])
+    return signers
 
 
 def signer_line(owner: str, key: bytes) -> str:
-    """The line of a site's file that names this public key as one of `owner`."""
+    """Return the line of a site's file that lists this public key for `owner`."""
     return f"{owner} {KEY_TYPE} {base64.b64encode(_BLOB + key).decode()}"
 
 

@@ -1,12 +1,12 @@
-"""How values of graphs compare: equality across types, and an order for numbers and versions that never fails.
+"""Comparison of graph values: equality across types, order of numbers and versions, microarchitectures.
 
-Two JSON numbers compare as numbers. Everything else compares as versions: `12.2.0-rc1` comes
-before `12.2.0` (semver's rules where a text parses as one), and otherwise by natural order, in
+Two JSON numbers compare as numbers. Everything else compares as versions: `12.2.0-rc1` is less than
+`12.2.0` (semver rules where a text parses as semver), and otherwise by natural order, in
 which runs of digits count as numbers (`2Aug2023` before `23Jun2022`, `1.9` before `1.10`).
-Trailing zeros of a plain release mean nothing: `12.2` and `12.2.0` are equal.
+Trailing zeros of a plain release are ignored: `12.2` and `12.2.0` are equal.
 
-A version begins with a digit, or with `v` and a digit. What does not (`gcc`, `nvme`, true) has no
-place among versions: it is neither at least nor at most any of them.
+A version begins with a digit, or with `v` and a digit. Other values (`gcc`, `nvme`, true) never meet a
+version bound.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rainbow_sched.model.request import Scalar
 
 VersionKey: TypeAlias = tuple[tuple[int, int, str], ...]
 
-# Ranks of what may stand at one position: a prerelease mark, the end, a number, a word.
+# Ranks of the items at one position of a key.
 _PRERELEASE, _END, _NUMBER, _WORD = range(4)
-_MAX_TEXT = 256  # longer texts are compared by their head: nobody writes such versions
+_MAX_TEXT_CHARS = 256  # longer texts are compared by their beginning
 
-# Three numbers and any prerelease are semver; with other lengths a prerelease must start with a letter,
-# so that dates such as 2023-08-02 keep their natural order.
+# With three numbers any prerelease is semver; else a prerelease must start with a letter, so that dates such as
+# 2023-08-02 keep their natural order.
 _RELEASE = re.compile(
     r"(?P<release>[0-9]+(?:\.[0-9]+)*)"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?",
@@ -35,12 +35,12 @@ _RUN = re.compile(r"[0-9]+|[^\W\d_]+", re.UNICODE)
 
 
 def is_number(value: object) -> bool:
-    """True for JSON numbers; booleans are not numbers."""
+    """Return True for JSON numbers; booleans are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """The ways to write a scalar; values are equal when they share one: "5" and 5 do, "1.10" and "1.1" do not."""
+    """Return the texts of a scalar. Values with a common text are equal: "5" and 5 are, "1.10" and "1.1" are not."""
     if isinstance(value, bool):
         return ("true", "True") if value else ("false", "False")
     if isinstance(value, float):
@@ -51,22 +51,22 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def is_version(value: Scalar) -> bool:
-    """True if a value, as it is written, begins as a version does."""
+    """Return True if the text of a value begins like a version."""
     return _BEGINNING.match(texts(value)[0]) is not None
 
 
 def bound_problem(bound: Scalar) -> str | None:
-    """Why nothing could ever meet this bound of a range; None if something could."""
+    """Return why no value can meet this bound of a range; None if one can."""
     if is_version(bound) or (is_number(bound) and bound == bound):
         return None
     return (
-        f"{str(bound)[:40]!r} is no bound: write a number, or a version, which begins with a digit or with v and a "
-        "digit; for a word write match"
+        f"{str(bound)[:40]!r} is not a bound: write a number, or a version, which begins with a digit or with v and "
+        "a digit; for a word write match"
     )
 
 
 def equal(one: object, other: object) -> bool:
-    """Equality across types, as graphs in the wild hold both "5" and 5."""
+    """Compare across types, as real graphs hold both "5" and 5."""
     if isinstance(one, bool) is not isinstance(other, bool) and is_number(one) | is_number(other):
         return False
     return not set(texts(one)).isdisjoint(texts(other))
@@ -74,14 +74,14 @@ def equal(one: object, other: object) -> bool:
 
 @lru_cache(maxsize=65_536)
 def version_key(text: str) -> VersionKey:
-    """A key that orders texts as versions: total, and without exceptions. Whether they are versions is not asked."""
-    text = text.strip()[:_MAX_TEXT]
+    """Return a sort key in version order, for any text."""
+    text = text.strip()[:_MAX_TEXT_CHARS]
     if _BEGINNING.match(text):
         text = text.removeprefix("v")
-    found = _RELEASE.fullmatch(text)
-    if found is not None:
-        parts = found["release"].split(".")
-        pre = found["pre"]
+    match = _RELEASE.fullmatch(text)
+    if match is not None:
+        parts = match["release"].split(".")
+        pre = match["pre"]
         if pre is None or len(parts) == 3 or pre[0].isalpha():
             return _release_key([int(part) for part in parts], pre)
     key = [
@@ -102,7 +102,7 @@ def _release_key(numbers: list[int], pre: str | None) -> VersionKey:
 
 
 def at_most(one: Scalar, other: Scalar) -> bool:
-    """True if both are numbers or both are versions, and `one` does not come after `other`."""
+    """Return True if both are numbers or both are versions, and `one` is at most `other`."""
     if not isinstance(one, (bool, str)) and not isinstance(other, (bool, str)):
         return one <= other
     if not (is_version(one) and is_version(other)):
@@ -111,7 +111,18 @@ def at_most(one: Scalar, other: Scalar) -> bool:
 
 
 def within(value: Scalar, least: Scalar | None, most: Scalar | None) -> bool:
-    """True if `value` lies in the inclusive range; a missing bound does not bind."""
-    if value != value or least != least or most != most:  # "not a number" lies nowhere
+    """Return True if `value` is in the inclusive range; None is no bound."""
+    if value != value or least != least or most != most:  # NaN is in no range
         return False
     return (least is None or at_most(least, value)) and (most is None or at_most(value, most))
+
+
+@lru_cache(maxsize=4096)
+def runs(found: str, target: str) -> bool:
+    """Return True if microarchitecture `found` is `target` or a descendant, so that it runs code built for it."""
+    if found == target:
+        return True
+    from archspec.cpu import TARGETS  # slow to import, and few requests need it
+
+    known = TARGETS.get(found)
+    return known is not None and any(ancestor.name == target for ancestor in known.ancestors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.candidate import CandidateSet
 from rainbow_sched.model.decision import Chosen, Decision, DecisionOutcome, Refuse, Wait
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.match import Fit

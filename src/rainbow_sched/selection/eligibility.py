@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits, age, is_stale
-from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.candidate import Candidate, CandidateSet, Demand, OwnerLimits, age, is_stale
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.selection.bid_scores import Estimate, bias, corrected, estimate
 from rainbow_sched.selection.question import Question

@@ -12,12 +12,12 @@ from rainbow_sched.model.bid import NO_RECORD, Bid, BidSource, TrackRecord
 from rainbow_sched.model.candidate import (
     NOTHING_PLACED,
     Candidate,
+    CandidateSet,
     ClusterReport,
     Demand,
     OwnerLimits,
     PlacedSinceReport,
 )
-from rainbow_sched.model.candidate_set import CandidateSet
 from rainbow_sched.model.decision import (
     CRITERIA_KEYS,
     FLEET_KEYS,

@@ -32,7 +32,7 @@ NEXTGEN = json.dumps({"version": 1, "resources": {"job": NODE}, "tasks": [{"comm
 @pytest.mark.parametrize("spec", [jobs_pb2.Spec(canonical=to_json(WORD)), jobs_pb2.Spec(text=NEXTGEN)])
 async def test_a_word_as_a_bound_is_refused(tmp_path: Path, call: str, spec: jobs_pb2.Spec) -> None:
     async with a_world(tmp_path / "world") as world:
-        with pytest.raises(grpc.aio.AioRpcError, match="'gcc' is no bound: write a number, or a version") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match="'gcc' is not a bound: write a number, or a version") as refused:
             await ask(world.channel, f"Jobs/{call}", world.credentials["ana"], spec=spec)
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 

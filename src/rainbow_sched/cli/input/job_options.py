@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from rainbow_sched.cli.input.options import Whole, on_clusters
-from rainbow_sched.model.job import DEFAULT_RERUNS, MAX_RUNS_AGAIN
+from rainbow_sched.model.job import DEFAULT_RERUNS, MAX_RETRIES_OR_RERUNS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 COMMAND_KEY = "rainbow.command"
@@ -122,14 +122,14 @@ TERMS = (
     click.option(
         RERUN,
         cls=Rerun,
-        type=Whole(0, MAX_RUNS_AGAIN),
+        type=Whole(0, MAX_RETRIES_OR_RERUNS),
         default=0,
         help=f"Run again up to N times (without a number: {DEFAULT_RERUNS}) after an unknown outcome: the cluster or "
         "a node was lost, or the job was preempted. Not after a failure.",
     ),
     click.option(
         "--retries",
-        type=Whole(0, MAX_RUNS_AGAIN),
+        type=Whole(0, MAX_RETRIES_OR_RERUNS),
         default=0,
         metavar="N",
         help="Run again up to N times after a known failure. Not after an unknown outcome.",

@@ -32,8 +32,8 @@ from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Explanation, Matches
-from rainbow_sched.model.microarchitectures import runs
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.versions import runs
 
 _AT_ONCE = 50  # clusters in one query
 

@@ -13,9 +13,8 @@ from rainbow_sched.graphs.cypher.engine import Engine, Row
 from rainbow_sched.graphs.cypher.values import sort_key
 from rainbow_sched.graphs.cypher.writer import listed
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
-from rainbow_sched.model.microarchitectures import runs
 from rainbow_sched.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term, Within
-from rainbow_sched.model.versions import is_number, is_version, texts
+from rainbow_sched.model.versions import is_number, is_version, runs, texts
 
 _MET = "met"  # the subsystem that carries the database's answers into the count of slots
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from rainbow_sched.model.candidate import Candidate, Demand
-from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.candidate import Candidate, CandidateSet, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.options import take

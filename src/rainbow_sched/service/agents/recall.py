@@ -13,7 +13,7 @@ from functools import partial
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow_sched.model.errors import RainbowError
-from rainbow_sched.model.job import MAX_NAME, Job, JobEvent, JobState, Terms
+from rainbow_sched.model.job import MAX_NAME_CHARS, Job, JobEvent, JobState, Terms
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports as reported
 from rainbow_sched.service.agents.items import Items
@@ -268,7 +268,7 @@ def _take_unknown_job(taking: Taking, known: RecalledAttempt) -> None:
 def _draft(core: Core, known: RecalledAttempt, now: float) -> NewJob | None:
     """The job as its agent has it. An agent could say anything, so it runs nowhere else: see `Terms.from_agent`."""
     offer = known.offer
-    if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME or known.ref.job < 1:
+    if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME_CHARS or known.ref.job < 1:
         return None
     try:
         core.request_of(offer.spec)
@@ -277,5 +277,5 @@ def _draft(core: Core, known: RecalledAttempt, now: float) -> NewJob | None:
         terms = Terms(labels=labels, deadline=said.get("deadline"), from_agent=True)
     except (RainbowError, ValueError, TypeError, AttributeError, RecursionError):
         return None
-    name = storable(offer.name)[:MAX_NAME]
+    name = storable(offer.name)[:MAX_NAME_CHARS]
     return NewJob(owner=storable(offer.owner), name=name, spec=offer.spec, terms=terms, submitted_at=now)

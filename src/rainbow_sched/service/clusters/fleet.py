@@ -11,8 +11,14 @@ from typing import Any
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.binding import may_bind
-from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, ClusterReport, Demand, PlacedSinceReport
-from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.candidate import (
+    NOTHING_PLACED,
+    Candidate,
+    CandidateSet,
+    ClusterReport,
+    Demand,
+    PlacedSinceReport,
+)
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.errors import NotFound

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits
-from rainbow_sched.model.candidate_set import CandidateSet
+from rainbow_sched.model.candidate import Candidate, CandidateSet, Demand, OwnerLimits
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit, Matches

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from rainbow_sched.model.decision import Chosen, Decision, Refuse, StoredDecision, Wait
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.job import MAX_NAME, Hold, JobState, Terms
+from rainbow_sched.model.job import MAX_NAME_CHARS, Hold, JobState, Terms
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import decide, wants_bids
 from rainbow_sched.service.access.audit import ranges
@@ -40,10 +40,10 @@ class Submission:
     waits_for: tuple[Dependency, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.name) > MAX_NAME or not self.name.isprintable():
-            raise Invalid(f"a job's name has at most {MAX_NAME} printable characters")
-        if len(self.client_token) > MAX_NAME:
-            raise Invalid(f"a client token has at most {MAX_NAME} characters")
+        if len(self.name) > MAX_NAME_CHARS or not self.name.isprintable():
+            raise Invalid(f"a job's name has at most {MAX_NAME_CHARS} printable characters")
+        if len(self.client_token) > MAX_NAME_CHARS:
+            raise Invalid(f"a client token has at most {MAX_NAME_CHARS} characters")
 
 
 class TimeSlice:

@@ -25,7 +25,7 @@ from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
 from rainbow_sched.model.job import Delivery, Terms
-from rainbow_sched.model.signature import CONTEXT, SKEW, format_signature, parse_signature, signer_line
+from rainbow_sched.model.signature import CONTEXT, MAX_SKEW_SECONDS, format_signature, parse_signature, signer_line
 from tests.contract.backends.conftest import a_graph, a_request
 from tests.unit.agent.runtime.test_loop import Desk
 
@@ -247,11 +247,11 @@ def test_a_signature_is_good_within_its_time_and_on_its_clusters(site: Site):
     assert held.refuses(site.offer(only_clusters=("elsewhere",))) is not None
     assert held.refuses(site.offer(only_clusters=("elsewhere", "he*"))) is None
     late = site.offer(start_after=NOW + 500)
-    assert "not good yet" in str(held.refuses(late))
+    assert "not valid yet" in str(held.refuses(late))
     short = site.offer(deadline=NOW + 100)
-    site.now = NOW + 500 - SKEW
+    site.now = NOW + 500 - MAX_SKEW_SECONDS
     assert held.refuses(late) is None
-    assert "any more" in str(held.refuses(short))
+    assert "has expired" in str(held.refuses(short))
 
 
 def test_what_was_used_is_remembered_until_it_could_not_be_used_again(site: Site):
@@ -259,10 +259,10 @@ def test_what_was_used_is_remembered_until_it_could_not_be_used_again(site: Site
     site.signatures().take(offer)
     site.now = NOW + 7.5 * 86_400
     size = (site.folder / SPENT_FILE).stat().st_size
-    assert "any more" in str(site.signatures().refuses(offer))
+    assert "has expired" in str(site.signatures().refuses(offer))
     assert (site.folder / SPENT_FILE).stat().st_size == size
     site.now = NOW + 9 * 86_400
-    assert "any more" in str(site.signatures().refuses(offer))
+    assert "has expired" in str(site.signatures().refuses(offer))
     assert (site.folder / SPENT_FILE).stat().st_size == 0
 
 

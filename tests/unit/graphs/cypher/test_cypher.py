@@ -26,9 +26,8 @@ from rainbow_sched.matching.structure.shapes import Shapes
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound, Unsupported
 from rainbow_sched.model.graph import Graph, Mark, Subsystem, Vertex
 from rainbow_sched.model.match import Fit
-from rainbow_sched.model.microarchitectures import runs
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Runs, Within
-from rainbow_sched.model.versions import version_key
+from rainbow_sched.model.versions import runs, version_key
 from tests.support.graph_cases import a_gpu_cluster, graphs, subsystems, words
 
 CORES = Level(type="core", count=Count(8))

@@ -85,7 +85,7 @@ GPUS = a_graph(nodes=3, cores=8, gpus=2)
         ),
         (
             a_request(slots(4, a_level("core", 1), exclusive=True)),
-            "node (exclusive): 4 needed that hold all that is asked, 3 do",
+            "node (exclusive): 4 needed that hold everything requested, 3 do",
             "-N 3",
         ),
     ],
