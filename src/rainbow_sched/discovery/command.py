@@ -1,4 +1,4 @@
-"""Runs one command of this machine and returns what it printed, within a time limit."""
+"""Run a command with a timeout and return its output."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from collections.abc import Mapping
 
 from rainbow_sched.model.errors import Unavailable
 
-TIMEOUT = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
-class Silent(Unavailable):
-    """A command did not answer in time: what it would have said is not known."""
+class CommandTimeout(Unavailable):
+    """A command timed out, so that its answer is unknown."""
 
 
-def output(words: tuple[str, ...], environment: Mapping[str, str], *, both: bool = False) -> str:
-    """What the command printed, with `both` its errors too; raise Unavailable if it fails, with what it said.
-
-    Silent, if it does not answer in time.
-    """
+def run_command(
+    words: tuple[str, ...],
+    environment: Mapping[str, str],
+    *,
+    with_stderr: bool = False,
+    timeout: float | None = None,
+) -> str:
+    """Return the output of a command; raise Unavailable if it fails, CommandTimeout if it times out."""
+    timeout = TIMEOUT_SECONDS if timeout is None else timeout
     try:
         done = subprocess.run(
             words,
@@ -27,14 +31,14 @@ def output(words: tuple[str, ...], environment: Mapping[str, str], *, both: bool
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=TIMEOUT,
+            timeout=timeout,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Silent(f"{words[0]} did not answer within {TIMEOUT:g} s") from None
+        raise CommandTimeout(f"{words[0]} did not answer within {timeout:g} s") from None
     except OSError as problem:
-        raise Unavailable(f"{words[0]} cannot be run: {problem.strerror}; is it installed, and on PATH?") from None
+        raise Unavailable(f"cannot run {words[0]}: {problem.strerror}; is it installed and on PATH?") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise Unavailable(f"{' '.join(words[:3])} failed: {said[-1] if said else f'exit code {done.returncode}'}")
-    return done.stdout + done.stderr if both else done.stdout
+        errors = done.stderr.strip().splitlines()
+        raise Unavailable(f"{' '.join(words[:3])} failed: {errors[-1] if errors else f'exit code {done.returncode}'}")
+    return done.stdout + done.stderr if with_stderr else done.stdout

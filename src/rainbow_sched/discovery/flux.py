@@ -1,8 +1,8 @@
-"""Reads what Flux says of its resources (R, RFC 20) into a graph and its subsystems. Pure: documents in, values out.
+"""Convert Flux's resource set (R, RFC 20) into a graph and subsystems.
 
-A node's id is its rank, `rank0`: in test instances all ranks have the same host name. Cores
-and gpus of a node are one vertex each with a size. A scheduling graph (JGF) is taken as it
-is, when the instance has one.
+The id of a node is its rank, such as `rank0`, because all ranks of a test instance can have the
+same host name. Cores and gpus of a node are one vertex each, with a size. If the instance has a
+scheduling graph (JGF), that graph is used unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STRUCTURAL = frozenset({"type", "basename", "name", "id", "uniq_id", "size", "u
 
 @dataclass(frozen=True, slots=True)
 class FluxNode:
-    """One rank of an instance with the resources of R."""
+    """A rank of a Flux instance with its resources."""
 
     rank: int
     name: str
@@ -30,14 +30,14 @@ class FluxNode:
 
 
 def parse_r(document: Mapping[str, object]) -> tuple[FluxNode, ...]:
-    """The ranks of an R, in order; an R without resources has none."""
+    """Parse the ranks of an R, in order; empty for an R without resources."""
     execution = document.get("execution")
     if document.get("version") != 1 or not isinstance(execution, Mapping):
-        raise Invalid('an R of Flux has "version": 1 and "execution"')
+        raise Invalid('an R of Flux must have "version": 1 and "execution"')
     counts: dict[int, dict[str, int]] = {}
     for part in _list(execution.get("R_lite")):
         children = part.get("children")
-        inside = {  # of what is free Flux writes "core": "" where all cores are taken and a gpu is not
+        inside = {  # in the free resources Flux writes "core": "" if only gpus of a rank are free
             str(type): len(parse_idset(ids))
             for type, ids in (children.items() if isinstance(children, Mapping) else ())
             if ids != ""
@@ -45,22 +45,23 @@ def parse_r(document: Mapping[str, object]) -> tuple[FluxNode, ...]:
         for rank in parse_idset(part.get("rank")):
             counts[rank] = inside
     ranks = sorted(counts)
-    listed = execution.get("nodelist")
-    names = [name for text in (listed if isinstance(listed, list) else ()) for name in expand(str(text))]
+    nodelist = execution.get("nodelist")
+    names = [name for text in (nodelist if isinstance(nodelist, list) else ()) for name in expand(str(text))]
     if len(names) != len(ranks):
         names = [f"node{rank}" for rank in ranks]
-    held: dict[int, list[str]] = {}
+    by_rank: dict[int, list[str]] = {}
     properties = execution.get("properties")
     for name, on in sorted(properties.items()) if isinstance(properties, Mapping) else ():
         for rank in parse_idset(on):
-            held.setdefault(rank, []).append(str(name))
+            by_rank.setdefault(rank, []).append(str(name))
     return tuple(
-        FluxNode(rank, name, counts[rank], tuple(held.get(rank, ()))) for rank, name in zip(ranks, names, strict=True)
+        FluxNode(rank, name, counts[rank], tuple(by_rank.get(rank, ())))
+        for rank, name in zip(ranks, names, strict=True)
     )
 
 
 def flux_graph(cluster: str, document: Mapping[str, object]) -> Graph:
-    """The graph of an R: its own scheduling graph if it has one, else cluster > node > core, gpu."""
+    """Return the graph of an R: its scheduling graph, or else cluster > node > core, gpu."""
     scheduling = document.get("scheduling")
     if isinstance(scheduling, Mapping) and isinstance(scheduling.get("graph"), Mapping):
         return _from_jgf(cluster, scheduling["graph"])
@@ -80,7 +81,7 @@ def flux_graph(cluster: str, document: Mapping[str, object]) -> Graph:
 
 
 def _from_jgf(cluster: str, graph: Mapping[str, object]) -> Graph:
-    """The scheduler's own graph. A node's id becomes its rank, as in a graph made of R; the root has our name."""
+    """Convert the scheduler's graph; node ids become ranks as in other graphs, and the root gets the cluster's name."""
     edges = [
         (str(edge.get("source")), str(edge.get("target"))) for edge in _list(graph.get("edges")) if _contains(edge)
     ]
@@ -108,12 +109,12 @@ def _from_jgf(cluster: str, graph: Mapping[str, object]) -> Graph:
 
 
 def _name(about: Mapping[str, object]) -> str:
-    """A vertex's name: flux-sched leaves out what follows from type and number."""
+    """Return the name of a vertex; flux-sched omits names that follow from type and number."""
     return str(about.get("name") or f"{about.get('basename') or about.get('type', '')}{about.get('id', '')}")
 
 
 def _contains(edge: Mapping[str, object]) -> bool:
-    """Edges down the containment tree: flux-sched writes a `subsystem`, older ones `name: {containment: contains}`."""
+    """Return True for containment: `subsystem` of flux-sched, or `name: {containment: contains}` of older versions."""
     about = edge.get("metadata")
     if not isinstance(about, Mapping):
         return edge.get("relation", "contains") == "contains"
@@ -130,7 +131,7 @@ def _list(value: object) -> Iterator[Mapping[str, object]]:
 
 
 def node_of_rank(graph: Graph) -> dict[int, int]:
-    """The vertex of each rank: by the graph's own word, else in order."""
+    """Return the vertex of each rank, from the graph's metadata and ids or else in order."""
     found: dict[int, int] = {}
     nodes = [i for i, type in enumerate(graph.types) if type == "node"]
     for number, i in enumerate(nodes):
@@ -148,7 +149,7 @@ def node_of_rank(graph: Graph) -> dict[int, int]:
 def flux_subsystems(
     graph: Graph, nodes: Sequence[FluxNode], queues: Mapping[str, Sequence[str]]
 ) -> tuple[Subsystem, ...]:
-    """Properties hang on their nodes; a queue hangs on the nodes that have all properties it requires."""
+    """Return properties, attached to their nodes, and queues, attached to nodes with all required properties."""
     at = node_of_rank(graph)
     ids = {node.rank: graph.ids[at[node.rank]] for node in nodes if node.rank in at}
     properties: dict[str, list[str]] = {}
@@ -176,7 +177,7 @@ def _flat(name: str, type: str, hosts: Mapping[str, Sequence[str]], graph: Graph
 
 
 def parse_queues(config: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """Queues of an instance's configuration with the properties each requires."""
+    """Return the queues of a configuration with the properties that each requires."""
     found: dict[str, tuple[str, ...]] = {}
     queues = config.get("queues")
     for name, about in queues.items() if isinstance(queues, Mapping) else ():
@@ -186,8 +187,8 @@ def parse_queues(config: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
 
 
 def default_queue(config: Mapping[str, object]) -> str:
-    """The queue of jobs that name none; empty if there is no such."""
-    found: object = config
+    """Return the default queue, or "" if there is none."""
+    value: object = config
     for key in ("policy", "jobspec", "defaults", "system", "queue"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return str(found or "")
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return str(value or "")

@@ -1,4 +1,4 @@
-"""What of a Flux instance is up, free and in use now. Pure; marks and units are given in the ids of any graph."""
+"""Parse which resources of a Flux instance are up, free and in use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _DRAINED = frozenset({"drain", "draining", "drained", "exclude"})
 
 
 @dataclass(frozen=True, slots=True)
-class FluxHolding:
-    """What one running job holds, spread evenly over its ranks."""
+class FluxAllocation:
+    """The resources of one running job, spread evenly over its ranks."""
 
     ranks: tuple[int, ...]
     cores: int  # on each
@@ -25,12 +25,12 @@ class FluxHolding:
 
 
 def parse_status(text: str) -> dict[int, Mark]:
-    """`flux resource status -n -o STATUS_FORMAT`: the mark of each rank that is not up."""
+    """Parse `flux resource status -n -o STATUS_FORMAT` into the marks of ranks that are not up."""
     marks: dict[int, Mark] = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) != 3:
-            continue  # a state that no rank is in
+            continue  # a state without ranks
         state, status, ranks = words
         for rank in parse_idset(ranks):
             if status == "offline":
@@ -41,7 +41,7 @@ def parse_status(text: str) -> dict[int, Mark]:
 
 
 def scheduler(modules: str) -> str:
-    """Who schedules, by `flux module list`: `fluxion`, or the name of the module that offers the service `sched`."""
+    """Return the scheduler from `flux module list`: `fluxion`, or the module that provides the service `sched`."""
     for line in modules.splitlines():
         words = line.split()
         if len(words) > 1 and "sched" in words[-1].split(","):
@@ -49,8 +49,8 @@ def scheduler(modules: str) -> str:
     return ""
 
 
-def totals(everything: Sequence[FluxNode], free: Sequence[FluxNode]) -> dict[str, object]:
-    """`nodes_free`, `cores_free`, `gpus_free`; a free node is one nobody uses."""
+def free_totals(everything: Sequence[FluxNode], free: Sequence[FluxNode]) -> dict[str, object]:
+    """Return `nodes_free`, `cores_free` and `gpus_free`; a free node is one without jobs."""
     whole = {node.rank: node.counts for node in everything}
     return {
         "nodes_free": sum(node.counts == whole.get(node.rank) for node in free),
@@ -64,9 +64,9 @@ def used_by_others(
     everything: Sequence[FluxNode],
     free: Sequence[FluxNode],
     marks: Mapping[int, Mark],
-    own: Iterable[FluxHolding],
+    own: Iterable[FluxAllocation],
 ) -> dict[str, int]:
-    """Units in use by vertex id, less our own cores and gpus. What is down or drained is marked, not used."""
+    """Return units in use by vertex id, without our own jobs and without nodes that are down or drained."""
     left = {node.rank: node.counts for node in free}
     mine: Counter[tuple[int, str]] = Counter()
     for holding in own:
@@ -90,7 +90,7 @@ def used_by_others(
 
 
 def _leaves(graph: Graph) -> dict[tuple[int, str], list[int]]:
-    """Vertices without children by the node vertex they lie in and their type."""
+    """Return vertices without children, by node vertex and type."""
     parents = set(graph.parents)
     host: list[int] = []
     leaves: dict[tuple[int, str], list[int]] = {}

@@ -1,40 +1,28 @@
-"""This machine as a cluster of one node: its sockets, cores, memory and gpus, its microarchitecture and its system."""
+"""Discover this machine as a cluster of one node: sockets, cores, memory, gpus, microarchitecture and OS."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from rainbow_sched.discovery.command import CommandTimeout, run_command
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
-_SYSTEM = Path("/sys/devices/system/cpu")
-_TIMEOUT = 10.0
+_CPU_FOLDER = Path("/sys/devices/system/cpu")
+GPU_QUERY_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What was found: the resource graph, and the subsystems that hang on its node."""
-
-    graph: Graph
-    subsystems: tuple[Subsystem, ...]
+def host_subsystems(graph: Graph) -> tuple[Subsystem, ...]:
+    """Return the microarchitecture and the OS of this machine, for the graph of `host_graph`."""
+    return tuple(one for one in (_arch(graph), _os(graph)) if one is not None)
 
 
-def discover(cluster: str) -> Host:
-    """Look at this machine; sends nothing anywhere."""
-    graph = discover_graph(cluster)
-    found = [_arch(graph), _os(graph)]
-    return Host(graph, tuple(one for one in found if one is not None))
-
-
-def discover_graph(cluster: str) -> Graph:
-    """cluster > node > socket > core, with memory and gpus on the node."""
+def host_graph(cluster: str) -> Graph:
+    """Return the graph of this machine: cluster > node > socket > core, with memory and gpus on the node."""
     vertices = [Vertex(id="cluster0", type="cluster", name=cluster), Vertex(id="node0", type="node", name=hostname())]
     edges = [("cluster0", "node0")]
     number = 0
@@ -54,12 +42,12 @@ def discover_graph(cluster: str) -> Graph:
 
 
 def hostname() -> str:
-    """This machine's short name."""
+    """Return the short name of this machine."""
     return platform.node().partition(".")[0] or "localhost"
 
 
 def memory_mib() -> int:
-    """How much memory jobs may use here: the machine's, or the limit that was set for us."""
+    """Return the memory that jobs may use: that of the machine, or less if a cgroup limits it."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _text(Path("/sys/fs/cgroup") / name)
@@ -69,10 +57,10 @@ def memory_mib() -> int:
 
 
 def _sockets() -> list[list[list[int]]]:
-    """Per socket the cores, per core its processors; only those that this process may use."""
+    """Return for each socket its cores, for each core its processors; only those that this process may use."""
     sockets: dict[str, dict[str, list[int]]] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
-        topology = _SYSTEM / f"cpu{cpu}" / "topology"
+        topology = _CPU_FOLDER / f"cpu{cpu}" / "topology"
         package = _text(topology / "physical_package_id") or "0"
         core = _text(topology / "core_id") or f"cpu{cpu}"
         sockets.setdefault(package, {}).setdefault(core, []).append(cpu)
@@ -87,32 +75,23 @@ def _text(path: Path) -> str:
 
 
 def _gpus() -> list[str]:
-    """The models of the gpus that nvidia-smi shows; none without it, or if it finds none."""
-    command = shutil.which("nvidia-smi")
-    if command is None:
-        return []
+    """Return the models of the gpus that nvidia-smi lists; empty without nvidia-smi."""
+    query = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     try:
-        done = subprocess.run(
-            [command, "--query-gpu=name", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=True,
-        )
-    except subprocess.TimeoutExpired:
+        models = run_command(query, os.environ, timeout=GPU_QUERY_SECONDS)
+    except CommandTimeout as problem:
         raise Unavailable(
-            f"nvidia-smi did not answer within {_TIMEOUT:g} s, so the gpus are not known: see to the driver, or take "
-            "nvidia-smi off PATH"
+            f"{problem}, so the gpus are not known: check the driver, or remove nvidia-smi from PATH"
         ) from None
-    except (OSError, subprocess.SubprocessError):
+    except Unavailable:
         return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return [line.strip() for line in models.splitlines() if line.strip()]
 
 
 def _arch(graph: Graph) -> Subsystem | None:
-    """The microarchitecture and all that it can run code for; None if archspec is not installed."""
+    """Return the microarchitecture and its compatible ancestors; None if archspec is not installed."""
     try:
-        import archspec.cpu  # optional, and dear to import
+        import archspec.cpu  # optional, and slow to import
     except ImportError:
         return None
     target = archspec.cpu.host()
@@ -130,7 +109,7 @@ def _arch(graph: Graph) -> Subsystem | None:
 
 
 def _os(graph: Graph) -> Subsystem:
-    """The system's name and version and its kernel."""
+    """Return the name and version of the OS and its kernel."""
     release = dict(_release())
     vertex = Vertex(
         id="os0",

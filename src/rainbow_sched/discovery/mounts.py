@@ -1,6 +1,6 @@
-"""Filesystems as the subsystem `mounts`: where jobs find data, and which of it all nodes share. Pure.
+"""The subsystem `mounts`: filesystems, with a flag for those that all nodes share.
 
-Sizes are left out: to ask a filesystem whose server is gone for its size takes for ever.
+Sizes are omitted, because a size query hangs if the filesystem's server is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 SUBSYSTEM = "mounts"
-SHARED = frozenset(
+SHARED_TYPES = frozenset(
     [
         "nfs",
         "nfs4",
@@ -36,13 +36,13 @@ SHARED = frozenset(
         "fuse.daos",
     ]
 )
-OWN = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs")
-MOST = 1_000
+LOCAL_TYPES = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs")
+MAX_MOUNTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One filesystem and where it is."""
+    """A mounted filesystem."""
 
     path: str
     kind: str  # the kernel's name for its type
@@ -50,31 +50,31 @@ class Mount:
     @property
     def shared(self) -> bool:
         """True if other machines see the same files."""
-        return self.kind in SHARED
+        return self.kind in SHARED_TYPES
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """What /proc/self/mounts lists that holds data, without what is mounted only while it is used."""
+    """Parse the data filesystems of /proc/self/mounts, without those that are mounted on demand."""
     lines = [line.split() for line in text.splitlines()]
     found = [Mount(_plain(words[1]), words[2]) for words in lines if len(words) > 2]
     automatic = tuple(f"{mount.path.rstrip('/')}/" for mount in found if mount.kind == "autofs")
     kept = {
         mount.path: mount
         for mount in found
-        if (mount.shared or mount.kind in OWN) and not f"{mount.path}/".startswith(automatic or ("\0",))
+        if (mount.shared or mount.kind in LOCAL_TYPES) and not f"{mount.path}/".startswith(automatic or ("\0",))
     }
-    return tuple(kept[path] for path in sorted(kept)[:MOST])
+    return tuple(kept[path] for path in sorted(kept)[:MAX_MOUNTS])
 
 
 def _plain(path: str) -> str:
-    """Spaces and the like are written as octal numbers."""
+    """Decode the octal escapes of spaces and similar characters."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         path = path.replace(code, letter)
     return path
 
 
 def mounts_subsystem(graph: Graph, mounts: Iterable[Mount], on: str) -> Subsystem | None:
-    """The subsystem, hung on vertex `on`; None if there are no mounts."""
+    """Return the subsystem, attached to vertex `on`; None without mounts."""
     vertices = [
         Vertex(
             id=f"mount:{mount.path}",

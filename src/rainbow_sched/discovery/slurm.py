@@ -1,7 +1,7 @@
-"""Reads what Slurm's commands print about nodes, partitions and switches: text in, values out.
+"""Parse the output of Slurm's commands about nodes, partitions and switches.
 
-Text, not JSON: the keys of `scontrol -o show` are the same in Slurm 22.05 and 24.11, while
-their JSON differs and `scontrol --json` is missing in the older one.
+Text, not JSON: the keys of `scontrol -o show` are the same in Slurm 22.05 and 24.11, but their
+JSON differs and 22.05 has no `scontrol --json`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SHARES = frozenset({"mps", "shard"})  # other views of the same gpus
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """So many generic resources of one kind on a node."""
+    """Generic resources of one kind on a node."""
 
-    name: str  # gpu, fpga ...
-    kind: str  # a100; empty if Slurm was not told
+    name: str  # gpu, fpga …
+    kind: str  # a100; empty if not configured
     count: int
 
 
@@ -45,7 +45,7 @@ class SlurmNode:
     responding: bool = True
     cpus: int = 1
     cpus_alloc: int = 0
-    cpus_usable: int = 1  # without the cpus that are kept for the system
+    cpus_usable: int = 1  # without cpus that are reserved for the system
     sockets: int = 1
     cores_per_socket: int = 1
     threads: int = 1
@@ -63,12 +63,12 @@ class SlurmNode:
         return max(1, self.cpus_usable // per_core)
 
     def cores_of(self, cpus: int) -> int:
-        """Cores that so many of its cpus lie on; a core of which one thread is in use is in use."""
+        """Return the number of cores for a number of cpus; a core is in use if one of its threads is."""
         return min(self.cores, -(-cpus // self.cpus_per_core))
 
     @property
     def cpus_per_core(self) -> int:
-        """How many of Slurm's cpus a core is."""
+        """The number of Slurm cpus per core."""
         return max(1, self.cpus // max(1, self.sockets * self.cores_per_socket))
 
     @property
@@ -78,13 +78,13 @@ class SlurmNode:
 
     @property
     def even(self) -> bool:
-        """True if its sockets hold all of its cores, so that they may be shown."""
+        """True if the sockets contain all cores equally, so that the graph can show them."""
         return self.sockets > 1 and self.cores_per_socket > 1 and self.sockets * self.cores_per_socket == self.cores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPartition:
-    """One partition."""
+    """One partition as `scontrol show partition` describes it."""
 
     name: str
     default: bool = False
@@ -93,37 +93,37 @@ class SlurmPartition:
     max_nodes: int | None = None  # of one job
     min_nodes: int = 0
     max_cpus: int | None = None  # of one job on each node
-    accounts: tuple[str, ...] = ()  # who may use it; empty: all
-    not_accounts: tuple[str, ...] = ()  # who may not
+    accounts: tuple[str, ...] = ()  # allowed accounts; empty: all
+    not_accounts: tuple[str, ...] = ()  # denied accounts
     groups: tuple[str, ...] = ()
     nodes: str = ""
-    memory: Mapping[str, str] = field(default_factory=dict)  # what jobs get by default, where the partition says so
+    memory: Mapping[str, str] = field(default_factory=dict)  # default memory of jobs, if the partition sets it
 
     @property
     def up(self) -> bool:
-        """True if it takes jobs and starts them."""
+        """True if it accepts and starts jobs."""
         return self.state == "UP"
 
     @property
     def limit(self) -> float | None:
-        """How long a job may run there, in seconds."""
+        """The time limit of jobs, in seconds."""
         return seconds(self.max_time)
 
 
 def check_conf(path: str) -> str:
-    """The path of a slurm.conf; raise Invalid if it is not there: Slurm's programs would look for it for a minute."""
+    """Return the path of a slurm.conf; raise Invalid if it is missing: Slurm's programs would retry for a minute."""
     if not Path(path).is_file():
         raise Invalid(f"-O conf: there is no file {path}")
     return path
 
 
 def parse_nodes(text: str) -> tuple[SlurmNode, ...]:
-    """Every node of `scontrol -d -o show node`, in its order."""
+    """Parse the nodes of `scontrol -d -o show node`."""
     return tuple(_node(pairs) for pairs in _records(text, "NodeName"))
 
 
 def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
-    """Every partition of `scontrol -o show partition`."""
+    """Parse the partitions of `scontrol -o show partition`."""
     return tuple(
         SlurmPartition(
             name=pairs["PartitionName"],
@@ -144,13 +144,13 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """The settings of `scontrol show config`, by name."""
+    """Parse the settings of `scontrol show config`."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
 def parse_topology(text: str) -> dict[str, str]:
-    """The leaf switch of each node, which stands for its rack; empty if Slurm was told of none."""
+    """Parse the leaf switch of each node, which stands for its rack; empty without a topology."""
     racks: dict[str, str] = {}
     for pairs in _records(text, "SwitchName"):
         if pairs.get("Level", "0") == "0":
@@ -163,7 +163,7 @@ def parse_topology(text: str) -> dict[str, str]:
 
 
 def parse_gres(text: str) -> tuple[Gres, ...]:
-    """`gpu:a100:4(S:0-1),fpga:1` as its parts; what cannot be given to a job is left out."""
+    """Parse `gpu:a100:4(S:0-1),fpga:1`; resources that jobs cannot allocate are left out."""
     found = []
     for part in _PARENTHESES.sub("", _text(text)).split(","):
         words = part.split(":")
@@ -181,7 +181,7 @@ def _records(text: str, key: str) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
         pairs: dict[str, str] = {}
         for name, value in _PAIR.findall(line):
-            pairs.setdefault(name, value)  # the first: free text such as Reason comes after the keys that count
+            pairs.setdefault(name, value)  # the first wins: free text such as Reason comes last
         if pairs.get(key):
             yield pairs
 
@@ -215,7 +215,7 @@ def _text(value: str | None) -> str:
 
 
 def node_names(text: str) -> list[str]:
-    """The nodes of one of Slurm's lists; `(null)` is none."""
+    """Return the nodes of a Slurm node list; `(null)` is empty."""
     return [] if text == "(null)" else expand(text)
 
 
@@ -224,7 +224,7 @@ def _names(value: str | None) -> tuple[str, ...]:
 
 
 def seconds(text: str) -> float | None:
-    """A time as Slurm writes it (`1-12:00:00`, `90:00`, `30`, which are minutes); None for none or no limit."""
+    """Parse a Slurm time (`1-12:00:00`, `90:00`, or `30` minutes) into seconds; None without a limit."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -240,5 +240,5 @@ def _limit(value: str | None) -> int | None:
     return int(value) if value is not None and value.isdecimal() else None
 
 
-def _number(value: str | None, otherwise: int) -> int:
-    return int(value) if value is not None and value.isdecimal() else otherwise
+def _number(value: str | None, default: int) -> int:
+    return int(value) if value is not None and value.isdecimal() else default

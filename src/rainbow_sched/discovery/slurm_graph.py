@@ -1,8 +1,8 @@
-"""A Slurm cluster as a resource graph with its subsystems: features, partitions and kinds of gpus. Pure.
+"""Convert a Slurm cluster into a resource graph with the subsystems features, partitions and gpus.
 
-cluster > rack > node > socket > core, with memory and gres on the node. Racks are there if
-Slurm knows switches, sockets if it knows them. Cores and gpus of one place are one vertex
-with a size, so that 10,000 nodes stay small.
+cluster > rack > node > socket > core, with memory and gres on the node. Racks and sockets exist
+if Slurm reports them. The cores or gpus of one parent are one vertex with a size, so that 10,000
+nodes stay small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEATURES, PARTITIONS, GPUS = "features", "partitions", "gpus"
 
 
 def slurm_graph(cluster: str, nodes: Sequence[SlurmNode], racks: Mapping[str, str] | None = None) -> Graph:
-    """The dominant graph. A node's id and name are its name in Slurm."""
+    """Return the dominant graph; the id and name of a node are its name in Slurm."""
     racks = racks or {}
     vertices = [Vertex(id=ROOT, type="cluster", name=cluster)]
     edges: list[tuple[str, str]] = []
@@ -28,8 +28,8 @@ def slurm_graph(cluster: str, nodes: Sequence[SlurmNode], racks: Mapping[str, st
         edges.append((ROOT, f"rack:{rack}"))
     shared: dict[tuple[str, ...], Mapping[str, object]] = {(): NOTHING}
     for node in nodes:
-        named = tuple(dict.fromkeys((*node.features, *node.partitions)))
-        properties = shared.setdefault(named, {"properties": list(named)})
+        names = tuple(dict.fromkeys((*node.features, *node.partitions)))
+        properties = shared.setdefault(names, {"properties": list(names)})
         vertices.append(Vertex(id=node.name, type="node", name=node.name, metadata=properties))
         above = f"rack:{racks[node.name]}" if node.name in racks else ROOT
         edges.append((above, node.name))
@@ -56,7 +56,7 @@ def _inside(node: SlurmNode) -> Iterator[tuple[str, Vertex]]:
 
 
 def slurm_subsystems(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition]) -> tuple[Subsystem, ...]:
-    """Features and partitions hang on their nodes, kinds of gpus on gpus and nodes; what all have hangs on the root."""
+    """Return features, partitions and gpu models, attached to their nodes or to the root if all nodes have them."""
     about = {part.name: part for part in partitions}
     features, members, models = _groups(nodes)
     found = []
@@ -94,7 +94,7 @@ def _about(name: str, partition: SlurmPartition | None) -> dict[str, object]:
 
 
 def _flat(name: str, type: str, hosts: Mapping[str, Sequence[str]], all: int, about: About) -> Subsystem:
-    """Vertices without inner edges, built directly: `Subsystem.build` compares each of 10,000 edges with the others."""
+    """Return a subsystem without inner edges; `Subsystem.build` is too slow for 10,000 edges."""
     vertices, hangs = [], []
     for one, on in hosts.items():
         vertices.append(Vertex(id=f"{type}:{one}", type=type, name=one, metadata=about(one)))

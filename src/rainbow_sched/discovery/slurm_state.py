@@ -1,4 +1,4 @@
-"""What of a Slurm cluster is up, free and in use now. Pure; the marks and units fit any graph that names its nodes."""
+"""Find which resources of a Slurm cluster are up, free and in use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What one job holds, spread evenly over its nodes."""
+class SlurmAllocation:
+    """The resources of one job, spread evenly over its nodes."""
 
     nodes: tuple[str, ...]
     cpus: int = 0  # on each node, as Slurm counts them
@@ -25,15 +25,15 @@ class Holding:
 
 
 def mark(node: SlurmNode) -> Mark:
-    """What Slurm says of a node. One that does not answer is down; one that is powered off is not: Slurm wakes it."""
+    """Return the mark of a node; an unresponsive node is down unless it is powered off, because Slurm wakes it."""
     states = set(node.states)
     if states & _DOWN or (not node.responding and "POWERED_DOWN" not in states):
         return Mark.DOWN
     return Mark.DRAINED if states & _DRAINED else Mark.UP
 
 
-def totals(nodes: Iterable[SlurmNode], unreachable: Container[str] = ()) -> dict[str, object]:
-    """`nodes_free`, `cores_free`, `gpus_free`: of nodes that are up and ours to use. Free is a node nobody uses."""
+def free_totals(nodes: Iterable[SlurmNode], unreachable: Container[str] = ()) -> dict[str, object]:
+    """Return `nodes_free`, `cores_free` and `gpus_free` of reachable nodes that are up; a free node has no jobs."""
     free_nodes = free_cores = free_gpus = 0
     for node in nodes:
         if mark(node) is not Mark.UP or node.name in unreachable:
@@ -45,8 +45,8 @@ def totals(nodes: Iterable[SlurmNode], unreachable: Container[str] = ()) -> dict
     return {"nodes_free": free_nodes, "cores_free": free_cores, "gpus_free": free_gpus}
 
 
-def used_by_others(graph: Graph, nodes: Sequence[SlurmNode], own: Iterable[Holding]) -> dict[str, int]:
-    """Units in use by vertex id, less what our own jobs hold: those the server counts itself."""
+def used_by_others(graph: Graph, nodes: Sequence[SlurmNode], own: Iterable[SlurmAllocation]) -> dict[str, int]:
+    """Return units in use by vertex id, without our own jobs, which the server counts itself."""
     mine: dict[tuple[str, str], int] = {}
     for holding in own:
         for name in holding.nodes:
@@ -67,7 +67,7 @@ def used_by_others(graph: Graph, nodes: Sequence[SlurmNode], own: Iterable[Holdi
 
 
 def leaves_by_node(graph: Graph) -> dict[tuple[str, str], list[int]]:
-    """Vertices without children by the name of the node they lie in and their type."""
+    """Return vertices without children, by node name and type."""
     parents = set(graph.parents)
     host: list[str] = []
     leaves: dict[tuple[str, str], list[int]] = {}
@@ -80,7 +80,7 @@ def leaves_by_node(graph: Graph) -> dict[tuple[str, str], list[int]]:
 
 
 def spread(graph: Graph, leaves: Sequence[int], amount: int) -> dict[str, int]:
-    """`amount` units laid on vertices one after the other, memory (in MiB) in each vertex's own unit."""
+    """Distribute `amount` units over vertices in order; memory (in MiB) is converted to the unit of each vertex."""
     found: dict[str, int] = {}
     for i in leaves:
         unit = factor(graph.units[i]) if graph.units[i] else None
@@ -97,9 +97,9 @@ def spread(graph: Graph, leaves: Sequence[int], amount: int) -> dict[str, int]:
 def merge_marks(
     before: Iterable[str], nodes: Sequence[SlurmNode], known: Mapping[str, object], unreachable: Container[str] = ()
 ) -> dict[str, str]:
-    """Marks to report: every node that is not up, and `up` for those that once were not.
+    """Return the marks to report: nodes that are not up, and `up` for nodes that were marked before.
 
-    A node that no partition of ours holds now counts as drained.
+    A node that is in none of our partitions counts as drained.
     """
     marked = set(before)
     found = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.core.values import Phase
-from rainbow_sched.discovery.finder import find
+from rainbow_sched.discovery.finder import discover_cluster
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Unavailable
@@ -80,7 +80,7 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealFlux]:
 
 
 def test_queues_and_properties_are_discovered(queues: RealFlux):
-    found = find("here", "flux", {"uri": queues.uri, "flux": queues.program})
+    found = discover_cluster("here", "flux", {"uri": queues.uri, "flux": queues.program})
     hang = {(one.name, vertex.name): on for one in found.subsystems for vertex, _, on in one.items()}
     assert hang["queues", "batch"] == hang["properties", "batch"] == ("rank0", "rank1")
     assert hang["queues", "debug"] == ("rank2",)
@@ -142,7 +142,7 @@ async def test_a_scheduling_graph_is_what_is_discovered_and_marked(tmp_path: Pat
         encoded = small.ask("R", "encode", "-r0-1", "-c0-1", "-Hn[0-1]")
         r = json.loads(small.ask("ion-R", "encode", feed=encoded))
     with a_real_flux(r) as instance:
-        found = find("here", "flux", {"uri": instance.uri, "flux": instance.program})
+        found = discover_cluster("here", "flux", {"uri": instance.uri, "flux": instance.program})
         assert found.graph.names[found.graph.positions()["rank1"]] == "n1"
         flux = await a_flux(tmp_path, instance, r)
         instance.set_states(drained=[1])

@@ -23,7 +23,7 @@ from rainbow_sched.agent.backends.local.files import JobFiles
 from rainbow_sched.agent.backends.local.machine import Machine, Place
 from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.agent.core.values import Phase
-from rainbow_sched.discovery.host import discover
+from rainbow_sched.discovery.host import host_graph, host_subsystems
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_graph, a_launch, a_request, alive, end
@@ -230,15 +230,15 @@ def test_slots_are_counted_down_to_where_they_are_marked():
 
 
 def test_this_machine_is_found_with_its_cores_memory_and_architecture():
-    host = discover("here")
-    types = list(host.graph.types)
+    graph = host_graph("here")
+    types = list(graph.types)
     assert types[:2] == ["cluster", "node"]
-    assert host.graph.names[0] == "here"
+    assert graph.names[0] == "here"
     assert 1 <= types.count("core") <= len(os.sched_getaffinity(0))
-    cpus = [cpu for i, data in host.graph.metadata.items() if types[i] == "core" for cpu in data["cpus"]]
+    cpus = [cpu for i, data in graph.metadata.items() if types[i] == "core" for cpu in data["cpus"]]
     assert sorted(cpus) == sorted(os.sched_getaffinity(0))
-    assert host.graph.units[types.index("memory")] == "MiB"
-    systems = {subsystem.name: subsystem for subsystem in host.subsystems}
+    assert graph.units[types.index("memory")] == "MiB"
+    systems = {subsystem.name: subsystem for subsystem in host_subsystems(graph)}
     assert systems["os"].vertices[0].metadata["kernel"] == os.uname().release
     assert "arch" in systems
 

@@ -13,7 +13,7 @@ from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.agent.backends.slurm.backend import make
 from rainbow_sched.agent.core.values import Phase
-from rainbow_sched.discovery.finder import find
+from rainbow_sched.discovery.finder import discover_cluster
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
@@ -152,8 +152,8 @@ async def test_a_bid_counts_the_queue_and_costs_what_it_takes(desk: Desk):
 def test_the_machine_or_its_manager_is_found_and_software_is_added(rich: SlurmCluster, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SLURM_CONF", str(rich.conf))
     monkeypatch.delenv("FLUX_URI", raising=False)
-    found = find("rich", "auto")
+    found = discover_cluster("rich", "auto")
     assert (found.manager, found.graph.names[0]) == ("slurm", "rich")
     assert {"features", "partitions", "gpus"} <= {one.name for one in found.subsystems}
     with pytest.raises(NotFound, match="there are: auto, host, slurm, flux"):
-        find("rich", "pbs")
+        discover_cluster("rich", "pbs")

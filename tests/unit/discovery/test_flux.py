@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.discovery.flux import default_queue, flux_graph, flux_subsystems, node_of_rank, parse_queues, parse_r
-from rainbow_sched.discovery.flux_state import FluxHolding, parse_status, scheduler, totals, used_by_others
+from rainbow_sched.discovery.flux_state import FluxAllocation, free_totals, parse_status, scheduler, used_by_others
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Mark
 
@@ -131,10 +131,10 @@ def test_units_in_use_are_what_is_not_free_less_our_own(free, own, gpus_own):
     gpus = {"rank": "2", "children": {"core": f"0-{left[2] - 1}", "gpu": "0-1"}} if left[2] else None
     lite = [part for part in lite if part["rank"] != "2"] + ([gpus] if gpus else [])
     now = parse_r({"version": 1, "execution": {"R_lite": lite}}) if lite else ()
-    holdings = [FluxHolding((0,), own), FluxHolding((2,), 0, gpus_own)]
+    holdings = [FluxAllocation((0,), own), FluxAllocation((2,), 0, gpus_own)]
     used = used_by_others(graph, nodes, now, {1: Mark.DRAINED}, holdings)
     assert used.get("rank2/gpu", 0) == max(0, (0 if gpus else 2) - gpus_own)
     assert used.get("rank0/core", 0) == max(0, 4 - left[0] - own)
     assert "rank1/core" not in used
     assert used.get("rank2/core", 0) == 8 - left[2]
-    assert totals(nodes, now)["cores_free"] == sum(left)
+    assert free_totals(nodes, now)["cores_free"] == sum(left)

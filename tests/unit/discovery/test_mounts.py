@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rainbow_sched.discovery.finder import find
+from rainbow_sched.discovery.finder import discover_cluster
 from rainbow_sched.discovery.mounts import Mount, mounts_subsystem, parse_mounts
 from rainbow_sched.model.graph import Graph, Vertex
 
@@ -38,5 +38,5 @@ def test_what_is_mounted_can_be_asked_for():
 
 
 def test_this_machine_is_found_the_same_twice():
-    first, second = find("here", "host"), find("here", "host")
+    first, second = discover_cluster("here", "host"), discover_cluster("here", "host")
     assert first == second

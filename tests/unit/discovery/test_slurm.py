@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.discovery.slurm import Gres, parse_gres, parse_nodes, parse_partitions, parse_topology
 from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
-from rainbow_sched.discovery.slurm_state import Holding, mark, merge_marks, totals, used_by_others
+from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, mark, merge_marks, used_by_others
 from rainbow_sched.model.graph import Mark
 
 
@@ -143,9 +143,9 @@ def test_what_others_use_is_all_that_is_used_less_our_own():
     nodes = parse_nodes(GPU_NODE)
     graph = slurm_graph("c", nodes)
     assert used_by_others(graph, nodes, ()) == {"g1/socket0/core": 2, "g1/memory": 500, "g1/gpu-a100": 1}
-    own = Holding(nodes=("g1",), cpus=2, memory=500, gpus=1)
+    own = SlurmAllocation(nodes=("g1",), cpus=2, memory=500, gpus=1)
     assert used_by_others(graph, nodes, [own]) == {"g1/socket0/core": 1}
-    assert totals(nodes) == {"nodes_free": 0, "cores_free": 6, "gpus_free": 1}
+    assert free_totals(nodes) == {"nodes_free": 0, "cores_free": 6, "gpus_free": 1}
 
 
 def test_up_is_said_only_of_nodes_that_were_not():

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.discovery import command, host
-from rainbow_sched.discovery.finder import find
-from rainbow_sched.discovery.software import Package, parse_modules, parse_spack, parse_version, software_subsystem
-from rainbow_sched.discovery.software_sources import find_software
+from rainbow_sched.discovery.finder import discover_cluster
+from rainbow_sched.discovery.software import (
+    Package,
+    find_software,
+    parse_modules,
+    parse_spack,
+    parse_version,
+    software_subsystem,
+)
 from rainbow_sched.model.errors import Invalid, Unavailable
 from rainbow_sched.model.graph import Graph, Vertex
 
@@ -81,22 +87,22 @@ def test_the_machine_is_asked_and_a_source_that_fails_has_nothing(tmp_path: Path
 def test_a_source_that_does_not_answer_is_left_out_or_an_error_as_the_caller_wishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(command, "TIMEOUT", 0.05)
+    monkeypatch.setattr(command, "TIMEOUT_SECONDS", 0.05)
     (tmp_path / "spack").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "spack").chmod(0o755)
     environment = {"PATH": f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin"}
     assert not [one for one in find_software(environment) if one.source == "spack"]
     with pytest.raises(Unavailable, match="spack did not answer within"):
-        find_software(environment, sure=True)
+        find_software(environment, strict=True)
 
 
 def test_gpus_of_a_driver_that_hangs_are_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(host, "_TIMEOUT", 0.05)
-    with pytest.raises(Unavailable, match="see to the driver"):
-        host.discover("here")
+    monkeypatch.setattr(host, "GPU_QUERY_SECONDS", 0.05)
+    with pytest.raises(Unavailable, match="check the driver"):
+        host.host_graph("here")
 
 
 def test_the_racks_of_a_slurm_that_is_slow_to_tell_are_not_taken_for_none(
@@ -108,6 +114,6 @@ def test_the_racks_of_a_slurm_that_is_slow_to_tell_are_not_taken_for_none(
     )
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(command, "TIMEOUT", 0.5)
+    monkeypatch.setattr(command, "TIMEOUT_SECONDS", 0.5)
     with pytest.raises(Unavailable, match="scontrol did not answer"):
-        find("alpha", "slurm")
+        discover_cluster("alpha", "slurm")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from rainbow_sched.agent.runtime.registered_state import ClusterDocuments, RegisteredState, RegisteredStateFile, texts
-from rainbow_sched.discovery.finder import Found
+from rainbow_sched.discovery.finder import DiscoveredCluster
 from rainbow_sched.model.errors import Invalid, NotFound, RainbowError
 from rainbow_sched.model.graph import Graph
 
@@ -43,7 +43,12 @@ class Rediscovery:
     """Periodic discovery. `look` may block; `connect` returns a client with the cluster's credential."""
 
     def __init__(
-        self, cluster: str, look: Callable[[], Found], connect: Connect, file: RegisteredStateFile, interval: float
+        self,
+        cluster: str,
+        look: Callable[[], DiscoveredCluster],
+        connect: Connect,
+        file: RegisteredStateFile,
+        interval: float,
     ):
         self._cluster, self._look, self._connect = cluster, look, connect
         self._file, self._interval = file, interval

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from rainbow_sched.agent.setup.options import keep
-from rainbow_sched.discovery.finder import Found
+from rainbow_sched.discovery.finder import DiscoveredCluster
 from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 
 GRAPH_FILE, TOLD_FILE = "graph.json", "told.json"
@@ -40,7 +40,7 @@ class ClusterDocuments:
         return RegisteredState(digest(self.graph), {name: digest(text) for name, text in self.subsystems.items()})
 
 
-def texts(found: Found) -> ClusterDocuments:
+def texts(found: DiscoveredCluster) -> ClusterDocuments:
     return ClusterDocuments(to_jgf(found.graph), {one.name: subsystem_to_jgf(one) for one in found.subsystems})
 
 

@@ -19,7 +19,7 @@ from rainbow_sched.agent.runtime.registered_state import (
 from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, keep
 from rainbow_sched.client import AsyncClient
 from rainbow_sched.client.settings import ClientSettings
-from rainbow_sched.discovery.finder import MANAGERS, Found, find
+from rainbow_sched.discovery.finder import MANAGERS, DiscoveredCluster, discover_cluster
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound
@@ -68,7 +68,7 @@ def rediscovery(options: AgentOptions, settings: ClientSettings, secret: Callabl
         return None
     return Rediscovery(
         options.cluster,
-        lambda: look(options, sure=True),  # a part that does not answer is not removed
+        lambda: look(options, strict=True),  # a part that does not answer is not removed
         lambda: as_cluster(options, settings, secret()),
         file,
         options.rediscover,
@@ -85,10 +85,10 @@ def graph_of(options: AgentOptions) -> Graph | None:
     return _read(str(kept)) if kept.exists() else None
 
 
-def look(options: AgentOptions, *, sure: bool = False) -> Found:
+def look(options: AgentOptions, *, strict: bool = False) -> DiscoveredCluster:
     """Discover the cluster from its manager, or from the host if the backend has no discovery."""
     manager = options.backend if options.backend in MANAGERS else "host"
-    return find(options.cluster, manager, options.backend_options, sure=sure)
+    return discover_cluster(options.cluster, manager, options.backend_options, strict=strict)
 
 
 def _read(path: str) -> Graph:

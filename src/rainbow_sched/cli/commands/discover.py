@@ -12,7 +12,7 @@ from rainbow_sched.cli.input.options import document_output, pairs
 from rainbow_sched.cli.render.listings import document_text
 
 if TYPE_CHECKING:
-    from rainbow_sched.discovery.finder import Found
+    from rainbow_sched.discovery.finder import DiscoveredCluster
 
 EPILOG = """\b
 The file holds the resource graph as JGF; subsystems lie beside it, `perl.features.json`. Give
@@ -43,7 +43,7 @@ SCHEMA = "rainbow.discover/1"
 def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, form: str) -> None:
     """Say what this machine or cluster is. Nothing is sent anywhere."""
     from rainbow_sched.cli.shell.messages import say
-    from rainbow_sched.discovery.finder import find
+    from rainbow_sched.discovery.finder import discover_cluster
     from rainbow_sched.discovery.host import hostname
     from rainbow_sched.installation import require_extra
     from rainbow_sched.model.errors import Unsupported
@@ -52,7 +52,7 @@ def discover(manager: str, name: str | None, options: tuple[str, ...], out: str 
         require_extra("agent", "finding all of it (such as the subsystem arch)")
     except Unsupported as incomplete:
         say(f"warning: {incomplete}")
-    found = find(name or hostname(), manager, pairs(options, "-O"))
+    found = discover_cluster(name or hostname(), manager, pairs(options, "-O"))
     written = _write(found, Path(out)) if out else []
     described = describe(found, written)
     if form in ("json", "jsonl", "yaml"):
@@ -61,7 +61,7 @@ def discover(manager: str, name: str | None, options: tuple[str, ...], out: str 
         click.echo(text(described), nl=False)
 
 
-def describe(found: Found, written: list[str]) -> dict[str, Any]:
+def describe(found: DiscoveredCluster, written: list[str]) -> dict[str, Any]:
     """What was found, counted."""
     graph = found.graph
     counts: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def text(described: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _write(found: Found, path: Path) -> list[str]:
+def _write(found: DiscoveredCluster, path: Path) -> list[str]:
     from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 
     path.write_text(to_jgf(found.graph) + "\n")

@@ -12,7 +12,7 @@ from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
 from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, RegisteredState, RegisteredStateFile, texts
-from rainbow_sched.discovery.finder import Found
+from rainbow_sched.discovery.finder import DiscoveredCluster
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Unavailable
@@ -57,20 +57,20 @@ class House:
         yield self
 
 
-def a_cluster(cores: int = 2, **features: str) -> Found:
+def a_cluster(cores: int = 2, **features: str) -> DiscoveredCluster:
     """One node; each feature is the name of a subsystem and of what it hangs on."""
     graph = a_graph(cores)
     made = [
         Subsystem.build(name, graph.positions(), [Vertex(id=name, type="t", name=name)], [(host, name)])
         for name, host in features.items()
     ]
-    return Found(manager="local", version="", graph=graph, subsystems=tuple(made))
+    return DiscoveredCluster(manager="local", version="", graph=graph, subsystems=tuple(made))
 
 
 class Place:
     """Where a cluster is, an agent that looks at it, and the server."""
 
-    def __init__(self, directory: Path, found: Found) -> None:
+    def __init__(self, directory: Path, found: DiscoveredCluster) -> None:
         self.house, self.found, self.directory = House(), found, directory
         self.shapes: list[Graph] = []
         RegisteredStateFile(directory).write(RegisteredState())

@@ -12,7 +12,7 @@ from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.backends.slurm.facts import MarkedNodes
 from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.flux import FluxNode, node_of_rank
-from rainbow_sched.discovery.flux_state import STATUS_FORMAT, FluxHolding, parse_status, totals, used_by_others
+from rainbow_sched.discovery.flux_state import STATUS_FORMAT, FluxAllocation, free_totals, parse_status, used_by_others
 from rainbow_sched.model.graph import Graph, Mark
 
 
@@ -57,12 +57,12 @@ def make_facts(
     site.marked.add(marks)
     marks = {**{id: str(Mark.UP) for id in site.marked.names if id in site.vertex.values()}, **marks}
     holdings = [
-        FluxHolding(tuple(job.on), -(-job.cores // max(1, len(job.on))), -(-own[job.id] // max(1, len(job.on))))
+        FluxAllocation(tuple(job.on), -(-job.cores // max(1, len(job.on))), -(-own[job.id] // max(1, len(job.on))))
         for job in jobs
         if job.id in own and job.phase is Phase.RUNNING
     ]
     waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
-    state = {**totals(site.nodes, free), "queue_depth": waiting, **prices.state()}
+    state = {**free_totals(site.nodes, free), "queue_depth": waiting, **prices.state()}
     if site.scheduler:
         state["scheduler"] = site.scheduler
     used = used_by_others(site.graph, site.nodes, free, not_up, holdings)

@@ -35,7 +35,7 @@ from rainbow_sched.agent.core.values import (
     Unknown,
     Update,
 )
-from rainbow_sched.discovery.host import discover_graph
+from rainbow_sched.discovery.host import host_graph
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
@@ -55,7 +55,7 @@ class LocalBackend:
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
         self.root = settings.directory / "jobs"
-        self.machine = _machine(settings.graph or discover_graph(settings.cluster))
+        self.machine = _machine(settings.graph or host_graph(settings.cluster))
         settings.know("cgroup")
         self.grounds = cgroup_parent_for(settings.options.get("cgroup", "auto"))
         self._jobs: dict[str, LocalJob] = {}

@@ -12,7 +12,7 @@ from rainbow_sched.agent.backends.slurm.files import SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
 from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.slurm import SlurmNode
-from rainbow_sched.discovery.slurm_state import Holding, merge_marks, totals, used_by_others
+from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, merge_marks, used_by_others
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Graph
 
@@ -50,10 +50,10 @@ def make_facts(
     threads = {node.name: node.cpus_per_core for node in nodes}
     running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
     used = used_by_others(graph, nodes, running)
-    return ClusterFacts(manager="slurm", state={**totals(nodes, unreachable), **state}, marks=marks, used=used)
+    return ClusterFacts(manager="slurm", state={**free_totals(nodes, unreachable), **state}, marks=marks, used=used)
 
 
-def _holding(job: SlurmJob, record: SlurmRecord, threads: Mapping[str, int]) -> Holding:
+def _holding(job: SlurmJob, record: SlurmRecord, threads: Mapping[str, int]) -> SlurmAllocation:
     """Return the resources that the server counts for a job.
 
     Slurm may give it more: whole nodes, or memory that was not requested. The rest counts as used by others.
@@ -68,4 +68,4 @@ def _holding(job: SlurmJob, record: SlurmRecord, threads: Mapping[str, int]) -> 
         per_core = max((threads.get(host, 1) for host in hosts), default=1)
         cpus = min(cpus, -(-record.cores // many) * per_core)
         memory = min(memory, -(-record.memory // many))
-    return Holding(nodes=hosts, cpus=cpus, memory=memory, gpus=record.gpus)
+    return SlurmAllocation(nodes=hosts, cpus=cpus, memory=memory, gpus=record.gpus)
