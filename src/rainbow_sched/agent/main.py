@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, opened, refuse_root
+from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -211,8 +213,6 @@ def _parts(options: AgentOptions, journal: Journal, link: ServerLink, backend: B
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT OPTIONS]...")
 def install(write: bool, cluster: str, rest: tuple[str, ...]) -> int:
     """Print a systemd --user unit that runs the agent with these options."""
-    from rainbow_sched.agent.setup.systemd_unit import unit_name, unit_text
-
     text = unit_text(cluster, rest)
     if not write:
         click.echo(text, nl=False)
@@ -224,3 +224,45 @@ def install(write: bool, cluster: str, rest: tuple[str, ...]) -> int:
     click.echo(f"wrote {path}; now: systemctl --user daemon-reload && systemctl --user enable --now {path.name}")
     click.echo("to keep it running after you log out: loginctl enable-linger")
     return 0
+
+
+def unit_name(cluster: str) -> str:
+    return f"rainbow-agent-{cluster_name(cluster)}.service"
+
+
+def unit_text(cluster: str, arguments: Iterable[str], program: Iterable[str] | None = None) -> str:
+    """Return the unit file. Stopping the unit ends the agent only; jobs continue."""
+    command = list(program or _program())
+    words = [*command, "agent", "--cluster", cluster_name(cluster), *arguments]
+    return f"""[Unit]
+Description=Rainbow agent of cluster {cluster}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={" ".join(map(quoted, words))}
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=2 5
+KillMode=process
+Delegate=yes
+DelegateSubgroup=agent
+NoNewPrivileges=yes
+UMask=0077
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def quoted(word: str) -> str:
+    """Return a word of ExecStart with systemd's quoting."""
+    if "\n" in word or "\0" in word:
+        raise Invalid("an option of an agent must not contain a line break or zero byte")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _program() -> list[str]:
+    beside = Path(sys.executable).parent / "rainbow"
+    return [str(beside)] if beside.exists() else [sys.executable, "-m", "rainbow_sched.cli.main"]

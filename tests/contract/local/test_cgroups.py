@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.local import memory_watch
 from rainbow_sched.agent.backends.local.backend import LocalBackend, make
 from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup, find_cgroup_parent
 from rainbow_sched.agent.backends.local.files import JobFiles
+from rainbow_sched.agent.backends.local.wrapper import MEMORY_CHECK_SECONDS
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid
@@ -130,7 +130,7 @@ async def test_a_job_within_its_memory_is_left_alone(tmp_path: Path):
     async with a_desk(tmp_path, "off") as desk:
         tag = await desk.submit(hogs(400))
         await desk.until_output(tag, b"got it\ngot it\n")
-        await asyncio.sleep(2 * memory_watch.EVERY)  # it is looked at meanwhile, by another process
+        await asyncio.sleep(2 * MEMORY_CHECK_SECONDS)  # it is looked at meanwhile, by another process
         await desk.backend.cancel(tag)
         assert (await desk.until(tag, Phase.ENDED)).result.state is AttemptState.CANCELLED
 

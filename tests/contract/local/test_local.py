@@ -28,6 +28,14 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from tests.contract.backends.conftest import Desk, a_graph, a_launch, a_request, alive, end
 
+RUN_ONE = """
+import sys
+from pathlib import Path
+from rainbow_sched.agent.backends.local import wrapper
+wrapper.CONTACT_CHECK_SECONDS = 0.05
+wrapper.main(Path(sys.argv[1]))
+"""
+
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
@@ -172,11 +180,10 @@ def _in_order(real: Callable[..., Any], first: str) -> Callable[..., Any]:
 async def test_a_job_that_may_run_elsewhere_ends_itself_when_even_its_agent_is_gone(desk: Desk, ago: float, ends: bool):
     contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
     (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
-    code = "from rainbow_sched.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
     one = files(desk, "rb-1-1")
     one.create(replace(a_launch(a_request("sleep", "1")), guard=50.0), {})
     one.put_place(Place(), Machine(a_graph()))
-    command = [sys.executable, "-c", code, str(one.path)]
+    command = [sys.executable, "-c", RUN_ONE, str(one.path)]
     await (await asyncio.create_subprocess_exec(*command)).wait()
     assert one.result().state is (AttemptState.PREEMPTED if ends else AttemptState.SUCCEEDED)
 
@@ -247,10 +254,9 @@ def test_this_machine_is_found_with_its_cores_memory_and_architecture():
 async def test_a_job_that_may_run_elsewhere_by_now_is_not_begun(desk: Desk, ago: float, begins: bool):
     contact = time.clock_gettime(time.CLOCK_BOOTTIME) - ago
     (desk.directory / "state" / "contact").write_text(json.dumps([wrapper.boot_id(), contact]))
-    code = "from rainbow_sched.agent import wrapper as w; w.LOOK = 0.05; import sys; w.main(w.Path(sys.argv[1]))"
     one = files(desk, "rb-1-1")
     one.create(replace(a_launch(a_request("sh", "-c", "echo begun; sleep 20")), guard=50.0), {})
     one.put_place(Place(), Machine(a_graph()))
-    await (await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(one.path))).wait()
+    await (await asyncio.create_subprocess_exec(sys.executable, "-c", RUN_ONE, str(one.path))).wait()
     assert one.result().state is AttemptState.PREEMPTED
     assert ((one.path / "stdout").exists() and "begun" in (one.path / "stdout").read_text()) == begins

@@ -103,7 +103,7 @@ async def test_a_stopped_controller_means_unknown_and_nothing_is_declared_dead(d
     finally:
         fragile.start_controller()
     async with asyncio.timeout(20):
-        while not await desk.backend.commands.healthy():
+        while not await desk.backend.commands.ping():
             await asyncio.sleep(0.1)  # a daemon in another process is awaited
     await desk.until(tag, Phase.RUNNING)
     gate.touch()
@@ -127,9 +127,9 @@ async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_
 async def test_jobs_that_a_killed_controller_forgets_or_ends_are_accounted_for_soon(
     desk: Desk, fragile: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.files.BEAT", 1)
-    monkeypatch.setattr(desk.backend._forgotten, "_settle", 5.0)
-    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.tracker.SETTLE", 5.0)
+    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.files.HEARTBEAT_SECONDS", 1)
+    monkeypatch.setattr(desk.backend._lost_jobs, "_settle", 5.0)
+    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.tracker.SETTLE_SECONDS", 5.0)
     note = f"echo $RAINBOW_JOB_ID >> {desk.directory}/runs; echo up; exec sleep 8"
     tags = [await desk.submit(a_request("sh", "-c", note, duration=3600.0), job=job) for job in (1, 2, 3)]
     for tag in tags:

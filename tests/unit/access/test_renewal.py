@@ -193,7 +193,7 @@ async def test_an_agent_renews_when_the_server_asks_and_only_then(world: World, 
     running = asyncio.create_task(rotation.run())
     try:
         await link.sync(SyncMessage(seq=1))
-        assert not link.asked.is_set()
+        assert not link.renewal_requested.is_set()
         await ask(world.channel, "Access/AskRenewal", world.credentials["admin"], cluster="alpha")
         old = link.secret
         await link.sync(SyncMessage(seq=2))
@@ -202,7 +202,7 @@ async def test_an_agent_renews_when_the_server_asks_and_only_then(world: World, 
                 await asyncio.sleep(0)
         assert place.home.read_text().strip() == link.secret
         await link.sync(SyncMessage(seq=3))
-        assert not link.asked.is_set()
+        assert not link.renewal_requested.is_set()
     finally:
         running.cancel()
         await link.close()

@@ -23,9 +23,9 @@ from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError
 from rainbow_sched.model.signature import CONTEXT, SignedStatement, digest_of, mismatch, parse_signature, read_signers
 
-SPENT_FILE = "signatures"
-KEPT = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back
-MAX_SIGNERS = 1 << 20
+USED_FILE = "signatures"
+KEEP_SECONDS = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back
+MAX_SIGNERS_BYTES = 1 << 20
 Use = tuple[str, int | None]  # nonce and array index
 
 
@@ -35,11 +35,11 @@ class UsedSignatures:
     def __init__(self, path: Path, now: float) -> None:
         """Read the file and drop expired entries. An incomplete last line is from a crash and has had no effect."""
         records = parse(path.read_bytes(), str(path))[0] if path.exists() else []
-        kept = [one for one in records if float(str(one["until"])) + KEPT > now]
-        write_whole(path, b"".join(map(line, kept)))
+        current = [one for one in records if float(str(one["until"])) + KEEP_SECONDS > now]
+        write_whole(path, b"".join(map(line, current)))
         self._path = path
         self._attempts: dict[Use, set[str]] = {}
-        for one in kept:
+        for one in current:
             index = one["index"]
             use = (str(one["nonce"]), index if isinstance(index, int) else None)
             self._attempts.setdefault(use, set()).add(str(one["attempt"]))
@@ -72,7 +72,7 @@ class SignatureChecker:
     spent: UsedSignatures
     required: bool = True  # False: unsigned jobs are accepted, signatures are still checked
     clock: Callable[[], float] = time.time
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)  # jobs start in several threads
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # jobs start in several threads
     _read: tuple[tuple[int, int], Mapping[str, tuple[bytes, ...]]] = field(default=((0, 0), {}))
 
     def refuses(self, offer: Offer) -> str | None:
@@ -94,7 +94,7 @@ class SignatureChecker:
         if statement is None:
             return
         use, attempt = (statement.nonce, offer.array_index), f"{offer.ref.tag}-{offer.ref.token}"
-        with self._one_at_a_time:
+        with self._lock:
             before = self.spent.by(use)
             if attempt in before:
                 return
@@ -109,7 +109,7 @@ class SignatureChecker:
         if not text and not self.required:
             return None
         statement, body, signature = parse_signature(text)
-        if not any(_good(key, body, signature) for key in self._keys().get(offer.owner, ())):
+        if not any(_verifies(key, body, signature) for key in self._keys().get(offer.owner, ())):
             raise Denied(f"the job is not signed with a key that this site has for {offer.owner}")
         labels = terms.get("labels")
         said = {key: value for key, value in labels.items() if key != ARRAY_LABEL} if isinstance(labels, dict) else {}
@@ -129,7 +129,7 @@ class SignatureChecker:
             raise Denied(f"this site cannot read its signers: {problem.strerror}") from None
         stamp = (found.st_mtime_ns, found.st_size)
         if stamp != self._read[0]:
-            self._read = (stamp, read_signers(_own_text(self.signers)))
+            self._read = (stamp, read_signers(_trusted_text(self.signers)))
         return self._read[1]
 
 
@@ -142,22 +142,22 @@ def signature_checker(
             raise Invalid("require_signature needs the file of your users' keys: --allowed-signers FILE")
         return None
     path = Path(signers).expanduser().resolve()
-    asked = SignatureChecker(cluster, path, UsedSignatures(state_dir / SPENT_FILE, now), required)
-    read_signers(_own_text(path))
+    asked = SignatureChecker(cluster, path, UsedSignatures(state_dir / USED_FILE, now), required)
+    read_signers(_trusted_text(path))
     return asked
 
 
-def _own_text(path: Path) -> str:
+def _trusted_text(path: Path) -> str:
     """Return the text of a file that only its owner or root can write."""
     try:
         with path.open("rb") as file:
-            found, data = os.fstat(file.fileno()), file.read(MAX_SIGNERS + 1)
+            found, data = os.fstat(file.fileno()), file.read(MAX_SIGNERS_BYTES + 1)
     except OSError as problem:
         raise Invalid(f"cannot read the signers in {path}: {problem.strerror}") from None
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
         raise Invalid(f"{path} must not be writable by other users; run: chmod go-w {path}")
-    if len(data) > MAX_SIGNERS:
-        raise Invalid(f"{path} has more than {MAX_SIGNERS} bytes")
+    if len(data) > MAX_SIGNERS_BYTES:
+        raise Invalid(f"{path} has more than {MAX_SIGNERS_BYTES} bytes")
     return data.decode("utf-8", "replace")
 
 
@@ -169,7 +169,7 @@ def _terms(offer: Offer) -> Mapping[str, object]:
     return terms if isinstance(terms, dict) else {}
 
 
-def _good(key: bytes, body: bytes, signature: bytes) -> bool:
+def _verifies(key: bytes, body: bytes, signature: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

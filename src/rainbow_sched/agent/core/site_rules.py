@@ -13,15 +13,15 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compile_expression
 from rainbow_sched.selection.job_filter import holds, variables
 
-KNOWN = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
+JOB_VARIABLES = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 
 
 def job_expression(option: str, text: str) -> Expression:
     """Compile `--accept` or `--order`; raise Invalid for an unknown job variable."""
     found = compile_expression(text)
     for name in sorted(found.names):
-        if name not in KNOWN and not name.startswith("labels."):
-            hint = did_you_mean(name, (*KNOWN, "labels.KEY"))
+        if name not in JOB_VARIABLES and not name.startswith("labels."):
+            hint = did_you_mean(name, (*JOB_VARIABLES, "labels.KEY"))
             raise Invalid(f"{option}: jobs have no variable {name!r}{hint}")
     return found
 

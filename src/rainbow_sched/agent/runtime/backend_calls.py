@@ -32,9 +32,9 @@ class BackendCalls:
     run_guard: float
     signatures: SignatureChecker | None = None
 
-    async def run(self, errand: BackendCall) -> e.Event:
+    async def run(self, command: BackendCall) -> e.Event:
         """Execute one command and return its result as an event; never raises except for cancellation."""
-        match errand:
+        match command:
             case e.CheckOffer(offer):
                 return e.OfferChecked(offer, await self._refusal(offer))
             case e.Submit(offer):

@@ -42,7 +42,7 @@ def sync_request(message: SyncMessage) -> agents_pb2.SyncRequest:
     )
     if message.recall is not None:
         out.recall.complete = message.recall.complete
-        out.recall.attempts.extend(map(_known, message.recall.attempts))
+        out.recall.attempts.extend(map(_known_attempt, message.recall.attempts))
     facts = message.facts
     if facts is not None:
         out.state = _state(facts.state)
@@ -78,19 +78,19 @@ def sync_answer(answer: agents_pb2.SyncResponse) -> SyncAnswer:
     """Return the answer in the reactor's types."""
     return SyncAnswer(
         ack=answer.ack,
-        confirms=tuple(map(_back, answer.confirms)),
+        confirms=tuple(map(_to_ref, answer.confirms)),
         offers=tuple(map(_offer, answer.offers)),
         commands=tuple(
-            ServerCommand(command.id, command.kind, _back(command.attempt), command.reason)
+            ServerCommand(command.id, command.kind, _to_ref(command.attempt), command.reason)
             for command in answer.commands
         ),
         bid_requests=tuple(map(_bid_request, answer.bid_requests)),
         heartbeat=_seconds(answer.heartbeat, 25.0),
         resync=answer.resync,
-        expected=tuple(map(_back, answer.expected)),
-        acked=tuple(map(_back, answer.acked_reports)),
-        output_acks=tuple((_back(ack.attempt), ack.stream, ack.next_offset) for ack in answer.output_acks),
-        unknown=tuple(map(_back, answer.unknown_reports)),
+        expected=tuple(map(_to_ref, answer.expected)),
+        acked=tuple(map(_to_ref, answer.acked_reports)),
+        output_acks=tuple((_to_ref(ack.attempt), ack.stream, ack.next_offset) for ack in answer.output_acks),
+        unknown=tuple(map(_to_ref, answer.unknown_reports)),
         server=answer.server,
         mark=answer.mark,
         recall=answer.recall,
@@ -106,7 +106,7 @@ def _ref(ref: Ref) -> agents_pb2.AttemptRef:
     return agents_pb2.AttemptRef(job=ref.job, n=ref.n, token=ref.token)
 
 
-def _back(ref: agents_pb2.AttemptRef) -> Ref:
+def _to_ref(ref: agents_pb2.AttemptRef) -> Ref:
     return Ref(ref.job, ref.n, ref.token)
 
 
@@ -129,7 +129,7 @@ def _report(report: Report) -> agents_pb2.Report:
     return out
 
 
-def _known(known: KnownAttempt) -> agents_pb2.KnownAttempt:
+def _known_attempt(known: KnownAttempt) -> agents_pb2.KnownAttempt:
     out = agents_pb2.KnownAttempt(attempt=_ref(known.ref), phase=known.phase)
     if known.report is not None:
         out.report.CopyFrom(_report(known.report))
@@ -190,7 +190,7 @@ def _hosts(listed: Iterable[agents_pb2.GroupHosts]) -> tuple[tuple[GroupHosts, .
 def _offer(offer: agents_pb2.Offer) -> Offer:
     hosts, unreadable = _hosts(offer.hosts)
     return Offer(
-        ref=_back(offer.attempt),
+        ref=_to_ref(offer.attempt),
         name=offer.name,
         owner=offer.owner,
         spec=offer.spec,

@@ -20,8 +20,8 @@ from typing import IO
 from rainbow_sched.client.private_files import sync_folder
 from rainbow_sched.model.errors import Conflict, Corrupt
 
-MODE = 0o600
-COMPACT_ABOVE = 8 * 1024 * 1024  # bytes
+FILE_MODE = 0o600
+COMPACT_ABOVE_BYTES = 8 * 1024 * 1024  # bytes
 
 
 class Journal:
@@ -34,11 +34,11 @@ class Journal:
         self.truncated = 0  # bytes cut off from an incomplete last line
         self._sync = sync
         self._compacted = 0  # size after the last compaction
-        self._lock = _locked(directory / "lock")
+        self._lock = _lock_file(directory / "lock")
         try:
             self.fresh = not self.path.exists()
             self.records = self._read()
-            self._file = self._opened()
+            self._file = self._open_file()
             if not self.records:
                 self.records = [{"kind": "open", "id": secrets.token_hex(8)}]
                 self.append(self.records)
@@ -60,8 +60,8 @@ class Journal:
                 os.fsync(file.fileno())
         return records
 
-    def _opened(self) -> IO[bytes]:
-        return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, MODE), "wb", buffering=0)
+    def _open_file(self) -> IO[bytes]:
+        return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "wb", buffering=0)
 
     @property
     def size(self) -> int:
@@ -70,7 +70,7 @@ class Journal:
     @property
     def is_long(self) -> bool:
         """Return True if the journal has grown enough since the last compaction."""
-        return self.size > max(COMPACT_ABOVE, 2 * self._compacted)
+        return self.size > max(COMPACT_ABOVE_BYTES, 2 * self._compacted)
 
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
         """Append records and return when they are on disk; on failure the file is unchanged."""
@@ -88,7 +88,7 @@ class Journal:
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
         """Replace the journal atomically."""
         beside = self.path.with_suffix(".new")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, MODE), "wb") as file:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, FILE_MODE), "wb") as file:
             file.write(line({"kind": "open", "id": self.id}))
             file.writelines(map(line, records))
             file.flush()
@@ -96,7 +96,7 @@ class Journal:
         beside.replace(self.path)
         sync_folder(self.path.parent)
         self._file.close()
-        self._file = self._opened()
+        self._file = self._open_file()
         self._compacted = self.size
 
     def close(self) -> None:
@@ -152,8 +152,8 @@ def _record(text: bytes) -> dict[str, object] | None:
     return record if isinstance(record, dict) else None
 
 
-def _locked(path: Path) -> IO[bytes]:
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE), "r+b")
+def _lock_file(path: Path) -> IO[bytes]:
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "r+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

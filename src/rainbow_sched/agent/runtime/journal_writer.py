@@ -12,7 +12,7 @@ from rainbow_sched.agent.core.events import RecordStored, WriteJournal
 from rainbow_sched.agent.runtime.journal import Journal
 
 log = logging.getLogger("rainbow.agent")
-TRY_AGAIN = 5.0  # seconds between retries of a failed write
+RETRY_SECONDS = 5.0  # seconds between retries of a failed write
 _LOG_TEXTS = {
     "offer": "accepted",
     "native": "submitted",
@@ -34,20 +34,20 @@ class JournalWriter:
         """Call `stored` for each record that is on disk."""
         self._journal, self._stored = journal, stored
         self._queue: asyncio.Queue[WriteJournal | _Compaction] = asyncio.Queue()
-        self._open = 0  # records whose `stored` event the state has not processed yet
+        self._unprocessed = 0  # records whose `stored` event the state has not processed yet
         self._compacting = False
 
     def write(self, command: WriteJournal) -> None:
-        self._open += 1
+        self._unprocessed += 1
         self._queue.put_nowait(command)
 
-    def known(self) -> None:
+    def note_processed(self) -> None:
         """Note that the state has processed one stored record."""
-        self._open -= 1
+        self._unprocessed -= 1
 
     def compact_if_long(self, records: Callable[[], list[dict[str, object]]]) -> None:
         """Replace a long journal by `records`, when the state has processed everything written."""
-        if self._open == 0 and not self._compacting and self._journal.is_long:
+        if self._unprocessed == 0 and not self._compacting and self._journal.is_long:
             self._compacting = True
             self._queue.put_nowait(_Compaction(records()))
 
@@ -57,31 +57,31 @@ class JournalWriter:
             batch = [await self._queue.get()]
             while not self._queue.empty():
                 batch.append(self._queue.get_nowait())
-            await self._all(batch)
+            await self._write_batch(batch)
             for _ in batch:
                 self._queue.task_done()
 
-    async def _all(self, batch: list[WriteJournal | _Compaction]) -> None:
+    async def _write_batch(self, batch: list[WriteJournal | _Compaction]) -> None:
         for item in batch:
             if isinstance(item, _Compaction):  # queued before the writes in this batch
-                await self._surely(partial(self._journal.compact, item.records))
+                await self._retry(partial(self._journal.compact, item.records))
                 self._compacting = False
         writes = [item for item in batch if isinstance(item, WriteJournal)]
         if writes:
-            await self._surely(partial(self._journal.append, [write.record for write in writes]))
+            await self._retry(partial(self._journal.append, [write.record for write in writes]))
         for write in writes:
-            _say(write)
+            _log_record(write)
             self._stored(RecordStored(write.ref, write.kind))
 
-    async def _surely(self, work: Callable[[], None]) -> None:
+    async def _retry(self, work: Callable[[], None]) -> None:
         while True:
             try:
                 return await asyncio.to_thread(work)
             except OSError as problem:
                 log.error("cannot write the journal (%s); no jobs are started until it succeeds", problem)
-                await asyncio.sleep(TRY_AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
 
-    async def drained(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Wait until everything is on disk, for at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
@@ -90,7 +90,7 @@ class JournalWriter:
             log.error("the last journal records could not be written")
 
 
-def _say(write: WriteJournal) -> None:
+def _log_record(write: WriteJournal) -> None:
     result = write.record.get("result")
     if write.kind == "end" and isinstance(result, dict):
         state, reason = result["state"], result["reason"]

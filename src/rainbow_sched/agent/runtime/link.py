@@ -16,7 +16,7 @@ from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Unauthenticated
 from rainbow_sched.pb.v2 import agents_pb2
 
-MARGIN = 10.0  # seconds that a call may take beyond its wait
+CALL_MARGIN_SECONDS = 10.0  # seconds that a call may take beyond its wait
 TIMEOUTS = Timeouts(connect=5.0, unreachable=0.0)  # each server once; the agent retries by itself
 
 
@@ -41,7 +41,7 @@ class ServerLink:
         self.identity = identity
         self.node_rules: Callable[[], NodeRules] = lambda: identity.node_rules  # read before each Sync
         self.secret, self.spare = identity.secret, ""  # `spare`: the second valid secret during a rotation
-        self.asked = asyncio.Event()  # the server requests a new secret
+        self.renewal_requested = asyncio.Event()  # the server requests a new secret
         self._connection = Connection(settings, timeouts=TIMEOUTS)
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
@@ -53,18 +53,18 @@ class ServerLink:
         request.guards = self.identity.guards
         request.node_rules.CopyFrom(node_rules(self.node_rules()))
         try:
-            return await self._sync(request, message.wait + MARGIN)
+            return await self._sync(request, message.wait + CALL_MARGIN_SECONDS)
         except Unauthenticated:
             if not self.spare:
                 raise
             self.secret, self.spare = self.spare, self.secret
-            return await self._sync(request, message.wait + MARGIN)
+            return await self._sync(request, message.wait + CALL_MARGIN_SECONDS)
 
     async def _sync(self, request: agents_pb2.SyncRequest, timeout: float) -> SyncAnswer:
         secret = self.secret
         answer = await self._connection.call(rpcs.SYNC, request, bearer=secret, timeout=timeout)
         if answer.renew and secret == self.secret:
-            self.asked.set()
+            self.renewal_requested.set()
         return sync_answer(answer)
 
     async def renew(self, bearer: str, id: str, digest: bytes) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Protocol
 
 from rainbow_sched.agent.backends.base import Backend
+from rainbow_sched.agent.backends.local.wrapper import boot_id
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
@@ -21,7 +24,6 @@ from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.runtime.backend_calls import BackendCall, BackendCalls
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.journal_writer import JournalWriter
-from rainbow_sched.agent.runtime.last_contact import ContactFile
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
 from rainbow_sched.agent.runtime.refusals import Refusals
 from rainbow_sched.client.connection import Backoff
@@ -29,9 +31,39 @@ from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
-LAST_WORD = 5.0  # seconds for the last message of a stopping agent
-REMIND = 300.0  # seconds until the same warning is repeated
+SHUTDOWN_SECONDS = 5.0  # seconds for the last message of a stopping agent
+WARNING_INTERVAL_SECONDS = 300.0  # seconds until the same warning is repeated
 BACKOFF = Backoff(first=0.2, cap=10.0)
+CONTACT_WRITE_SECONDS = 5.0  # seconds; an older time only ends jobs earlier
+
+
+class ContactFile:
+    """A file with the boot clock at the sending of the last answered message."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._boot = boot_id()
+        self._last = float("-inf")
+
+    def read(self) -> float | None:
+        """Return the time; None if it is unknown or from before a reboot."""
+        try:
+            boot, at = json.loads(self._path.read_text())
+        except (OSError, ValueError, TypeError):
+            return None
+        return float(at) if boot == self._boot else None
+
+    def write(self, at: float) -> None:
+        """Store the time, at most once per interval."""
+        if at - self._last < CONTACT_WRITE_SECONDS:
+            return
+        self._last = at
+        try:
+            beside = self._path.with_suffix(".new")
+            beside.write_text(json.dumps([self._boot, at]))
+            beside.replace(self._path)
+        except OSError:
+            return  # a full disk must not end the agent; an older time only ends jobs earlier
 
 
 def boot_clock() -> float:
@@ -82,13 +114,11 @@ class Agent:
         self._writer = JournalWriter(parts.journal, self._events.put_nowait)
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
-        self._errands = BackendCalls(
-            parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures
-        )
+        self._calls = BackendCalls(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures)
         self._failures = 0
-        self._complaint = ("", 0.0)
+        self._last_warning = ("", 0.0)
         self._refusals = Refusals()
-        self._broken: asyncio.Future[None] | None = None
+        self._failed: asyncio.Future[None] | None = None
 
     def stop(self) -> None:
         """Take no new work, tell the server and exit; running jobs continue."""
@@ -96,7 +126,7 @@ class Agent:
 
     async def run(self) -> None:
         """Run until stopped or, with `once`, until nothing is left to do; raise errors that a retry cannot fix."""
-        self._broken = asyncio.get_running_loop().create_future()
+        self._failed = asyncio.get_running_loop().create_future()
         if self.parts.journal.truncated:
             log.warning("journal: dropped an incomplete last line of %d bytes", self.parts.journal.truncated)
         await self.backend.start()
@@ -108,28 +138,28 @@ class Agent:
             log.info("%s: %s, restored from the journal", held.ref.tag, held.phase.value)
         self._apply(e.Started(self._contact.read()))
         try:
-            await self._turn()
+            await self._process_events()
         finally:
-            await self._writer.drained(LAST_WORD)
+            await self._writer.drain(SHUTDOWN_SECONDS)
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.backend.close()
 
-    async def _turn(self) -> None:
+    async def _process_events(self) -> None:
         leave_at: float | None = None
         while True:
             event = await self._next(leave_at)
-            if self._broken is not None and self._broken.done():
-                self._broken.result()
+            if self._failed is not None and self._failed.done():
+                self._failed.result()
             seq = self.state.seq
             self._apply(event)
             now = self._clock()
             if isinstance(event, e.StopAsked):
-                leave_at = now + LAST_WORD
-            if leave_at is not None and (now >= leave_at or self._said_goodbye(event, seq)):
+                leave_at = now + SHUTDOWN_SECONDS
+            if leave_at is not None and (now >= leave_at or self._stop_acknowledged(event, seq)):
                 return
-            if self._once and self._nothing_left(event):
+            if self._once and self._nothing_to_do(event):
                 return
 
     async def _next(self, leave_at: float | None) -> e.Event:
@@ -143,19 +173,19 @@ class Agent:
         except TimeoutError:
             return e.Tick()
 
-    def _said_goodbye(self, event: e.Event, seq: int) -> bool:
+    def _stop_acknowledged(self, event: e.Event, seq: int) -> bool:
         """Return True once a message that requests no more work was answered."""
         said = self.state.answered
         return isinstance(event, e.SyncAnswered) and said is not None and said.want == 0 and event.answer.ack == seq
 
-    def _nothing_left(self, event: e.Event) -> bool:
+    def _nothing_to_do(self, event: e.Event) -> bool:
         waited = self.state.answered is not None and self.state.answered.wait > 0
         return isinstance(event, e.SyncAnswered) and event.answer.empty and waited and idle(self.state)
 
     def _apply(self, event: e.Event) -> None:
         self.state, commands = react(self.state, event, self._clock())
         if isinstance(event, e.RecordStored):
-            self._writer.known()
+            self._writer.note_processed()
         for command in commands:
             self._do(command)
         self._writer.compact_if_long(lambda: compacted(self.state.attempts.values(), self.state.past, self.state.mark))
@@ -168,9 +198,9 @@ class Agent:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (problem := task.exception()) is not None and self._broken is not None:
-            if not self._broken.done():
-                self._broken.set_exception(problem)
+        if not task.cancelled() and (problem := task.exception()) is not None and self._failed is not None:
+            if not self._failed.done():
+                self._failed.set_exception(problem)
             self._events.put_nowait(e.Tick())
 
     def _sync_ended(self, seq: int, task: asyncio.Task[None]) -> None:
@@ -188,12 +218,12 @@ class Agent:
             case e.WriteJournal():
                 self._writer.write(command)
             case e.CheckOffer() | e.Submit() | e.Lookup() | e.ReadOutput() | e.AskBid():
-                self._spawn(self._fetch(command))
+                self._spawn(self._call_backend(command))
             case e.Cancel(ref):
                 log.info("%s: cancelling", ref.tag)
-                self._spawn(self._quietly(self.backend.cancel(ref.tag), f"{ref.tag}: cannot end it"))
+                self._spawn(self._log_failure(self.backend.cancel(ref.tag), f"{ref.tag}: cannot end it"))
             case e.Forget(ref):
-                self._spawn(self._quietly(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
+                self._spawn(self._log_failure(self.backend.forget(ref.tag), f"{ref.tag}: cannot tidy up"))
 
     # --- the server ---
 
@@ -204,23 +234,23 @@ class Agent:
             self._failures += 1
             pause = self._refusals.pause(problem, self._clock())  # raises when a retry is useless
             retry_in = pause or BACKOFF.delay(self._failures - 1, self._rng)
-            self._complain(problem, retry_in)
+            self._warn(problem, retry_in)
             self._events.put_nowait(e.SyncFailed(message.seq, retry_in))
             return
         if self._failures or self.state.contact_at is None:
             log.info("connected to the server")
-            self._complaint = ("", 0.0)
+            self._last_warning = ("", 0.0)
         self._failures = 0
         self._refusals.answered()
         if self.state.contact_at is not None:
             self._contact.write(self.state.contact_at)
         self._events.put_nowait(e.SyncAnswered(answer))
 
-    def _complain(self, problem: RainbowError, retry_in: float) -> None:
+    def _warn(self, problem: RainbowError, retry_in: float) -> None:
         """Log a problem once, and repeat it at intervals while it lasts."""
         now = self._clock()
-        if str(problem) != self._complaint[0] or now - self._complaint[1] >= REMIND:
-            self._complaint = (str(problem), now)
+        if str(problem) != self._last_warning[0] or now - self._last_warning[1] >= WARNING_INTERVAL_SECONDS:
+            self._last_warning = (str(problem), now)
             log.warning("%s; retrying in %.1f s", problem, retry_in)
 
     # --- the backend ---
@@ -234,25 +264,25 @@ class Agent:
                     self.parts.rediscovery.hint(facts.shape)
                 self._events.put_nowait(e.BackendUpdated(updates, facts))
             except Exception as problem:  # a backend may fail in any way; running jobs are still watched
-                log.warning("polling the manager failed: %s", problem, exc_info=_unforeseen(problem))
+                log.warning("polling the manager failed: %s", problem, exc_info=_is_bug(problem))
             await self.backend.changed()
 
     def _reshape(self, graph: Graph) -> None:
         self.backend.reshape(graph)
         self._events.put_nowait(e.GraphReplaced())
 
-    async def _fetch(self, errand: BackendCall) -> None:
+    async def _call_backend(self, command: BackendCall) -> None:
         """Execute a command on the backend and queue its event."""
-        self._events.put_nowait(await self._errands.run(errand))
+        self._events.put_nowait(await self._calls.run(command))
 
-    async def _quietly(self, work: Awaitable[None], trouble: str) -> None:
+    async def _log_failure(self, work: Awaitable[None], message: str) -> None:
         """Await work that is repeated anyway or is optional; log a failure."""
         try:
             await work
         except Exception as problem:  # a backend may fail in any way
-            log.warning("%s: %s", trouble, problem, exc_info=_unforeseen(problem))
+            log.warning("%s: %s", message, problem, exc_info=_is_bug(problem))
 
 
-def _unforeseen(problem: Exception) -> bool:
+def _is_bug(problem: Exception) -> bool:
     """Return True for a bug in a backend, logged with its traceback."""
     return not isinstance(problem, RainbowError | OSError)

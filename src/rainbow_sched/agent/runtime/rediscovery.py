@@ -8,19 +8,79 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
-from rainbow_sched.agent.runtime.registered_state import ClusterDocuments, RegisteredState, RegisteredStateFile, texts
+from rainbow_sched.agent.setup.options import write_private
 from rainbow_sched.discovery.finder import DiscoveredCluster
+from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 from rainbow_sched.model.errors import Invalid, NotFound, RainbowError
 from rainbow_sched.model.graph import Graph
 
 log = logging.getLogger("rainbow.agent")
-SETTLE = 5.0  # seconds between the two checks
+CONFIRM_SECONDS = 5.0  # seconds between the two checks
+GRAPH_FILE, STATE_FILE = "graph.json", "told.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredState:
+    """Digests of the registered graph and subsystems."""
+
+    graph: str = ""
+    subsystems: Mapping[str, str] = field(default_factory=dict)
+
+    def with_subsystem(self, name: str, digest: str) -> RegisteredState:
+        """Return a copy with one subsystem set, or removed for an empty digest."""
+        kept = {**self.subsystems, name: digest}
+        return replace(self, subsystems={one: value for one, value in kept.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDocuments:
+    """A cluster's graph and subsystems as JGF."""
+
+    graph: str
+    subsystems: Mapping[str, str]
+
+    def told(self) -> RegisteredState:
+        return RegisteredState(digest(self.graph), {name: digest(text) for name, text in self.subsystems.items()})
+
+
+def to_documents(found: DiscoveredCluster) -> ClusterDocuments:
+    return ClusterDocuments(to_jgf(found.graph), {one.name: subsystem_to_jgf(one) for one in found.subsystems})
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class RegisteredStateFile:
+    """The registered state on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read(self) -> RegisteredState | None:
+        """Return the stored state; None if this agent has registered nothing, empty if the file is damaged."""
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                return RegisteredState(**json.loads((self._directory / STATE_FILE).read_text()))
+            except (ValueError, TypeError):
+                return RegisteredState()
+        return None
+
+    def store_graph(self, text: str) -> None:
+        """Store the graph, in which the next start runs jobs. Called before the server has it."""
+        write_private(self._directory, GRAPH_FILE, text)
+
+    def write(self, told: RegisteredState) -> None:
+        write_private(self._directory, STATE_FILE, json.dumps(asdict(told)))
 
 
 class UploadClient(Protocol):
@@ -52,8 +112,8 @@ class Rediscovery:
     ):
         self._cluster, self._look, self._connect = cluster, look, connect
         self._file, self._interval = file, interval
-        self._told = file.read() or RegisteredState()
-        self._seen: RegisteredState | None = None  # a change seen once
+        self._registered = file.read() or RegisteredState()
+        self._unconfirmed: RegisteredState | None = None  # a change seen once
         self._hint = asyncio.Event()
         self._shape = ""
 
@@ -66,62 +126,62 @@ class Rediscovery:
     async def run(self, reshape: Callable[[Graph], None]) -> None:
         """Check periodically until cancelled; failures are retried. `reshape` is called with each new graph."""
         while True:
-            pause = min(SETTLE, self._interval) if self._seen is not None else self._interval
+            pause = min(CONFIRM_SECONDS, self._interval) if self._unconfirmed is not None else self._interval
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hint.wait(), pause)
             self._hint.clear()
             try:
-                await self.look_again(reshape)
+                await self.check(reshape)
             except (RainbowError, OSError) as problem:
                 log.warning("the cluster could not be inspected or updated on the server: %s", problem)
 
-    async def look_again(self, reshape: Callable[[Graph], None]) -> bool:
+    async def check(self, reshape: Callable[[Graph], None]) -> bool:
         """Check once; return True if a change was sent."""
         found = await asyncio.to_thread(self._look)
-        said = await asyncio.to_thread(texts, found)
+        said = await asyncio.to_thread(to_documents, found)
         now = said.told()
-        if now == self._told:
-            self._seen = None
+        if now == self._registered:
+            self._unconfirmed = None
             return False
-        if now != self._seen:
-            self._seen = now
+        if now != self._unconfirmed:
+            self._unconfirmed = now
             return False
         async with self._connect() as client:
-            if now.graph != self._told.graph:
-                await self._tell_graph(client, said, now)
+            if now.graph != self._registered.graph:
+                await self._send_graph(client, said, now)
                 reshape(found.graph)
                 log.info("the cluster changed: its graph now has %d vertices", len(found.graph))
-            await self._tell_subsystems(client, said, now)
-        self._seen = None
+            await self._send_subsystems(client, said, now)
+        self._unconfirmed = None
         return True
 
-    async def _tell_graph(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
+    async def _send_graph(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
         data = said.graph.encode()
-        self._file.keep_graph(said.graph)
+        self._file.store_graph(said.graph)
         try:
             await client.replace_graph(self._cluster, data)
         except (Invalid, NotFound):  # a subsystem refers to a removed vertex: remove ours, they are sent again
-            if not self._told.subsystems:
+            if not self._registered.subsystems:
                 raise
-            for name in list(self._told.subsystems):
+            for name in list(self._registered.subsystems):
                 with contextlib.suppress(NotFound):
                     await client.delete_subsystem(self._cluster, name)
-                self._note(self._told.with_subsystem(name, ""))
+                self._save(self._registered.with_subsystem(name, ""))
             await client.replace_graph(self._cluster, data)
-        self._note(replace(self._told, graph=now.graph))
+        self._save(replace(self._registered, graph=now.graph))
 
-    async def _tell_subsystems(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
-        for name in [gone for gone in self._told.subsystems if gone not in now.subsystems]:
+    async def _send_subsystems(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
+        for name in [gone for gone in self._registered.subsystems if gone not in now.subsystems]:
             with contextlib.suppress(NotFound):
                 await client.delete_subsystem(self._cluster, name)
-            self._note(self._told.with_subsystem(name, ""))
+            self._save(self._registered.with_subsystem(name, ""))
             log.info("the cluster changed: removed subsystem %s", name)
         for name, digest in now.subsystems.items():
-            if self._told.subsystems.get(name) != digest:
+            if self._registered.subsystems.get(name) != digest:
                 await client.put_subsystem(self._cluster, name, said.subsystems[name].encode())
-                self._note(self._told.with_subsystem(name, digest))
+                self._save(self._registered.with_subsystem(name, digest))
                 log.info("the cluster changed: updated subsystem %s", name)
 
-    def _note(self, told: RegisteredState) -> None:
-        self._told = told
+    def _save(self, told: RegisteredState) -> None:
+        self._registered = told
         self._file.write(told)

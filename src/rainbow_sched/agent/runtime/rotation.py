@@ -24,8 +24,8 @@ from rainbow_sched.model.credential import CredentialKind, compose, digest, id_o
 from rainbow_sched.model.errors import AlreadyExists, RainbowError, Unauthenticated
 
 log = logging.getLogger("rainbow.agent")
-LOOK_EVERY = 3_600.0  # seconds between checks of the secret's age
-TRY_AGAIN = 30.0
+AGE_CHECK_SECONDS = 3_600.0  # seconds between checks of the secret's age
+RETRY_SECONDS = 30.0
 _LETTERS = string.ascii_lowercase + string.digits
 
 
@@ -34,7 +34,7 @@ class RenewalLink(Protocol):
 
     secret: str
     spare: str
-    asked: asyncio.Event
+    renewal_requested: asyncio.Event
 
     async def renew(self, bearer: str, id: str, digest: bytes) -> None:
         """Register the digest of a new secret, authenticated by `bearer`."""
@@ -46,8 +46,8 @@ class Rotation:
     def __init__(self, home: Path, link: RenewalLink, *, every: float, clock: Callable[[], float] = time.time) -> None:
         self.home, self.beside = home, home.with_name(f"{home.name}.next")
         self._link, self._every, self._clock = link, every, clock
-        self._wanted = self.beside.exists()
-        if self._wanted:
+        self._pending = self.beside.exists()
+        if self._pending:
             check_private(self.beside)
             link.spare = read_secret(str(self.beside), "the cluster's next secret")
 
@@ -56,20 +56,20 @@ class Rotation:
         failures = 0
         while True:
             try:
-                if self._wanted or self._link.asked.is_set() or self._age() >= self._every:
-                    self._link.asked.clear()
+                if self._pending or self._link.renewal_requested.is_set() or self._age() >= self._every:
+                    self._link.renewal_requested.clear()
                     await self.renew()
                 failures = 0
             except (RainbowError, OSError) as problem:
                 log.warning("the secret could not be renewed, retrying: %s", problem)
                 failures += 1
-            pause = min(LOOK_EVERY, TRY_AGAIN * 2**failures if failures else self._every)
+            pause = min(AGE_CHECK_SECONDS, RETRY_SECONDS * 2**failures if failures else self._every)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._link.asked.wait(), pause)
+                await asyncio.wait_for(self._link.renewal_requested.wait(), pause)
 
     async def renew(self) -> None:
         """Rotate the secret, continuing an earlier incomplete rotation."""
-        self._wanted = True
+        self._pending = True
         text = self._next()
         id, old = id_of(text) or "", self._link.secret
         self._link.spare = text
@@ -84,7 +84,7 @@ class Rotation:
             await self._link.renew(text, id, digest(text))
         self.beside.replace(self.home)
         sync_folder(self.home.parent)
-        self._link.secret, self._link.spare, self._wanted = text, "", False
+        self._link.secret, self._link.spare, self._pending = text, "", False
         log.info("renewed the cluster's secret in %s", self.home)
 
     def _next(self) -> str:

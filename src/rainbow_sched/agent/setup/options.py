@@ -63,10 +63,10 @@ def credential(options: AgentOptions, settings: ClientSettings, environment: Map
         return read_secret(options.secret_file, "the cluster's secret")
     if environment.get(SECRET_ENV):
         return environment[SECRET_ENV]
-    kept = options.state_dir / SECRET_FILE
-    if kept.exists():
-        check_private(kept)
-        return read_secret(str(kept), "the cluster's secret")
+    path = options.state_dir / SECRET_FILE
+    if path.exists():
+        check_private(path)
+        return read_secret(str(path), "the cluster's secret")
     own = settings.cluster_secret and (
         settings.cluster in ("", options.cluster) or settings.origins.get("cluster_secret") != "config"
     )
@@ -94,6 +94,6 @@ def opened(make: Callable[[Path], T], directory: Path) -> T:
         raise Invalid(f"{what}; give a writable directory with --state-dir") from None
 
 
-def keep(directory: Path, name: str, text: str) -> None:
+def write_private(directory: Path, name: str, text: str) -> None:
     """Write a private file atomically."""
     write_whole(directory / name, f"{text}\n".encode())

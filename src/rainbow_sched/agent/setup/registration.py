@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rainbow_sched.agent.runtime.rediscovery import Rediscovery
-from rainbow_sched.agent.runtime.registered_state import (
+from rainbow_sched.agent.runtime.rediscovery import (
     GRAPH_FILE,
     ClusterDocuments,
+    Rediscovery,
     RegisteredState,
     RegisteredStateFile,
     digest,
-    texts,
+    to_documents,
 )
-from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, keep
+from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, write_private
 from rainbow_sched.client import AsyncClient
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.discovery.finder import MANAGERS, DiscoveredCluster, discover_cluster
@@ -32,7 +32,7 @@ TOKEN_FILE = "submit-token"
 async def register(options: AgentOptions, settings: ClientSettings) -> str:
     """Register the cluster; store its secret in the state directory and return it."""
     given = options.register != "auto"
-    said = ClusterDocuments(to_jgf(_read(options.register)), {}) if given else texts(look(options))
+    said = ClusterDocuments(to_jgf(_read(options.register)), {}) if given else to_documents(look(options))
     text, file = said.graph, RegisteredStateFile(options.state_dir)
     async with AsyncClient(settings=settings) as client:
         client.connection.on_unreachable = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
@@ -42,9 +42,9 @@ async def register(options: AgentOptions, settings: ClientSettings) -> str:
         raise AlreadyExists(
             f"cluster {options.cluster} is already registered; give its secret with --secret-file, or use another name"
         )
-    file.keep_graph(text)
-    keep(options.state_dir, TOKEN_FILE, answer.token)
-    keep(options.state_dir, SECRET_FILE, answer.secret)
+    file.store_graph(text)
+    write_private(options.state_dir, TOKEN_FILE, answer.token)
+    write_private(options.state_dir, SECRET_FILE, answer.secret)
     log.info("registered %s; its token for submitters is in %s", options.cluster, options.state_dir / TOKEN_FILE)
     if not given:
         file.write(RegisteredState(digest(text)))  # subsystems that a crash leaves unsent are sent by the rediscovery

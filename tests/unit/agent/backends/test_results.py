@@ -70,11 +70,11 @@ def test_whatever_slurm_says(job: slurm_jobs.SlurmJob, left: slurm_jobs.ScriptEx
         note=st.sampled_from(("", "node failure", "out of memory", "lost contact", "flood")),
     ),
     limit=TIMES,
-    trouble=st.sampled_from(("", "no such command")),
+    problem_text=st.sampled_from(("", "no such command")),
     began=st.booleans(),
 )
-def test_whatever_flux_says(job: flux_jobs.FluxJob, limit: float | None, trouble: str, began: bool) -> None:
-    understood(flux_jobs.result(job, limit=limit, trouble=trouble, began=began))
+def test_whatever_flux_says(job: flux_jobs.FluxJob, limit: float | None, problem_text: str, began: bool) -> None:
+    understood(flux_jobs.result(job, limit=limit, problem_text=problem_text, began=began))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -102,7 +102,7 @@ def test_a_job_that_slurm_took_and_lost(tmp_path: Path, asked: bool) -> None:
     files = SlurmFiles(tmp_path, "rb-1-1")
     files.path.mkdir()
     if asked:
-        files.ask_to_end()
+        files.request_end()
     result = withdrawn(files).result
     assert result is not None
     assert result.state is (AttemptState.CANCELLED if asked else AttemptState.RETURNED)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends import BackendSettings, load_backend
-from rainbow_sched.agent.core.signatures import SPENT_FILE, SignatureChecker, UsedSignatures, signature_checker
+from rainbow_sched.agent.core.signatures import USED_FILE, SignatureChecker, UsedSignatures, signature_checker
 from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.journal import Journal
@@ -45,7 +45,7 @@ class Site:
         (self.folder / "signers").write_text("\n".join(lines))
 
     def signatures(self, **changes: object) -> SignatureChecker:
-        spent = UsedSignatures(self.folder / SPENT_FILE, self.now)
+        spent = UsedSignatures(self.folder / USED_FILE, self.now)
         return SignatureChecker("here", self.folder / "signers", spent, clock=lambda: self.now, **changes)
 
     async def run(self, *offers: Offer) -> dict[int, str]:
@@ -258,19 +258,19 @@ def test_what_was_used_is_remembered_until_it_could_not_be_used_again(site: Site
     offer = site.offer()
     site.signatures().take(offer)
     site.now = NOW + 7.5 * 86_400
-    size = (site.folder / SPENT_FILE).stat().st_size
+    size = (site.folder / USED_FILE).stat().st_size
     assert "has expired" in str(site.signatures().refuses(offer))
-    assert (site.folder / SPENT_FILE).stat().st_size == size
+    assert (site.folder / USED_FILE).stat().st_size == size
     site.now = NOW + 9 * 86_400
     assert "has expired" in str(site.signatures().refuses(offer))
-    assert (site.folder / SPENT_FILE).stat().st_size == 0
+    assert (site.folder / USED_FILE).stat().st_size == 0
 
 
 def test_a_damaged_memory_of_signatures_is_refused_and_a_cut_one_is_mended(site: Site):
     held = site.signatures()
     for job in (1, 2):
         held.take(site.offer(job))
-    path = site.folder / SPENT_FILE
+    path = site.folder / USED_FILE
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
     assert site.signatures().spent is not None

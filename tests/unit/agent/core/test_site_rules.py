@@ -9,9 +9,9 @@ import pytest
 
 from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.values import Offer, Ref
-from rainbow_sched.agent.runtime.refusals import CONFLICT_PATIENCE, SLOWLY, Refusals
+from rainbow_sched.agent.main import unit_text
+from rainbow_sched.agent.runtime.refusals import CONFLICT_TIMEOUT_SECONDS, SLOW_RETRY_SECONDS, Refusals
 from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, refuse_root
-from rainbow_sched.agent.setup.systemd_unit import unit_text
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.errors import Conflict, Denied, Invalid, Unauthenticated, Unavailable
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
@@ -100,14 +100,14 @@ def test_a_wrong_credential_at_start_is_given_up_and_later_only_retried_slowly()
         at_start.pause(Denied("no"), 0.0)
     later = Refusals()
     later.answered()
-    assert [later.pause(Unauthenticated("no"), 0.0) for _ in range(9)] == [SLOWLY] * 9
+    assert [later.pause(Unauthenticated("no"), 0.0) for _ in range(9)] == [SLOW_RETRY_SECONDS] * 9
 
 
 def test_a_second_agent_gives_up_while_an_unreachable_server_is_tried_for_ever():
     refusals = Refusals()
     assert refusals.pause(Conflict("another"), 100.0) is not None
     with pytest.raises(Conflict):
-        refusals.pause(Conflict("another"), 100.0 + CONFLICT_PATIENCE)
+        refusals.pause(Conflict("another"), 100.0 + CONFLICT_TIMEOUT_SECONDS)
     assert all(refusals.pause(Unavailable("away"), float(at)) is None for at in range(0, 100_000, 1000))
 
 

@@ -72,7 +72,7 @@ def test_a_damaged_line_with_good_ones_after_it_is_refused_and_named(at, bit):
 
 
 def test_a_journal_is_compacted_again_only_when_it_has_doubled(tmp_path, monkeypatch):
-    monkeypatch.setattr("rainbow_sched.agent.runtime.journal.COMPACT_ABOVE", 100)
+    monkeypatch.setattr("rainbow_sched.agent.runtime.journal.COMPACT_ABOVE_BYTES", 100)
     many = RECORDS * 20
     with Journal(tmp_path) as journal:
         journal.append(many)

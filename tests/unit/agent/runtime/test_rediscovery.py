@@ -10,8 +10,13 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.core.values import Phase
-from rainbow_sched.agent.runtime.rediscovery import Rediscovery
-from rainbow_sched.agent.runtime.registered_state import GRAPH_FILE, RegisteredState, RegisteredStateFile, texts
+from rainbow_sched.agent.runtime.rediscovery import (
+    GRAPH_FILE,
+    Rediscovery,
+    RegisteredState,
+    RegisteredStateFile,
+    to_documents,
+)
 from rainbow_sched.discovery.finder import DiscoveredCluster
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.model.attempt import AttemptState
@@ -81,11 +86,11 @@ class Place:
         self.looking = Rediscovery("here", lambda: self.found, self.house.client, file, 60.0)
 
     async def look(self, times: int = 2) -> bool:
-        return [await self.looking.look_again(self.shapes.append) for _ in range(times)][-1]
+        return [await self.looking.check(self.shapes.append) for _ in range(times)][-1]
 
     @property
     def settled(self) -> bool:
-        told = texts(self.found).told()
+        told = to_documents(self.found).told()
         return RegisteredStateFile(self.directory).read() == told and set(self.house.subsystems) == set(told.subsystems)
 
 

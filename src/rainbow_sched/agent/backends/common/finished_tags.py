@@ -6,13 +6,13 @@ from collections.abc import KeysView
 from itertools import islice
 from pathlib import Path
 
-KEPT = 20_000
+MAX_TAGS = 20_000
 
 
 class FinishedTags:
     """A set of tags; the file has them oldest first."""
 
-    def __init__(self, path: Path, kept: int = KEPT) -> None:
+    def __init__(self, path: Path, kept: int = MAX_TAGS) -> None:
         self._path, self._kept = path, kept
         self._tags: dict[str, None] = {}  # oldest first
 
@@ -26,7 +26,7 @@ class FinishedTags:
             self._tags = dict.fromkeys(self._path.read_text().split())
         except FileNotFoundError:
             return
-        self._cut_if_long()
+        self._truncate()
 
     def __contains__(self, tag: str) -> bool:
         return tag in self._tags
@@ -37,9 +37,9 @@ class FinishedTags:
             self._tags[tag] = None
             with self._path.open("a") as file:
                 file.write(f"{tag}\n")
-            self._cut_if_long()
+            self._truncate()
 
-    def _cut_if_long(self) -> None:
+    def _truncate(self) -> None:
         if len(self._tags) > 2 * self._kept:
             self._tags = dict.fromkeys(islice(self._tags, len(self._tags) - self._kept, None))
             self._path.write_text("".join(f"{tag}\n" for tag in self._tags))

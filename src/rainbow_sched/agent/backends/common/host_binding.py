@@ -15,7 +15,7 @@ from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
 
-MAX_SHOWN = 120  # characters of a list of names in a message
+MAX_SHOWN_CHARS = 120  # characters of a list of names in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> Bo
     return BoundHosts(names, unknown)
 
 
-def unkept(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Graph, manager: str) -> str | None:
+def unenforced(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Graph, manager: str) -> str | None:
     """Return the first requirement that neither manager nor allowed hosts enforce, as a reason, or None.
 
     Requirements of the request as a whole hold at the root, and so on every host.
@@ -84,7 +84,7 @@ def _types_that_hold_all_nodes(graph: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
-def stands_for_nodes(names: Iterable[str], nodes: Collection[str], graph: Graph, allowed: AllowedHosts) -> str | None:
+def not_a_node(names: Iterable[str], nodes: Collection[str], graph: Graph, allowed: AllowedHosts) -> str | None:
     """Return why named hosts that are not nodes, such as racks, cannot be passed to a manager, or None."""
     others = {name for name in names if name not in nodes}
     if allowed.checked or not others or not (others := others.intersection(graph.names)):
@@ -94,7 +94,7 @@ def stands_for_nodes(names: Iterable[str], nodes: Collection[str], graph: Graph,
     )
 
 
-def carried_in_graph(graph: Graph, name: str) -> bool:
+def has_property(graph: Graph, name: str) -> bool:
     """Return True if a vertex of the graph has this property."""
     return any(name in properties_of(about) for about in graph.metadata.values())
 
@@ -108,4 +108,4 @@ def wrong_nodes(got: str, allowed: str, manager: str, ended: float | None = None
 def shown(names: Sequence[str]) -> str:
     """Return names shortened for a message."""
     text = collapse(names) or ",".join(names)
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[: MAX_SHOWN_CHARS - 3]}..."

@@ -9,7 +9,7 @@ from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.model.request import Group, Level, Request, Task
 
 TAG = re.compile(r"rb-[0-9]{1,19}-[0-9]{1,10}")
-KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
+PASSED_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -37,7 +37,7 @@ def copies(request: Request, task: Task) -> int:
 
 def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str]:
     """Return the job's environment: a few variables of the agent, the job's own, and Rainbow's."""
-    kept = {name: agent[name] for name in KEPT if name in agent}
+    kept = {name: agent[name] for name in PASSED_VARIABLES if name in agent}
     own = {name: value for name, value in launch.request.environment.items() if not name.startswith("RAINBOW_")}
     rainbow = {
         "RAINBOW_JOB_ID": str(launch.job),

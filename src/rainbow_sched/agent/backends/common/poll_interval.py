@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-FIRST = 0.2  # seconds
+FIRST_SECONDS = 0.2  # seconds
 GROWTH = 1.5
-LOOK = 2.0  # seconds between checks of running jobs' files
+FILE_CHECK_SECONDS = 2.0  # seconds between checks of running jobs' files
 
 
 class PollInterval:
@@ -16,16 +16,16 @@ class PollInterval:
 
     def __init__(self, *, cap: float) -> None:
         self._cap = cap
-        self._next = min(FIRST, cap)
+        self._next = min(FIRST_SECONDS, cap)
         self._woken = asyncio.Event()
 
-    def hurry(self) -> None:
+    def reset(self) -> None:
         """Poll soon, after an action."""
-        self._next = min(FIRST, self._cap)
+        self._next = min(FIRST_SECONDS, self._cap)
         self._woken.set()
 
     async def wait(self, news: Callable[[], bool]) -> None:
-        """Wait for the current interval; less after `hurry`, or when `news` finds changed files."""
+        """Wait for the current interval; less after `reset`, or when `news` finds changed files."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._next
         while (left := until - loop.time()) > 0:
@@ -34,9 +34,9 @@ class PollInterval:
                 await asyncio.sleep(self._next)
                 break
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), min(left, LOOK))
+                await asyncio.wait_for(self._woken.wait(), min(left, FILE_CHECK_SECONDS))
                 continue
-            if left > LOOK and await asyncio.to_thread(news):
-                self._next = min(FIRST, self._cap)
+            if left > FILE_CHECK_SECONDS and await asyncio.to_thread(news):
+                self._next = min(FIRST_SECONDS, self._cap)
                 return
         self._next = min(self._cap, self._next * GROWTH)

@@ -19,7 +19,7 @@ class ProgramResult:
     err: str
 
     @property
-    def complaint(self) -> str:
+    def error_line(self) -> str:
         """Return the last line of stderr without the program's name."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return re.sub(r"^[\w-]+: (?:error: |ERROR: )?", "", lines[-1]) if lines else f"exit code {self.code}"

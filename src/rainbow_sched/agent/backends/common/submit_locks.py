@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TagLock:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0  # number of holders and waiters
 
@@ -19,12 +19,12 @@ class SubmitLocks:
 
     def __init__(self, most: int) -> None:
         self._free = asyncio.Semaphore(most)
-        self._turns: dict[str, _Turn] = {}
+        self._locks: dict[str, _TagLock] = {}
 
     @contextlib.asynccontextmanager
     async def of(self, tag: str) -> AsyncIterator[None]:
         """Hold the lock of a tag."""
-        turn = self._turns.setdefault(tag, _Turn())
+        turn = self._locks.setdefault(tag, _TagLock())
         turn.wanted += 1
         try:
             async with turn.lock, self._free:
@@ -32,4 +32,4 @@ class SubmitLocks:
         finally:
             turn.wanted -= 1
             if not turn.wanted:
-                del self._turns[tag]
+                del self._locks[tag]

@@ -49,8 +49,8 @@ from rainbow_sched.model.request import Request
 
 OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
 JOBS = ("jobs", "--json", "--count=0", "--user=all")
-SETTLE = 10.0  # seconds in which Flux may not list a new job yet
-CLOCKS_APART = 60.0  # seconds that the clocks of agent and instance may differ
+SETTLE_SECONDS = 10.0  # seconds in which Flux may not list a new job yet
+CLOCK_SKEW_SECONDS = 60.0  # seconds that the clocks of agent and instance may differ
 
 
 class FluxBackend:
@@ -66,22 +66,22 @@ class FluxBackend:
         self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
         self._pace = PollInterval(cap=settings.seconds("interval", 5.0))
-        self._settle = settings.seconds("settle", SETTLE)
+        self._settle = settings.seconds("settle", SETTLE_SECONDS)
         self._submitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tag
-        self.follower = FluxFollower(self.commands, self._moved)
+        self.follower = FluxFollower(self.commands, self._phase_changed)
         self._follows = options.get("journal", "yes") != "no"
         self.questions = FluxQueries(settings, self.commands, self.follower)
         self._jobs: tuple[FluxJob, ...] = ()
         self._ended: dict[str, Update] = {}
         self._seen: dict[str, tuple[object, ...]] = {}
         self._facts = CachedFacts("flux", settings.seconds("facts_interval", 60.0), time.monotonic)
-        self._gone = FinishedTags(settings.directory / "forgotten")
+        self._finished = FinishedTags(settings.directory / "forgotten")
 
     async def start(self) -> None:
         """Read the instance's configuration; if Flux does not answer, it is read on first use."""
         self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._gone.read()
+        self._finished.read()
         with contextlib.suppress(Unavailable):
             await self.questions.site()
         if self._follows:
@@ -111,7 +111,7 @@ class FluxBackend:
             document = await self._document(launch, files, record, made.request)
             native = await self._hand_over(document, files)
             files.put(replace(record, native=native, gpus=cores_and_gpus(document)[2]))
-            self._pace.hurry()
+            self._pace.reset()
             return native
 
     async def _document(self, launch: Launch, files: FluxFiles, record: FluxRecord, bare: Request) -> dict[str, object]:
@@ -151,7 +151,7 @@ class FluxBackend:
 
     async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Return the job from Flux or from its own files."""
-        if tag in self._gone:
+        if tag in self._finished:
             return Absent()
         files = FluxFiles(self.root, tag)
         record = files.record()
@@ -172,12 +172,12 @@ class FluxBackend:
         now = time.time()
         open_files = {}
         for path in self.root.iterdir():
-            if TAG.fullmatch(path.name) and path.name not in self._gone and path.name not in self._ended:
+            if TAG.fullmatch(path.name) and path.name not in self._finished and path.name not in self._ended:
                 files = FluxFiles(self.root, path.name)
                 record = files.record()
                 if record is not None:
                     open_files[path.name] = (files, record)
-        since = min((record.asked for _, record in open_files.values()), default=now) - CLOCKS_APART
+        since = min((record.asked for _, record in open_files.values()), default=now) - CLOCK_SKEW_SECONDS
         self._jobs = await self._all_jobs(since)
         by_id = {job.id: job for job in self._jobs}
         found = []
@@ -188,7 +188,7 @@ class FluxBackend:
             elif update is not None:
                 found.append(update)
         running = [update.tag for update in found if update.phase is Phase.RUNNING]
-        self._seen = {tag: FluxFiles(self.root, tag).signs() for tag in running}
+        self._seen = {tag: FluxFiles(self.root, tag).change_marker() for tag in running}
         return (*found, *self._ended.values())
 
     async def _all_jobs(self, since: float) -> tuple[FluxJob, ...]:
@@ -206,10 +206,10 @@ class FluxBackend:
         table.whole = True
         return table.jobs
 
-    def _moved(self, job: FluxJob) -> None:
+    def _phase_changed(self, job: FluxJob) -> None:
         """Poll soon after a journal entry of one of our jobs."""
         if TAG.fullmatch(job.name):
-            self._pace.hurry()
+            self._pace.reset()
 
     def _update(self, files: FluxFiles, record: FluxRecord, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
         """Return the state of the job with the recorded id; a new job that is not listed yet is pending."""
@@ -222,7 +222,7 @@ class FluxBackend:
     async def changed(self) -> None:
         """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
         await self._pace.wait(
-            lambda: any(FluxFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
+            lambda: any(FluxFiles(self.root, tag).change_marker() != seen for tag, seen in self._seen.items())
         )
 
     async def cancel(self, tag: str) -> None:
@@ -235,7 +235,7 @@ class FluxBackend:
         if number is None or tag in self._ended:
             return
         done = await self.commands.run("cancel", job_name(number))
-        self._pace.hurry()
+        self._pace.reset()
         inactive = "inactive" in done.err or "unknown job" in done.err
         if done.code and not inactive and isinstance(problem := self.commands.problem(done), Unavailable):
             raise problem
@@ -275,7 +275,7 @@ class FluxBackend:
 
     async def forget(self, tag: str) -> None:
         """Remove the job's directory; Flux keeps listing the job, which is ignored."""
-        self._gone.add(tag)
+        self._finished.add(tag)
         self._ended.pop(tag, None)
         await asyncio.to_thread(FluxFiles(self.root, tag).remove)
 

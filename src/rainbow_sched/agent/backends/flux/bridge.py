@@ -40,7 +40,7 @@ def follow(handle: Any, streaming: int, tell: Callable[..., None] = tell) -> Non
             if entry is None:  # Flux's Python returns None when the broker is gone
                 raise OSError(errno.EPIPE, "the instance has ended")
             if entry["events"]:
-                tell(journal=slim(entry))
+                tell(journal=without_unused_fields(entry))
             else:
                 tell(caught_up=True)
             stream.reset()
@@ -50,7 +50,7 @@ def follow(handle: Any, streaming: int, tell: Callable[..., None] = tell) -> Non
             os._exit(_BROKEN)  # the instance is gone; the agent restarts the bridge
 
 
-def slim(entry: dict[str, Any]) -> dict[str, Any]:
+def without_unused_fields(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry without unused fields: other users' commands, files and attributes can be long."""
     if "jobspec" not in entry:
         return entry

@@ -14,10 +14,10 @@ from pathlib import Path
 from rainbow_sched.agent.backends.common.programs import ProgramResult, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
-TIMEOUT = 60.0
-AT_ONCE = 4  # concurrent programs
+TIMEOUT_SECONDS = 60.0
+MAX_CONCURRENT = 4  # concurrent programs
 BRIDGE = Path(__file__).with_name("bridge.py")
-LONGEST = 1 << 26  # bytes per line of the bridge: jobspecs may be long
+MAX_LINE_BYTES = 1 << 26  # bytes per line of the bridge: jobspecs may be long
 # The instance did not answer: it may or may not have processed the request.
 _NO_ANSWER = re.compile(
     r"unable to connect|flux_open|no such file or directory|connection (?:refused|reset|aborted)|broken pipe|"
@@ -25,7 +25,7 @@ _NO_ANSWER = re.compile(
     r"operation cancell?ed|interrupted|protocol error|input/output error|no data available|try again",
     re.IGNORECASE,
 )
-_KEPT = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")
+_PASSED_VARIABLES = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class FluxCommands:
 
     def __init__(self, environment: Mapping[str, str], *, uri: str = "", program: str = "flux") -> None:
         """`uri`: the instance, if not the agent's own."""
-        kept = {name: environment[name] for name in _KEPT if name in environment}
+        kept = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
         self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}
         if uri:
             self._environment["FLUX_URI"] = uri
@@ -49,7 +49,7 @@ class FluxCommands:
         path = shutil.which(program, path=self._environment["PATH"]) or program
         kept = {name: self._environment[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in self._environment}
         self.in_jobs = FluxInJobs(path, kept)
-        self._few = asyncio.Semaphore(AT_ONCE)
+        self._few = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def ask(self, *words: str, feed: str | None = None) -> str:
         """Return the program's output; raise Unavailable if Flux does not answer, Invalid if it refuses."""
@@ -72,13 +72,13 @@ class FluxCommands:
     def problem(self, done: ProgramResult) -> Unavailable | Invalid:
         """Return the error of a failed program."""
         if _NO_ANSWER.search(done.err) or not done.err.strip():
-            return Unavailable(f"Flux does not answer: {done.complaint}")
-        return Invalid(f"Flux refuses: {done.complaint}")
+            return Unavailable(f"Flux does not answer: {done.error_line}")
+        return Invalid(f"Flux refuses: {done.error_line}")
 
     async def run(self, *words: str, feed: str | None = None) -> ProgramResult:
         """Run `flux`, with a limit on concurrent programs."""
         async with self._few:
-            return await run((self._program, *words), self._environment, TIMEOUT, feed)
+            return await run((self._program, *words), self._environment, TIMEOUT_SECONDS, feed)
 
     async def bridge(self) -> asyncio.subprocess.Process:
         """Start the bridge (`bridge.py`) in Flux's own Python; raise Unavailable if it cannot run."""
@@ -91,7 +91,7 @@ class FluxCommands:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 env=self._environment,
-                limit=LONGEST,
+                limit=MAX_LINE_BYTES,
             )
         except OSError as problem:
             raise Unavailable(f"{self._program} could not be started: {problem.strerror}") from None

@@ -16,14 +16,14 @@ from rainbow_sched.discovery.flux import FluxNode, parse_r
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hostlist import collapse
 
-KEPT = 10_000  # ended jobs; an older one is looked up by its name
+MAX_ENDED_JOBS = 10_000  # ended jobs; an older one is looked up by its name
 _NEXT = {"validate": "DEPEND", "depend": "PRIORITY", "priority": "SCHED"}
 
 
 class FluxJobTable:
     """All active jobs, and the last ended ones."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = MAX_ENDED_JOBS) -> None:
         self._active: dict[int, FluxJob] = {}
         self._ended: dict[int, FluxJob] = {}
         self._kept = kept

@@ -27,7 +27,7 @@ from rainbow_sched.model.hostlist import expand
 
 STARTED, RECORD, MISSING, NO_FOLDER, VERDICT = "started", "record.json", "missing", "no-folder", "verdict"
 NOT_ALLOWED = 114  # exit code on nodes that are not allowed
-R_SECONDS = 30  # timeout for reading the job's R
+R_TIMEOUT_SECONDS = 30  # timeout for reading the job's R
 FLUX = FluxInJobs()
 _PREFIX = {"stdout": "out", "stderr": "err"}
 _SCRIPT = """\
@@ -153,7 +153,7 @@ class FluxFiles:
             return got if said == "not" else None
         return None
 
-    def trouble(self) -> str:
+    def problem_text(self) -> str:
         """Return why a task could not start its command; empty if it could."""
         if (self.path / NO_FOLDER).exists():
             return "its working directory cannot be used"
@@ -172,7 +172,7 @@ class FluxFiles:
                 return None
         return max(codes)
 
-    def signs(self) -> tuple[object, ...]:
+    def change_marker(self) -> tuple[object, ...]:
         """Return values that change when a running job writes output or ends."""
         return (*self.sizes(self.begun() or 0), self.exit_code())
 
@@ -196,7 +196,7 @@ def _check(record: FluxRecord, flux: FluxInJobs) -> str:
     return FUNCTIONS + _CHECK.format(
         environment=shlex.join(f"{name}={value}" for name, value in flux.environment.items()),
         flux=shlex.quote(flux.program),
-        seconds=R_SECONDS,
+        seconds=R_TIMEOUT_SECONDS,
         allowed=allowed_words(expand(record.only)),
         code=NOT_ALLOWED,
     )

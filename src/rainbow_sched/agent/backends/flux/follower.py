@@ -13,30 +13,30 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 
-from rainbow_sched.agent.backends.flux.commands import TIMEOUT, FluxCommands
+from rainbow_sched.agent.backends.flux.commands import TIMEOUT_SECONDS, FluxCommands
 from rainbow_sched.agent.backends.flux.events import FluxJobTable
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 log = logging.getLogger("rainbow.agent")
 GRACE = 5.0  # seconds for the child to exit
-_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError)  # another version of Flux may use another format
-PAUSES = (1.0, 5.0, 15.0, 60.0)  # seconds until the child is restarted
+_FORMAT_ERRORS = (ValueError, LookupError, TypeError, AttributeError)  # another version of Flux may use another format
+RESTART_SECONDS = (1.0, 5.0, 15.0, 60.0)  # seconds until the child is restarted
 
 
 class FluxFollower:
     """The child process, kept running from `start` to `close`."""
 
-    def __init__(self, commands: FluxCommands, moved: Callable[[FluxJob], None]) -> None:
-        """Call `moved` for each job whose phase changed."""
+    def __init__(self, commands: FluxCommands, phase_changed: Callable[[FluxJob], None]) -> None:
+        """Call `phase_changed` for each job whose phase changed."""
         self._commands = commands
-        self._moved = moved
+        self._phase_changed = phase_changed
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         self._history: FluxJobTable | None = None
         self._numbers = itertools.count()
         self._asked: dict[int, asyncio.Future[dict[str, object]]] = {}
-        self._trouble = ""
+        self._problem_text = ""
         self.table: FluxJobTable | None = None  # the jobs, once the journal's history has been read
 
     def start(self) -> None:
@@ -56,12 +56,12 @@ class FluxFollower:
         """Return Flux's answer; raise Unavailable without a child, Invalid if Flux refuses."""
         child = self._child
         if child is None or child.stdin is None:
-            raise Unavailable(f"Flux's Python is not available: {self._trouble or 'it is still starting'}")
+            raise Unavailable(f"Flux's Python is not available: {self._problem_text or 'it is still starting'}")
         number = next(self._numbers)
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 child.stdin.write(json.dumps({"n": number, "ask": question, "of": of}).encode() + b"\n")
                 await child.stdin.drain()
                 return await answer
@@ -75,11 +75,11 @@ class FluxFollower:
         while True:
             try:
                 caught_up = await self._once()
-            except (Unavailable, *_NOT_UNDERSTOOD) as problem:
+            except (Unavailable, *_FORMAT_ERRORS) as problem:
                 caught_up = False
-                self._complain(str(problem) or type(problem).__name__)
+                self._warn(str(problem) or type(problem).__name__)
             pauses = 0 if caught_up else pauses + 1
-            await asyncio.sleep(PAUSES[min(pauses, len(PAUSES) - 1)])
+            await asyncio.sleep(RESTART_SECONDS[min(pauses, len(RESTART_SECONDS) - 1)])
 
     async def _once(self) -> bool:
         """Run the child once; return True if it read the journal."""
@@ -88,9 +88,9 @@ class FluxFollower:
         assert child.stdout is not None
         try:
             async for line in child.stdout:
-                self._heard(json.loads(line))
+                self._received(json.loads(line))
             if self.table is None:
-                self._complain(self._trouble or "its Python module cannot be used")
+                self._warn(self._problem_text or "its Python module cannot be used")
             return self.table is not None
         finally:
             self._child = self._history = self.table = None
@@ -99,18 +99,18 @@ class FluxFollower:
                     answer.set_exception(Unavailable("Flux's Python ended before it answered"))
             await _end(child)
 
-    def _heard(self, said: Mapping[str, object]) -> None:
+    def _received(self, said: Mapping[str, object]) -> None:
         journal = said.get("journal")
         if isinstance(journal, Mapping) and self._history is not None:
             job = self._history.take(journal)
             if job is not None and self.table is not None:
-                self._moved(job)
+                self._phase_changed(job)
         elif "caught_up" in said:
             self.table = self._history
-            self._trouble = ""
+            self._problem_text = ""
         elif "lost" in said:
             self.table = self._history = None
-            self._complain(str(said["lost"]))
+            self._warn(str(said["lost"]))
         else:
             self._answered(said)
 
@@ -124,11 +124,11 @@ class FluxFollower:
         else:
             answer.set_exception(Invalid(f"Flux refuses: {said.get('problem')}"))
 
-    def _complain(self, trouble: str) -> None:
+    def _warn(self, problem_text: str) -> None:
         """Log once why the journal cannot be followed."""
-        if trouble != self._trouble:
-            log.warning("cannot follow the journal of Flux (%s); using flux jobs instead", trouble)
-        self._trouble = trouble
+        if problem_text != self._problem_text:
+            log.warning("cannot follow the journal of Flux (%s); using flux jobs instead", problem_text)
+        self._problem_text = problem_text
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:

@@ -120,8 +120,8 @@ def job_name(number: int) -> str:
     return "f" + (letters or _BASE58[0])
 
 
-def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began: bool = True) -> Result:
-    """Return the result of a job; `trouble` is why its script could not start the command, `limit` its time limit.
+def result(job: FluxJob, *, limit: float | None = None, problem_text: str = "", began: bool = True) -> Result:
+    """Return the result of a job; `problem_text` is why its script could not start the command, `limit` its time limit.
 
     `began`: the script ran on at least one node.
     """
@@ -136,8 +136,8 @@ def result(job: FluxJob, *, limit: float | None = None, trouble: str = "", began
         )
     if job.result == "TIMEOUT" or job.exception == "timeout":
         failure, reason = Failure.TIME_LIMIT, over_limit(limit)
-    elif trouble:
-        failure, reason = Failure.LAUNCH, trouble
+    elif problem_text:
+        failure, reason = Failure.LAUNCH, problem_text
     elif job.exception:
         failure, reason = _failure(job, began), f"Flux reports {job.exception}: {job.note}"
         code = code if job.started else None

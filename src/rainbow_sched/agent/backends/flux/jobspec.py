@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, carried_in_graph, stands_for_nodes, unkept
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
 from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.flux import PROPERTIES, QUEUES, FluxNode
@@ -50,7 +50,7 @@ def plain(
         raise Unsupported(f"this backend does not run container images ({request.image})")
     wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
     queues = _named(wanted, QUEUES)
-    if (reason := unkept(request, allowed, RULES, graph, "Flux")) is not None:
+    if (reason := unenforced(request, allowed, RULES, graph, "Flux")) is not None:
         raise CannotBind(reason)
     if len(request.groups) > 1:
         request, allowed = _one_group(request, allowed)
@@ -99,7 +99,7 @@ def _known_properties(
         bare = name.removeprefix("^")
         if bare in known or (name == bare and not allowed.checked):
             yield name
-        elif not allowed.checked and carried_in_graph(graph, bare):
+        elif not allowed.checked and has_property(graph, bare):
             raise CannotBind(
                 f"Flux does not know the property {bare!r}, and the server does not send the nodes that have it; "
                 "upgrade the server"
@@ -109,7 +109,7 @@ def _known_properties(
 def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> FluxRequest:
     """Return the request with its allowed hosts, by the names that Flux knows."""
     nodes = set(names)
-    if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, graph, allowed):
+    if reason := not_a_node((*request.hosts, *request.not_hosts), nodes, graph, allowed):
         raise CannotBind(reason)
     own = not allowed.checked or nodes.issuperset(request.hosts)  # racks are allowed by their nodes
     hosts, unknown = request.hosts if own else (), ""

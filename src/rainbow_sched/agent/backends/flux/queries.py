@@ -1,19 +1,24 @@
-"""Queries to a Flux instance other than jobs: resources, feasibility, start estimates, facts."""
+"""Queries to a Flux instance: resources, feasibility, start estimates, facts.
+
+Fluxion's start estimate includes running jobs and reservations. Under `conservative` every pending job has a
+reservation, so the estimate is right; under other policies it ignores pending jobs, so it is used only when there are
+none. Otherwise the queue is simulated.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind
-from rainbow_sched.agent.backends.flux.bids import believed, played_forward, soon
 from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, properties, takes, usable
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite, make_facts
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
-from rainbow_sched.agent.backends.flux.jobs import FluxJob
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, when
 from rainbow_sched.agent.backends.flux.jobspec import FluxRequest, plain
 from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, ClusterFacts, Phase
 from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
@@ -22,7 +27,9 @@ from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request
 
-PROBE_SECONDS = 1.0
+PROBE_TIMEOUT_SECONDS = 1.0
+NOW_SECONDS = 2.0  # seconds: a start this near counts as now
+RESERVES_ALL = frozenset({"conservative"})
 
 
 class FluxQueries:
@@ -90,20 +97,20 @@ class FluxQueries:
         if answer.get("infeasible"):
             return BidAnswer(yes=False, reason=str(answer["infeasible"]))
         listed, now = await jobs(), time.time()
-        at = believed(answer, any(job.phase is Phase.SUBMITTED for job in listed))
+        at = reliable_estimate(answer, any(job.phase is Phase.SUBMITTED for job in listed))
         if at is None:
             ranks = frozenset(node.rank for node in may_use) - site.not_up
             sized = [site.sized(job, ranks) for job in listed]
-            starts = soon(played_forward(sized, cores, await self._cores_free(site, ranks, sized), now))
+            starts = round_to_now(simulated_start(sized, cores, await self._cores_free(site, ranks, sized), now))
         else:
-            starts = soon(at - now)
+            starts = round_to_now(at - now)
         price = self._settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)
         return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
 
     async def _probe(self, document: Mapping[str, object]) -> dict[str, object]:
         """Return the scheduler's answer; empty if Flux's Python is not available or too slow for a bid."""
         try:
-            async with asyncio.timeout(PROBE_SECONDS):
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 return await self._follower.ask("probe", document)
         except (Unavailable, Invalid, TimeoutError):
             return {}
@@ -141,3 +148,44 @@ async def read_r(commands: FluxCommands) -> dict[str, object]:
 def read_queues(config: Mapping[str, object]) -> FluxQueues:
     """Return the queues in an instance's configuration."""
     return FluxQueues(parse_queues(config), default_queue(config))
+
+
+def reliable_estimate(answer: Mapping[str, object], waiting: bool) -> float | None:
+    """Return the scheduler's estimate (seconds since the epoch) if it is reliable."""
+    at = when(answer.get("at"))
+    honest = not waiting or answer.get("policy") in RESERVES_ALL
+    return at if answer.get("fluxion") and honest else None
+
+
+def round_to_now(seconds: float | None) -> float | None:
+    """Return 0 for a start within moments."""
+    return None if seconds is None else 0.0 if seconds < NOW_SECONDS else seconds
+
+
+def simulated_start(jobs: Sequence[FluxJob], cores: int, free: int, now: float) -> float | None:
+    """Return the seconds until `cores` are free behind all running and pending jobs, first come first served.
+
+    Jobs end at their limits; a job without a limit never ends. Only cores are counted.
+    """
+    ends = sorted((job.expires or math.inf, job.cores) for job in jobs if job.phase is Phase.RUNNING)
+    queue = sorted((job for job in jobs if job.phase is Phase.SUBMITTED), key=lambda job: job.submitted)
+    at = now
+    for job in queue:
+        begins = _begin(ends, max(1, job.cores), free, at)
+        if begins is None:
+            return None
+        at, free = begins
+        free -= max(1, job.cores)
+        ends = sorted([*ends, (at + job.duration if job.duration else math.inf, max(1, job.cores))])
+    begins = _begin(ends, cores, free, at)
+    return None if begins is None else begins[0] - now
+
+
+def _begin(ends: list[tuple[float, int]], cores: int, free: int, at: float) -> tuple[float, int] | None:
+    """Return when `cores` are free, and how many are free then; removes jobs that end until then from `ends`."""
+    while free < cores:
+        if not ends or ends[0][0] == math.inf:
+            return None
+        end, given = ends.pop(0)
+        at, free = max(at, end), free + given
+    return at, free

@@ -63,7 +63,7 @@ def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] =
                 got or _node_list(job, nodes), record.only if record is not None else "", "Flux", job.ended
             )
         else:
-            ended = result(job, limit=limit, trouble=files.trouble(), began=files.begun() is not None)
+            ended = result(job, limit=limit, problem_text=files.problem_text(), began=files.begun() is not None)
     return Update(
         tag=files.tag,
         phase=job.phase,

@@ -16,12 +16,11 @@ from dataclasses import replace
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow_sched.agent.backends.common.launches import TAG
 from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
-from rainbow_sched.agent.backends.local.bids import QueuedJob, RunningJob, bid_on, impossible
+from rainbow_sched.agent.backends.local.bids import QueuedJob, RunHistory, RunningJob, bid_on, impossible
 from rainbow_sched.agent.backends.local.files import GONE, JobFiles
-from rainbow_sched.agent.backends.local.history import RunHistory
 from rainbow_sched.agent.backends.local.jobs import LocalJob
 from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place
-from rainbow_sched.agent.backends.local.runner import Runners, ask_to_end, cgroup_parent_for
+from rainbow_sched.agent.backends.local.runner import Runners, cgroup_parent_for, request_end
 from rainbow_sched.agent.backends.local.wrapper import start_time
 from rainbow_sched.agent.core.values import (
     ANY_HOST,
@@ -41,9 +40,9 @@ from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
 
 log = logging.getLogger("rainbow.agent")
-WATCH_INTERVAL = 0.5  # seconds between checks of running jobs' output
-AT_ONCE = 16  # concurrent submissions
-BLIND_INTERVAL = 0.1  # seconds between checks where pidfd is not available
+OUTPUT_CHECK_SECONDS = 0.5  # seconds between checks of running jobs' output
+MAX_CONCURRENT = 16  # concurrent submissions
+POLL_SECONDS = 0.1  # seconds between checks where pidfd is not available
 
 
 class LocalBackend:
@@ -61,9 +60,9 @@ class LocalBackend:
         self._jobs: dict[str, LocalJob] = {}
         self._history = RunHistory(settings.directory / "history")
         self._news = asyncio.Event()
-        self._turns = SubmitLocks(AT_ONCE)
+        self._locks = SubmitLocks(MAX_CONCURRENT)
         self._runners = Runners(self.root, self._began, self._not_started)
-        self._blind = False
+        self._no_pidfd = False
 
     async def start(self) -> None:
         """Restore the jobs of an earlier agent; running and pending jobs continue."""
@@ -102,7 +101,7 @@ class LocalBackend:
 
     async def submit(self, launch: Launch) -> str:
         """Queue a job; it is on disk when this returns. A known tag changes nothing."""
-        async with self._turns.of(launch.tag):
+        async with self._locks.of(launch.tag):
             await self._submit(launch)
         self._start_what_fits()
         return launch.tag
@@ -136,7 +135,7 @@ class LocalBackend:
     async def changed(self) -> None:
         """Wait until a job starts or ends, or for an interval while output grows."""
         running = any(job.phase is Phase.RUNNING for job in self._jobs.values())
-        interval = (BLIND_INTERVAL if self._blind else WATCH_INTERVAL) if running else 10 * WATCH_INTERVAL
+        interval = (POLL_SECONDS if self._no_pidfd else OUTPUT_CHECK_SECONDS) if running else 10 * OUTPUT_CHECK_SECONDS
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), interval)
 
@@ -152,7 +151,7 @@ class LocalBackend:
             return
         pid = job.files.runner()
         if pid is not None:
-            ask_to_end(pid)
+            request_end(pid)
         else:
             self._look(job)
 
@@ -253,7 +252,7 @@ class LocalBackend:
         if job is not None and job.phase is Phase.RUNNING and job.watch < 0:
             self.machine.release(job.place)
             job.phase, job.place, job.pid, job.nodes = Phase.SUBMITTED, NOWHERE, 0, ""
-            asyncio.get_running_loop().call_later(BLIND_INTERVAL, self._start_what_fits)
+            asyncio.get_running_loop().call_later(POLL_SECONDS, self._start_what_fits)
 
     def _watch(self, job: LocalJob, pid: int) -> None:
         try:
@@ -261,7 +260,7 @@ class LocalBackend:
         except ProcessLookupError:  # it has ended
             asyncio.get_running_loop().call_soon(self._look, job)
         except OSError:  # no pidfd on this kernel
-            self._blind = True
+            self._no_pidfd = True
         else:
             asyncio.get_running_loop().add_reader(job.watch, self._look, job)
 

@@ -1,20 +1,24 @@
-"""Bids of the local backend: a simulation of the queue, with durations from limits and history."""
+"""Bids of the local backend: a simulation of the queue, with durations from limits and a history of past jobs."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.backends.local.machine import Machine, Place
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, BidAnswer
+from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, BidAnswer, Result
+from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.request import Request
 
 MIN_HISTORY = 5  # with fewer jobs the history is ignored
-KEPT_HISTORY = 500
+MAX_HISTORY = 500
 MAX_TASKS = 1_024  # of one job
 
 
@@ -155,3 +159,33 @@ def cost(wanted: QueuedJob, machine: Machine, prices: Prices) -> float | None:
             i = machine.graph.parents[i]
         nodes.add(i)
     return prices.cost(cores=of["core"], nodes=len(nodes), gpus=of["gpu"], duration=wanted.request.duration)
+
+
+class RunHistory:
+    """Durations of the last completed jobs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.ran: list[PastRun] = []
+
+    def read(self) -> None:
+        """Read the file; skip damaged lines."""
+        with contextlib.suppress(FileNotFoundError):
+            lines = self._path.read_text().splitlines()
+            if len(lines) > 4 * MAX_HISTORY:
+                self._path.write_text("\n".join(lines[-MAX_HISTORY:]) + "\n")
+            for text in lines[-MAX_HISTORY:]:
+                with contextlib.suppress(ValueError, TypeError):
+                    limit, took = json.loads(text)
+                    self.ran.append(PastRun(limit, took))
+
+    def add(self, limit: float | None, result: Result | None) -> None:
+        """Add a completed job; ignore errors, as the history is optional."""
+        if result is None or result.state is AttemptState.CANCELLED or not result.started_at or not result.ended_at:
+            return
+        took = result.ended_at - result.started_at
+        if took < 0:
+            return  # the clock was set back
+        self.ran = [*self.ran[-MAX_HISTORY:], PastRun(limit, took)]
+        with contextlib.suppress(OSError), self._path.open("a") as file:
+            file.write(json.dumps([limit, took]) + "\n")

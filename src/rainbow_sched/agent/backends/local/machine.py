@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unkept
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unenforced
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.graph import Graph
@@ -185,7 +185,7 @@ class Machine:
     def _unknown(self, request: Request, allowed: AllowedHosts) -> str:
         """Return a text about allowed hosts that are not here; raise `CannotBind` if the job cannot be bound."""
         nodes = [self.host_name(i) for i, type in enumerate(self.graph.types) if type == "node"]
-        reason = unkept(request, allowed, RULES, self.graph, "this machine")
+        reason = unenforced(request, allowed, RULES, self.graph, "this machine")
         named = request.hosts or request.not_hosts or request.properties
         if reason is None and not allowed.checked and len(nodes) > 1 and named:
             reason = "it names hosts or properties, and the server does not send the allowed nodes; upgrade the server"

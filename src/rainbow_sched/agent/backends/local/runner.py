@@ -16,7 +16,7 @@ from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.model.errors import Invalid
 
 log = logging.getLogger("rainbow.agent")
-LAST_WORD = 2.0  # seconds for the starter to exit
+STOP_SECONDS = 2.0  # seconds for the starter to exit
 
 
 class Runners:
@@ -79,7 +79,7 @@ class Runners:
                 starter.stdin.close()
             starter.stdout.close()
             try:
-                starter.wait(LAST_WORD)
+                starter.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 starter.kill()
                 starter.wait()
@@ -96,7 +96,7 @@ def cgroup_parent_for(wish: str) -> CgroupParent:
     return found
 
 
-def ask_to_end(pid: int) -> None:
+def request_end(pid: int) -> None:
     """Send SIGTERM to a runner, by pidfd so that a reused process id is not hit."""
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)

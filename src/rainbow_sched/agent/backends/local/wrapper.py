@@ -20,14 +20,51 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rainbow_sched.agent.backends.local import memory_watch
 from rainbow_sched.agent.backends.local.cgroups import JobCgroup
-from rainbow_sched.agent.backends.local.memory_watch import human
 
 MARKER, EXIT, CANCEL = "started", "exit", "cancel"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
-LOOK = 20.0  # seconds between reads of the agent's last contact
+CONTACT_CHECK_SECONDS = 20.0  # seconds between reads of the agent's last contact
+MEMORY_CHECK_SECONDS = 0.5  # seconds between measurements
+_STDERR_TAIL_BYTES = 4096
+_NO_MEMORY_MESSAGES = (b"MemoryError", b"bad_alloc", b"annot allocate memory", b"ut of memory", b"OutOfMemoryError")
+
+
+def in_use(top: int) -> int:
+    """Return the private bytes of all processes below `top`."""
+    total, left = 0, _children(top)
+    while left:
+        pid = left.pop()
+        left += _children(pid)
+        try:
+            resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+        except OSError:
+            continue  # already ended
+        total += max(0, int(resident) - int(shared)) * resource.getpagesize()
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def reports_lack_of_memory(errors: Path) -> bool:
+    """Return True if the end of stderr reports a failed allocation."""
+    try:
+        with errors.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _STDERR_TAIL_BYTES))
+            said = file.read(_STDERR_TAIL_BYTES)
+    except OSError:
+        return False
+    return any(word in said for word in _NO_MEMORY_MESSAGES)
+
+
+def human(amount: int) -> str:
+    return f"{amount / 2**20:.0f} MiB"
 
 
 @lru_cache(maxsize=1)
@@ -137,13 +174,15 @@ class JobRun:
         kill_at: float | None = None
         while self.alive:
             next_at = kill_at if kill_at is not None else deadline
-            left = LOOK if next_at is None else max(0.0, next_at - time.monotonic())
-            got = signal.sigtimedwait(_WATCHED, min(left, memory_watch.EVERY if self.counted else LOOK))
+            left = CONTACT_CHECK_SECONDS if next_at is None else max(0.0, next_at - time.monotonic())
+            got = signal.sigtimedwait(
+                _WATCHED, min(left, MEMORY_CHECK_SECONDS if self.counted else CONTACT_CHECK_SECONDS)
+            )
             self.reap()
             now = time.monotonic()
             if kill_at is None:
                 asked = got is not None and got.si_signo == signal.SIGTERM
-                if self.alive and self.is_to_end(asked, deadline is not None and now >= deadline):
+                if self.alive and self.must_end(asked, deadline is not None and now >= deadline):
                     self.signal(signal.SIGTERM)
                     self.signal(signal.SIGCONT)  # for stopped processes
                     kill_at = now + (0.0 if self.cause == "memory" else self.launch["grace"])
@@ -151,20 +190,20 @@ class JobRun:
                 self.signal(signal.SIGKILL)
                 kill_at = now + 1.0
 
-    def is_to_end(self, asked: bool, late: bool) -> bool:
+    def must_end(self, asked: bool, late: bool) -> bool:
         """Return True and set the cause if the job must end now."""
         if asked:
             self.cause, self.reason = "cancelled", "cancelled"
         elif late:
             self.cause, self.reason = "time-limit", f"ran longer than its limit of {self.launch['limit']:g} s"
-        elif self.counted and (used := memory_watch.in_use(os.getpid())) > self.place["memory"]:
+        elif self.counted and (used := in_use(os.getpid())) > self.place["memory"]:
             self.cause = "memory"
             self.reason = f"used {human(used)} of memory; it requested {human(self.place['memory'])}"
-        elif self.out_of_touch():
+        elif self.out_of_contact():
             self.cause, self.reason = "out-of-touch", "the server could not be reached for too long"
         return self.cause != "exit"
 
-    def out_of_touch(self) -> bool:
+    def out_of_contact(self) -> bool:
         """Return True if the server may have started the job elsewhere, by the agent's file of its last contact."""
         guard = self.launch["guard"]
         if guard is None:
@@ -200,7 +239,7 @@ class JobRun:
                 code = os.waitstatus_to_exitcode(status)
                 self.codes.append(128 - code if code < 0 else code)
 
-    def sweep(self) -> None:
+    def kill_remaining(self) -> None:
         """Kill all remaining processes, also those that left the process group."""
         self.signal(signal.SIGKILL)
         if self.kernel is not None:
@@ -220,7 +259,7 @@ class JobRun:
             except ChildProcessError:
                 break
 
-    def blame_memory(self) -> None:
+    def check_memory(self) -> None:
         """Detect a failure for lack of memory, and remove the cgroup."""
         asked = human(self.place["memory"])
         if self.kernel is not None:
@@ -228,7 +267,7 @@ class JobRun:
                 self.cause, self.reason = "memory", f"used more than the requested {asked} of memory"
             self.kernel.remove()
         failed = any(self.codes) and self.cause == "exit"
-        if failed and self.counted and memory_watch.speaks_of_memory(self.directory / "stderr"):
+        if failed and self.counted and reports_lack_of_memory(self.directory / "stderr"):
             self.cause = "memory"
             self.reason = (
                 f"exit code {max(self.codes)}; stderr reports that the requested {asked} of memory are too few"
@@ -263,7 +302,7 @@ def not_started(launch: dict[str, Any], problem: Exception) -> str:
     return f"cannot start {command!r}: {said}"
 
 
-def outside(launch: dict[str, Any], place: dict[str, Any]) -> str:
+def wrong_hosts(launch: dict[str, Any], place: dict[str, Any]) -> str:
     """Return why the job must not start on the hosts where it was placed; empty if it may."""
     got = place.get("hosts", [])
     for group, only in enumerate(launch.get("only", [])):  # launch files of older agents have no hosts
@@ -283,10 +322,10 @@ def main(directory: Path) -> int:
     started = time.time()
     launch = json.loads((directory / "launch.json").read_text())
     run = JobRun(directory, launch, json.loads((directory / "place.json").read_text()))
-    misplaced = outside(launch, run.place)
+    misplaced = wrong_hosts(launch, run.place)
     if (directory / CANCEL).exists():
         run.cause, run.reason = "cancelled", "cancelled before it started"
-    elif run.out_of_touch():
+    elif run.out_of_contact():
         run.cause, run.reason = "out-of-touch", "the server could not be reached for too long; it was not started"
     elif misplaced:
         run.cause, run.reason = "wrong-nodes", misplaced
@@ -300,8 +339,8 @@ def main(directory: Path) -> int:
                 err.write(f"rainbow: {run.reason}\n")
             run.signal(signal.SIGKILL)
         run.wait()
-        run.sweep()
-        run.blame_memory()
+        run.kill_remaining()
+        run.check_memory()
     code = max(run.codes) if run.codes else None
     write_whole(
         directory / EXIT,

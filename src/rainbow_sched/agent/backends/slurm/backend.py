@@ -22,16 +22,14 @@ from rainbow_sched.agent.backends.common.finished_tags import FinishedTags
 from rainbow_sched.agent.backends.common.launches import TAG
 from rainbow_sched.agent.backends.common.poll_interval import PollInterval
 from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
-from rainbow_sched.agent.backends.slurm.accounting import AccountingQuery
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
 from rainbow_sched.agent.backends.slurm.facts import MarkedNodes, make_facts
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, hostlist
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, JobComment, SlurmJob
-from rainbow_sched.agent.backends.slurm.lost_jobs import LostJobs
+from rainbow_sched.agent.backends.slurm.lost_jobs import AccountingQuery, LostJobs
 from rainbow_sched.agent.backends.slurm.options import SITE
 from rainbow_sched.agent.backends.slurm.partitions import unreachable
-from rainbow_sched.agent.backends.slurm.queries import OPTIONS, SlurmQueries
-from rainbow_sched.agent.backends.slurm.queue import SlurmQueue
+from rainbow_sched.agent.backends.slurm.queries import OPTIONS, SlurmQueries, SlurmQueue
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape
 from rainbow_sched.agent.backends.slurm.tracker import choose, update_of
 from rainbow_sched.agent.core.values import (
@@ -52,7 +50,7 @@ from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
 
 _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
-AT_ONCE = 4  # concurrent sbatch calls; more do not speed the controller up
+MAX_CONCURRENT = 4  # concurrent sbatch calls; more do not speed the controller up
 
 
 class SlurmBackend:
@@ -70,13 +68,13 @@ class SlurmBackend:
         self.questions = SlurmQueries(settings, self.commands)
         self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
         self._pace = PollInterval(cap=settings.seconds("interval", 10.0))
-        self._turns = SubmitLocks(AT_ONCE)
+        self._locks = SubmitLocks(MAX_CONCURRENT)
         self._seen: dict[str, tuple[object, ...]] = {}
         self._facts = CachedFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
         self._marked = MarkedNodes(settings.directory / "marked.json")
-        self._gone = FinishedTags(settings.directory / "forgotten")
+        self._finished = FinishedTags(settings.directory / "forgotten")
         settle = settings.seconds("settle", 60.0)
-        self._forgotten = LostJobs(AccountingQuery(self.commands), settle, time.monotonic, time.time)
+        self._lost_jobs = LostJobs(AccountingQuery(self.commands), settle, time.monotonic, time.time)
 
     @property
     def node_rules(self) -> NodeRules:
@@ -88,7 +86,7 @@ class SlurmBackend:
         """Read the cluster's configuration; if Slurm does not answer, it is read on first use."""
         self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._gone.read()
+        self._finished.read()
         with contextlib.suppress(Unavailable):
             await self.questions.site()
 
@@ -96,7 +94,7 @@ class SlurmBackend:
 
     async def submit(self, launch: Launch) -> str:
         """Submit a job with sbatch, unless Slurm has it."""
-        async with self._turns.of(launch.tag):
+        async with self._locks.of(launch.tag):
             if not TAG.fullmatch(launch.tag):
                 raise Unsupported(f"{launch.tag!r} is not the tag of an attempt")
             files = SlurmFiles(self.root, launch.tag)
@@ -113,7 +111,7 @@ class SlurmBackend:
             await asyncio.to_thread(files.create, launch, record, asking.steps)
             native = await self._sbatch(files, record, asking.words)
             files.put(replace(record, native=native))
-            self._pace.hurry()
+            self._pace.reset()
             return native
 
     async def _submitted_before(self, tag: str, files: SlurmFiles) -> str:
@@ -127,7 +125,7 @@ class SlurmBackend:
         return job.id
 
     async def _sbatch(self, files: SlurmFiles, record: SlurmRecord, words: tuple[str, ...]) -> str:
-        await self.commands.awake()
+        await self.commands.check_controller()
         comment = JobComment(self.settings.cluster, files.tag, record.key)
         place = str(files.path).replace("%", "%%")  # sbatch expands % patterns
         done = await self.commands.run(
@@ -148,7 +146,7 @@ class SlurmBackend:
 
     async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Return the job from Slurm or from its own files."""
-        if tag in self._gone:
+        if tag in self._finished:
             return Absent()
         files = SlurmFiles(self.root, tag)
         try:
@@ -158,7 +156,7 @@ class SlurmBackend:
         update = update_of(files, choose(jobs, files), time.time())
         if update is not None:
             return JobFound(update)
-        return await self._forgotten.look(files)
+        return await self._lost_jobs.look(files)
 
     async def poll(self) -> tuple[Update, ...]:
         """Return every job of ours that Slurm lists or that left its exit code."""
@@ -168,28 +166,28 @@ class SlurmBackend:
     def _updates(self, jobs: dict[str, list[SlurmJob]]) -> tuple[Update, ...]:
         names = {path.name for path in self.root.iterdir() if TAG.fullmatch(path.name)}
         found = []
-        for tag in sorted((names | jobs.keys()) - self._gone.tags):
+        for tag in sorted((names | jobs.keys()) - self._finished.tags):
             files = SlurmFiles(self.root, tag)
             update = update_of(files, choose(jobs.get(tag, []), files), time.time())
             if update is not None:
                 found.append(update)
         running = [update.tag for update in found if update.phase is Phase.RUNNING]
-        self._seen = {tag: SlurmFiles(self.root, tag).signs() for tag in running}
+        self._seen = {tag: SlurmFiles(self.root, tag).change_marker() for tag in running}
         return tuple(found)
 
     async def changed(self) -> None:
         """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
         await self._pace.wait(
-            lambda: any(SlurmFiles(self.root, tag).signs() != seen for tag, seen in self._seen.items())
+            lambda: any(SlurmFiles(self.root, tag).change_marker() != seen for tag, seen in self._seen.items())
         )
 
     async def cancel(self, tag: str) -> None:
         jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
         alive = [job.id for job in jobs if job.phase is not Phase.ENDED]
         if alive:
-            SlurmFiles(self.root, tag).ask_to_end()
+            SlurmFiles(self.root, tag).request_end()
             done = await self.commands.run("scancel", *alive)
-            self._pace.hurry()
+            self._pace.reset()
             if done.code and isinstance(problem := self.commands.problem(done), Unavailable):
                 raise problem
 
@@ -240,8 +238,8 @@ class SlurmBackend:
 
     async def forget(self, tag: str) -> None:
         """Remove the job's directory; Slurm lists the job for a while, which is ignored."""
-        self._gone.add(tag)
-        self._forgotten.forget(tag)
+        self._finished.add(tag)
+        self._lost_jobs.forget(tag)
         await asyncio.to_thread(SlurmFiles(self.root, tag).remove)
 
     async def close(self) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 _STARTS = re.compile(r"to start at (\d+)\b")
 _REFUSED = re.compile(r"allocation failure: (.+)")
-SOON = 2.0  # seconds: a start this near counts as now
-KEPT = 30.0  # seconds that an estimate is cached
-RATE = 5.0  # queries per second at most: each one uses up a job id
-MAX_SHAPES = 500
+NOW_SECONDS = 2.0  # seconds: a start this near counts as now
+CACHE_SECONDS = 30.0  # seconds that an estimate is cached
+QUERIES_PER_SECOND = 5.0  # queries per second at most: each one uses up a job id
+MAX_ESTIMATES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class StartEstimate:
         """Return the seconds until the start."""
         if self.start is None:
             return None
-        return 0.0 if self.start - now < SOON else self.start - now
+        return 0.0 if self.start - now < NOW_SECONDS else self.start - now
 
 
 def parse_test(text: str) -> StartEstimate | None:
@@ -40,22 +40,24 @@ def parse_test(text: str) -> StartEstimate | None:
 class StartEstimates:
     """Cached estimates by sbatch options, and a rate limit. The clock is passed in."""
 
-    def __init__(self, clock: Callable[[], float], *, kept: float = KEPT, rate: float = RATE) -> None:
-        self._clock, self._kept, self._rate = clock, kept, rate
+    def __init__(
+        self, clock: Callable[[], float], *, lifetime: float = CACHE_SECONDS, rate: float = QUERIES_PER_SECOND
+    ) -> None:
+        self._clock, self._lifetime, self._rate = clock, lifetime, rate
         self._known: dict[tuple[str, ...], tuple[float, StartEstimate]] = {}
         self._tokens, self._at = rate, clock()
 
     def get(self, words: tuple[str, ...]) -> StartEstimate | None:
         """Return a cached estimate that has not expired."""
         found = self._known.get(words)
-        return found[1] if found and self._clock() - found[0] < self._kept else None
+        return found[1] if found and self._clock() - found[0] < self._lifetime else None
 
     def stale(self, words: tuple[str, ...]) -> StartEstimate | None:
         """Return the last estimate, even if it has expired."""
         found = self._known.get(words)
         return found[1] if found else None
 
-    def may_ask(self) -> bool:
+    def take_token(self) -> bool:
         """Take a token of the rate limit; False if there is none."""
         now = self._clock()
         self._tokens = min(self._rate, self._tokens + (now - self._at) * self._rate)
@@ -66,6 +68,6 @@ class StartEstimates:
         return True
 
     def put(self, words: tuple[str, ...], estimate: StartEstimate) -> None:
-        if len(self._known) >= MAX_SHAPES:
+        if len(self._known) >= MAX_ESTIMATES:
             self._known.pop(next(iter(self._known)))
         self._known[words] = (self._clock(), estimate)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from rainbow_sched.agent.backends.common.programs import ProgramResult, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
-TIMEOUT = 60.0
-PING_TIMEOUT = 10.0
+TIMEOUT_SECONDS = 60.0
+PING_TIMEOUT_SECONDS = 10.0
 # The controller did not answer: it may or may not have processed the request.
 _NO_ANSWER = re.compile(
     r"unable to contact|socket timed out|connection (?:refused|reset|timed out)|transport endpoint|zero bytes|"
@@ -20,52 +20,52 @@ _NO_ANSWER = re.compile(
     r"resource temporarily unavailable|munge|try again",
     re.IGNORECASE,
 )
-_KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH", "TZ")
+_PASSED_VARIABLES = ("HOME", "USER", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH", "TZ")
 
 
 class SlurmCommands:
     """Slurm's client programs, run as the agent's user."""
 
-    def __init__(self, environment: Mapping[str, str], *, conf: str = "", timeout: float = TIMEOUT) -> None:
+    def __init__(self, environment: Mapping[str, str], *, conf: str = "", timeout: float = TIMEOUT_SECONDS) -> None:
         """`conf`: path of slurm.conf, if not the default."""
-        kept = {name: environment[name] for name in _KEPT if name in environment}
+        kept = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
         self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
         if conf:
             self._environment["SLURM_CONF"] = conf
         self._timeout = timeout
-        self._sick = False
+        self._down = False
 
     async def ask(self, *words: str) -> str:
         """Return a program's output; raise Unavailable if Slurm does not answer, Invalid if it refuses."""
-        await self.awake()
+        await self.check_controller()
         done = await self.run(*words, extra={"SLURM_TIME_FORMAT": "%s"})
         if done.code == 0:
             return done.out
         raise self.problem(done)
 
-    async def awake(self) -> None:
+    async def check_controller(self) -> None:
         """Raise Unavailable if the controller is down.
 
         After an unanswered query the controller is pinged first, which takes milliseconds; a query would take Slurm's
         timeout.
         """
-        if self._sick and not await self.healthy():
+        if self._down and not await self.ping():
             raise Unavailable("the Slurm controller does not answer")
 
     def problem(self, done: ProgramResult) -> Unavailable | Invalid:
         """Return the error of a failed program."""
-        said = done.complaint
-        self._sick = bool(_NO_ANSWER.search(said))
-        return Unavailable(f"Slurm does not answer: {said}") if self._sick else Invalid(f"Slurm refuses: {said}")
+        said = done.error_line
+        self._down = bool(_NO_ANSWER.search(said))
+        return Unavailable(f"Slurm does not answer: {said}") if self._down else Invalid(f"Slurm refuses: {said}")
 
-    async def healthy(self) -> bool:
+    async def ping(self) -> bool:
         """Return True if a controller answers."""
         try:
-            done = await self.run("scontrol", "ping", timeout=PING_TIMEOUT)
+            done = await self.run("scontrol", "ping", timeout=PING_TIMEOUT_SECONDS)
         except Unavailable:
             return False
         up = bool(re.search(r"\bUP\b", done.out))
-        self._sick = not up
+        self._down = not up
         return up
 
     async def run(
@@ -76,7 +76,7 @@ class SlurmCommands:
         try:
             return await run(words, environment, timeout or self._timeout)
         except Unavailable:
-            self._sick = True
+            self._down = True
             raise
 
 

@@ -28,7 +28,7 @@ from rainbow_sched.model.request import Task
 
 STARTED, ALIVE, EXIT, CANCEL, RECORD = "started", "alive", "exit", "cancel", "record.json"
 WITHDRAWN = "withdrawn"  # content of a marker that prevents the start
-BEAT = 10  # seconds between heartbeats
+HEARTBEAT_SECONDS = 10  # seconds between heartbeats
 NODES = "nodes"
 ALREADY_RAN = 113  # exit code of a repeated submission
 NOT_ALLOWED = 114  # exit code on nodes that are not allowed
@@ -155,7 +155,7 @@ class SlurmFiles:
         text = _BATCH.format(
             dir=shlex.quote(str(self.path)),
             already=ALREADY_RAN,
-            beat=BEAT,
+            beat=HEARTBEAT_SECONDS,
             got=_got(record),
             check=_check(record),
             apart=_apart(len(record.parts)),
@@ -209,7 +209,7 @@ class SlurmFiles:
             return False
         return True
 
-    def signs_of_life(self) -> tuple[object, ...] | None:
+    def heartbeat(self) -> tuple[object, ...] | None:
         """Return values that change while the job lives; None if its script has no heartbeat."""
         with contextlib.suppress(FileNotFoundError):
             return ((self.path / ALIVE).stat().st_mtime_ns, *self.sizes())
@@ -249,16 +249,16 @@ class SlurmFiles:
                     names.append(shlex.split(line)[2])
         return " or ".join(names)
 
-    def ask_to_end(self) -> None:
+    def request_end(self) -> None:
         """Note that Rainbow ended the job."""
         with contextlib.suppress(FileNotFoundError):
             (self.path / CANCEL).touch(mode=0o600)
 
-    def asked_to_end(self) -> bool:
+    def end_requested(self) -> bool:
         """Return True if Rainbow ended the job."""
         return (self.path / CANCEL).exists()
 
-    def signs(self) -> tuple[object, ...]:
+    def change_marker(self) -> tuple[object, ...]:
         """Return values that change when a running job writes output or ends."""
         return (*self.sizes(), (self.path / EXIT).exists())
 

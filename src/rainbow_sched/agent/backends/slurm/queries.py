@@ -1,16 +1,18 @@
-"""Queries to Slurm other than jobs: configuration, feasibility, start estimates."""
+"""Queries to Slurm: all jobs, configuration, feasibility, start estimates."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind
 from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
 from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.files import bad_environment
+from rainbow_sched.agent.backends.slurm.jobs import SQUEUE, SlurmJob, ours, parse_jobs
 from rainbow_sched.agent.backends.slurm.options import chosen_options, nodes_in_extra, one_partition, option_words
 from rainbow_sched.agent.backends.slurm.partitions import PartitionRequest, pick
 from rainbow_sched.agent.backends.slurm.racks import within_racks
@@ -35,12 +37,42 @@ from rainbow_sched.model.request import Request
 OPTIONS = frozenset({"conf", "spool", "interval", "facts_interval", "bid_kept", "settle", "allow_extra"})
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSnapshot:
+    """All jobs of our user at one time."""
+
+    begun: float  # clock before the query
+    jobs: tuple[SlurmJob, ...] = ()
+
+
+class SlurmQueue:
+    """Query squeue. No caller gets a result older than its call."""
+
+    def __init__(self, commands: SlurmCommands, *, user: int, cluster: str) -> None:
+        self._commands, self._user, self._cluster = commands, user, cluster
+        self._asking = asyncio.Lock()
+        self.last = QueueSnapshot(-1.0)
+
+    async def fresh(self) -> QueueSnapshot:
+        """Return all jobs as of now or later; concurrent callers share a query. Raise Unavailable without an answer."""
+        wanted = time.monotonic()
+        async with self._asking:
+            if self.last.begun < wanted:
+                begun = time.monotonic()
+                self.last = QueueSnapshot(begun, parse_jobs(await self._commands.ask(*SQUEUE)))
+            return self.last
+
+    def ours(self, snapshot: QueueSnapshot) -> dict[str, list[SlurmJob]]:
+        """Return our jobs by tag."""
+        return ours(snapshot.jobs, self._user, self._cluster)
+
+
 class SlurmQueries:
     """Queries to one cluster, with its configuration cached."""
 
     def __init__(self, settings: BackendSettings, commands: SlurmCommands) -> None:
         self._settings, self._commands = settings, commands
-        self._estimates = StartEstimates(time.monotonic, kept=settings.seconds("bid_kept", 15.0))
+        self._estimates = StartEstimates(time.monotonic, lifetime=settings.seconds("bid_kept", 15.0))
         self._site: SlurmSite | None = None
         self._no_groups = ""  # last known value
         self.nodes: tuple[SlurmNode, ...] = ()  # last known nodes
@@ -147,9 +179,9 @@ class SlurmQueries:
         return None if None in prices else sum(price for price in prices if price is not None)
 
     async def _estimate(self, words: tuple[str, ...]) -> StartEstimate:
-        if not self._estimates.may_ask():
+        if not self._estimates.take_token():
             return self._estimates.stale(words) or StartEstimate(None)
-        await self._commands.awake()
+        await self._commands.check_controller()
         extra = {"SLURM_TIME_FORMAT": "%s"}
         done = await self._commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
         found = parse_test(done.err)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rainbow_sched.agent.backends.base import CannotBind, Prices
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, carried_in_graph, stands_for_nodes, unkept
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
@@ -20,7 +20,7 @@ from rainbow_sched.model.request import Equals, Level, Request, Requirement
 _MIB = 2**20
 RULES = NodeRules(hosts=True, groups=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))
 RACK = "rack"
-MAX_WORD = 100_000  # bytes: Linux limits one argument to 128 KiB
+MAX_OPTION_BYTES = 100_000  # bytes: Linux limits one argument to 128 KiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def shape(request: Request, site: SlurmSite, allowed: AllowedHosts = ANY_HOST) -
     found = _top(group.levels, site)
     for requirement in (*request.requires, *(one for level in request.walk() for one in level.requires)):
         found = _with_requirement(found, requirement, site)
-    if (reason := unkept(request, allowed, RULES, site.graph, "Slurm")) is not None:
+    if (reason := unenforced(request, allowed, RULES, site.graph, "Slurm")) is not None:
         raise CannotBind(reason)
     for name in request.properties:
         found = _with_property(found, name, site, allowed)
@@ -83,7 +83,7 @@ def _with_hosts(found: SlurmShape, request: Request, site: SlurmSite, allowed: A
     if not (hosts or request.hosts or request.not_hosts or found.exclude):
         return found
     nodes = set(site.nodes)
-    if reason := stands_for_nodes((*request.hosts, *request.not_hosts), nodes, site.graph, allowed):
+    if reason := not_a_node((*request.hosts, *request.not_hosts), nodes, site.graph, allowed):
         raise CannotBind(reason)
     exclude = set(found.exclude).union(nodes.intersection(request.not_hosts))
     if request.hosts and (not allowed.checked or nodes.issuperset(request.hosts)):
@@ -195,7 +195,7 @@ def _with_property(found: SlurmShape, name: str, site: SlurmSite, allowed: Allow
     """Pass on properties that Slurm knows; the allowed hosts enforce the others."""
     bare = name.removeprefix("^")
     if bare not in site.features and bare not in site.partitions and (allowed.checked or name != bare):
-        if not allowed.checked and carried_in_graph(site.graph, bare):
+        if not allowed.checked and has_property(site.graph, bare):
             raise CannotBind(
                 f"Slurm does not know the property {bare!r}, and the server does not send the nodes that have it; "
                 "upgrade the server"
@@ -292,7 +292,7 @@ def _host_words(found: SlurmShape, site: SlurmSite, *, named: bool, component: b
         word = f"--nodelist={_listed(left)}"
     else:
         word = f"--exclude={_listed([name for name in site.nodes if name in found.exclude])}"
-    if len(word) > MAX_WORD:
+    if len(word) > MAX_OPTION_BYTES:
         raise CannotBind(f"the list of excluded nodes is too long for sbatch ({len(word)} bytes)")
     return [word]
 

@@ -12,9 +12,9 @@ from rainbow_sched.agent.backends.slurm.jobs import ScriptExit, SlurmJob, from_e
 from rainbow_sched.agent.core.values import WRONG_NODES, Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 
-CLOCK_SKEW = 120.0  # seconds that the clocks of agent and controller may differ
-SETTLE = 60.0  # seconds in which a lost job may still write its exit code
-FORGOTTEN_GRACE = 3600.0  # seconds until a lost job without a limit is considered ended
+CLOCK_SKEW_SECONDS = 120.0  # seconds that the clocks of agent and controller may differ
+SETTLE_SECONDS = 60.0  # seconds in which a lost job may still write its exit code
+LOST_JOB_SECONDS = 3600.0  # seconds until a lost job without a limit is considered ended
 
 
 def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
@@ -33,7 +33,7 @@ def _same(job: SlurmJob, record: SlurmRecord) -> bool:
     said = read_comment(job.comment)
     if said is not None:
         return said.key == record.key
-    return job.submitted is None or job.submitted >= record.asked - CLOCK_SKEW
+    return job.submitted is None or job.submitted >= record.asked - CLOCK_SKEW_SECONDS
 
 
 def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | None:
@@ -63,7 +63,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
     if job.phase is Phase.ENDED:
         if left is None and job.code == ALREADY_RAN:
             return _ran_before(found, job, now)
-        if left is not None and left.code == 0 and not files.asked_to_end():
+        if left is not None and left.code == 0 and not files.end_requested():
             ended = from_exit(left)  # it succeeded, even if a restarted controller reports something else
         else:
             ended = _explained(result(job, left, over_memory=files.over_memory()), files)
@@ -75,7 +75,7 @@ def _never_started(files: SlurmFiles, job: SlurmJob | None, left: ScriptExit) ->
     """Return the end of a job that got nodes on which it may not run."""
     record = files.record()
     ended = wrong_nodes(files.nodes(), record.allowed if record is not None else "", "Slurm", left.ended)
-    if files.asked_to_end():
+    if files.end_requested():
         ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began", ended_at=left.ended)
     native = job.id if job is not None else files.begun() or ""
     return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, nodes=files.nodes())
@@ -84,7 +84,7 @@ def _never_started(files: SlurmFiles, job: SlurmJob | None, left: ScriptExit) ->
 def withdrawn(files: SlurmFiles) -> Update:
     """Return the end of a job that Slurm lost before it started and that can no longer start."""
     ended = Result(state=AttemptState.RETURNED, reason="Slurm accepted the job and lost it before it started")
-    if files.asked_to_end():
+    if files.end_requested():
         ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began")
     record = files.record()
     return Update(tag=files.tag, phase=Phase.ENDED, native=record.native if record else "", result=ended)
@@ -95,7 +95,7 @@ def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
 
     None while the first run may still write its exit code.
     """
-    if now < (job.ended or now) + SETTLE:
+    if now < (job.ended or now) + SETTLE_SECONDS:
         return None
     reason = "Slurm started it twice; it ran once, and its first run left no exit code"
     return replace(found, result=Result(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=reason))
@@ -108,7 +108,7 @@ def _explained(ended: Result, files: SlurmFiles) -> Result:
         return replace(ended, reason=not_found(files.command()))
     if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
         return replace(ended, reason=over_limit(record.duration))
-    if ended.state is AttemptState.CANCELLED and not files.asked_to_end():
+    if ended.state is AttemptState.CANCELLED and not files.end_requested():
         return replace(ended, reason="cancelled in Slurm (scancel or controller), not by Rainbow")
     return ended
 
@@ -116,5 +116,5 @@ def _explained(ended: Result, files: SlurmFiles) -> Result:
 def overdue(files: SlurmFiles, now: float) -> bool:
     """Return True if a lost job must have ended by its limit."""
     record, began = files.record(), files.begun_at()
-    limit = record.duration if record is not None and record.duration is not None else FORGOTTEN_GRACE
-    return began is None or now > began + limit + CLOCK_SKEW
+    limit = record.duration if record is not None and record.duration is not None else LOST_JOB_SECONDS
+    return began is None or now > began + limit + CLOCK_SKEW_SECONDS

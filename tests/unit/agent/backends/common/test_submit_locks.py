@@ -38,7 +38,7 @@ def test_nobody_shares_a_tag_and_not_too_many_are_in(callers: list[tuple[str, in
             task.result()
         inside.clear()
         await call(turns, "a", 1)
-        assert not turns._turns
+        assert not turns._locks
 
     asyncio.run(main())
     assert len(done) >= len(callers)

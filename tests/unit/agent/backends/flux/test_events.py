@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.agent.backends.flux.bridge import answer, follow, probe, slim
+from rainbow_sched.agent.backends.flux.bridge import answer, follow, probe, without_unused_fields
 from rainbow_sched.agent.backends.flux.events import FluxJobTable, asked
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.core.values import Phase
@@ -165,7 +165,7 @@ def test_the_bridge_tells_the_journal_without_commands_and_says_when_it_has_caug
         {"journal": BEGIN[1]},
         {"lost": "not permitted"},
     ]
-    assert slim(BEGIN[1]) == BEGIN[1]
+    assert without_unused_fields(BEGIN[1]) == BEGIN[1]
 
 
 def test_the_bridge_says_which_scheduler_there_is_and_what_it_estimates():

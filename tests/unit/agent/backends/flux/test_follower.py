@@ -47,7 +47,7 @@ async def following(*programs: str) -> FluxFollower:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flux_follower, "PAUSES", (0.01,))
+    monkeypatch.setattr(flux_follower, "RESTART_SECONDS", (0.01,))
 
 
 @pytest.mark.parametrize(

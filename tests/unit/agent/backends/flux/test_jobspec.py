@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.programs import ProgramResult
-from rainbow_sched.agent.backends.flux.bids import believed, played_forward, soon
 from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, takes
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite
 from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow_sched.agent.backends.flux.jobspec import plain, with_tag
+from rainbow_sched.agent.backends.flux.queries import reliable_estimate, round_to_now, simulated_start
 from rainbow_sched.agent.backends.flux.tracker import update_of
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
@@ -300,28 +300,28 @@ def waiting(cores: int, duration: float | None, at: float = 0.0) -> FluxJob:
 
 def test_the_queue_is_played_forward():
     full = [running(8, 100.0)]
-    assert played_forward([], 4, 8, 0.0) == 0.0
-    assert played_forward(full, 4, 0, 0.0) == 100.0
-    assert played_forward([*full, waiting(8, 50.0)], 4, 0, 0.0) == 150.0
-    assert played_forward([running(8, None)], 4, 0, 0.0) is None
-    assert played_forward([*full, waiting(8, None)], 1, 0, 0.0) is None
+    assert simulated_start([], 4, 8, 0.0) == 0.0
+    assert simulated_start(full, 4, 0, 0.0) == 100.0
+    assert simulated_start([*full, waiting(8, 50.0)], 4, 0, 0.0) == 150.0
+    assert simulated_start([running(8, None)], 4, 0, 0.0) is None
+    assert simulated_start([*full, waiting(8, None)], 1, 0, 0.0) is None
 
 
 def test_the_schedulers_word_counts_where_nothing_waits_or_everything_is_reserved():
     answer = {"fluxion": True, "policy": "fcfs", "at": 30.0}
-    assert believed(answer, waiting=False) == 30.0
-    assert believed(answer, waiting=True) is None
-    assert believed({**answer, "policy": "conservative"}, waiting=True) == 30.0
-    assert believed({"fluxion": False, "policy": "", "at": None}, waiting=False) is None
-    assert believed({}, waiting=False) is None
-    assert (soon(0.5), soon(30.0), soon(None)) == (0.0, 30.0, None)
+    assert reliable_estimate(answer, waiting=False) == 30.0
+    assert reliable_estimate(answer, waiting=True) is None
+    assert reliable_estimate({**answer, "policy": "conservative"}, waiting=True) == 30.0
+    assert reliable_estimate({"fluxion": False, "policy": "", "at": None}, waiting=False) is None
+    assert reliable_estimate({}, waiting=False) is None
+    assert (round_to_now(0.5), round_to_now(30.0), round_to_now(None)) == (0.0, 30.0, None)
 
 
 def test_what_never_ends_is_not_waited_for():
     """Fluxion says 9223372036 of a job without a limit, and of what waits behind it."""
-    assert believed({"fluxion": True, "policy": "fcfs", "at": 9223372036.0}, waiting=False) is None
+    assert reliable_estimate({"fluxion": True, "policy": "fcfs", "at": 9223372036.0}, waiting=False) is None
     (job,) = parse_jobs(json.dumps({"jobs": [a_job(state="RUN", expiration=9223372036.0, ncores=8)]}))
-    assert played_forward([job], 1, 0, 0.0) is None
+    assert simulated_start([job], 1, 0, 0.0) is None
 
 
 def test_only_the_nodes_that_a_job_may_use_count_for_its_start(tmp_path):
@@ -349,7 +349,7 @@ def test_played_forward_agrees_with_a_clock_that_ticks(now_running, queued, core
     jobs = [running(many, float(end)) for many, end in now_running]
     jobs += [waiting(many, float(lasts), at=float(i)) for i, (many, lasts) in enumerate(queued)]
     total = idle + sum(many for many, _ in now_running)
-    assert played_forward(jobs, cores, idle, 0.0) == tick(total, now_running, queued, cores)
+    assert simulated_start(jobs, cores, idle, 0.0) == tick(total, now_running, queued, cores)
 
 
 def tick(total, now_running, queued, cores):

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.slurm.accounting import NOT_AGAIN, AccountingQuery, parse_accounts
 from rainbow_sched.agent.backends.slurm.files import WITHDRAWN, SlurmFiles, SlurmRecord
-from rainbow_sched.agent.backends.slurm.lost_jobs import LostJobs
+from rainbow_sched.agent.backends.slurm.lost_jobs import (
+    FAILURE_PAUSE_SECONDS,
+    AccountingQuery,
+    LostJobs,
+    parse_accounts,
+)
 from rainbow_sched.agent.backends.slurm.tracker import update_of
 from rainbow_sched.agent.core.values import Absent, JobFound, Unknown
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
@@ -19,7 +23,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 RECORD = SlurmRecord(key="k", asked=1000.0, native="7", duration=600.0)
-SETTLE = 60.0
+SETTLE_SECONDS = 60.0
 
 
 class SlurmSite:
@@ -32,7 +36,7 @@ class SlurmSite:
         launch = Launch(tag="rb-1-1", job=1, attempt=1, cluster="c", request=request, array_index=4)
         self.files.create(launch, RECORD, ())
         accounts = AccountingQuery(self, self.clock)  # type: ignore[arg-type]  # it needs `ask` alone
-        self.forgotten = LostJobs(accounts, SETTLE, self.clock, lambda: 1010.0)
+        self.forgotten = LostJobs(accounts, SETTLE_SECONDS, self.clock, lambda: 1010.0)
 
     def clock(self) -> float:
         return self.time
@@ -68,7 +72,7 @@ async def test_a_job_that_never_began_goes_elsewhere_and_cannot_begin_any_more(s
 
 
 async def test_one_that_was_to_be_cancelled_is_cancelled(site: SlurmSite):
-    site.files.ask_to_end()
+    site.files.request_end()
     assert (await site.look()).update.result.state is AttemptState.CANCELLED
 
 
@@ -83,14 +87,14 @@ async def test_a_job_that_began_is_waited_for_while_it_gives_signs_of_life(site:
     for _ in range(20):
         site.beat()
         assert isinstance(await site.look(), Unknown)
-        site.time += SETTLE / 2
+        site.time += SETTLE_SECONDS / 2
 
 
 async def test_when_the_signs_stay_out_it_ended_and_nobody_knows_how(site: SlurmSite):
     site.begin()
     site.beat()
     assert isinstance(await site.look(), Unknown)
-    site.time += SETTLE - 1
+    site.time += SETTLE_SECONDS - 1
     assert isinstance(await site.look(), Unknown)
     site.time += 2
     result = (await site.look()).update.result
@@ -101,7 +105,7 @@ async def test_output_is_a_sign_of_life(site: SlurmSite):
     site.begin()
     site.beat()
     await site.look()
-    site.time += SETTLE + 1
+    site.time += SETTLE_SECONDS + 1
     (site.files.path / "stdout").write_text("still here")
     assert isinstance(await site.look(), Unknown)
 
@@ -110,7 +114,7 @@ async def test_a_script_without_signs_of_life_is_waited_for_until_its_limit(site
     site.begin()
     for _ in range(5):
         assert isinstance(await site.look(), Unknown)
-        site.time += 10 * SETTLE
+        site.time += 10 * SETTLE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,7 @@ async def test_a_site_without_accounting_is_not_asked_again_and_again(site: Slur
     for _ in range(5):
         await site.look()
     assert site.questions == 1
-    site.time += NOT_AGAIN + 1
+    site.time += FAILURE_PAUSE_SECONDS + 1
     await site.look()
     assert site.questions == 2
 

@@ -186,7 +186,7 @@ def test_slurm_is_asked_no_more_often_than_the_rate_allows(steps, rate):
     asked = []
     for step in steps:
         now[0] += step
-        if estimates.may_ask():
+        if estimates.take_token():
             asked.append(now[0])
     for i, begin in enumerate(asked):
         for j, end in enumerate(asked[i:], start=1):
@@ -195,7 +195,7 @@ def test_slurm_is_asked_no_more_often_than_the_rate_allows(steps, rate):
 
 def test_an_answer_holds_for_a_while_and_is_better_than_none_after():
     now = [0.0]
-    estimates = StartEstimates(lambda: now[0], kept=10.0)
+    estimates = StartEstimates(lambda: now[0], lifetime=10.0)
     estimates.put(("a",), StartEstimate(5.0))
     assert (estimates.get(("a",)), estimates.get(("b",))) == (StartEstimate(5.0), None)
     now[0] = 11.0

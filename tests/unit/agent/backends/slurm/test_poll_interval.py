@@ -12,18 +12,18 @@ from rainbow_sched.model.errors import Unavailable
 
 
 async def test_pauses_grow_to_the_cap_and_shrink_when_something_was_done(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(poll_interval, "FIRST", 0.002)
+    monkeypatch.setattr(poll_interval, "FIRST_SECONDS", 0.002)
     pace, pauses = PollInterval(cap=0.005), []
     for _ in range(5):
         pauses.append(pace._next)
         await pace.wait(lambda: False)
     assert pauses == pytest.approx([0.002, 0.003, 0.0045, 0.005, 0.005])
-    pace.hurry()
+    pace.reset()
     assert pace._next == 0.002
 
 
 async def test_a_running_job_that_writes_something_ends_the_pause(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(poll_interval, "LOOK", 0.01)
+    monkeypatch.setattr(poll_interval, "FILE_CHECK_SECONDS", 0.01)
     pace = PollInterval(cap=30.0)
     pace._next = 30.0
     async with asyncio.timeout(10):

@@ -304,6 +304,6 @@ def test_gpus_of_two_kinds_are_refused_and_not_given_as_one():
 
 
 def test_a_list_of_nodes_that_no_command_line_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.shape.MAX_WORD", 10)
+    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.shape.MAX_OPTION_BYTES", 10)
     with pytest.raises(CannotBind, match="too long for sbatch"):
         host_words(flags(), bound("a2"))

@@ -8,7 +8,7 @@ import pytest
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord, bad_environment, step_words
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
-from rainbow_sched.agent.backends.slurm.tracker import CLOCK_SKEW, SETTLE, choose, overdue, update_of
+from rainbow_sched.agent.backends.slurm.tracker import CLOCK_SKEW_SECONDS, SETTLE_SECONDS, choose, overdue, update_of
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -56,7 +56,7 @@ def test_a_job_with_another_key_is_another_job_even_under_the_same_id(files: Slu
 
 
 def test_where_comments_are_rewritten_the_time_of_submission_decides(files: SlurmFiles):
-    late, early = a_job(comment="x"), a_job(comment="x", submitted=RECORD.asked - CLOCK_SKEW - 1)
+    late, early = a_job(comment="x"), a_job(comment="x", submitted=RECORD.asked - CLOCK_SKEW_SECONDS - 1)
     assert (choose([late], files), choose([early], files)) == (late, None)
 
 
@@ -71,8 +71,8 @@ def test_a_job_that_slurm_forgot_is_known_by_its_exit_code(files: SlurmFiles):
 def test_a_job_that_slurm_started_twice_is_unknown_after_a_while_and_not_before(files: SlurmFiles):
     began(files)
     again = a_job(state="FAILED", code=113, ended=2000.0)
-    assert update_of(files, again, 2000.0 + SETTLE - 1) is None
-    assert update_of(files, again, 2000.0 + SETTLE + 1).result.failure is Failure.UNKNOWN
+    assert update_of(files, again, 2000.0 + SETTLE_SECONDS - 1) is None
+    assert update_of(files, again, 2000.0 + SETTLE_SECONDS + 1).result.failure is Failure.UNKNOWN
     left(files, 0)
     assert update_of(files, again, 2001.0).result.state is AttemptState.SUCCEEDED
 
@@ -80,7 +80,7 @@ def test_a_job_that_slurm_started_twice_is_unknown_after_a_while_and_not_before(
 def test_who_cancelled_it_is_said(files: SlurmFiles):
     cancelled = a_job(state="CANCELLED", started=1001.0)
     assert "not by Rainbow" in update_of(files, cancelled, 0.0).result.reason
-    files.ask_to_end()
+    files.request_end()
     assert update_of(files, cancelled, 0.0).result.reason == "cancelled"
 
 
@@ -93,8 +93,8 @@ def test_a_forgotten_job_is_waited_for_until_its_limit_has_passed(files: SlurmFi
     assert overdue(files, 0.0)
     began(files)
     start = files.begun_at()
-    assert not overdue(files, start + 60 + CLOCK_SKEW - 1)
-    assert overdue(files, start + 60 + CLOCK_SKEW + 1)
+    assert not overdue(files, start + 60 + CLOCK_SKEW_SECONDS - 1)
+    assert overdue(files, start + 60 + CLOCK_SKEW_SECONDS + 1)
     files.put(replace(RECORD, duration=None))
     assert not overdue(files, start + 1800)
 
