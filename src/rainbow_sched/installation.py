@@ -1,4 +1,4 @@
-"""How to add an optional part to this installation: by the wheel, folder or address that it was installed from."""
+"""Optional packages: check that they are installed, and find the command that installs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REQUIRED_BY_EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra == ["']([\w-]+)["']""
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs the packages of `extra` beside this installation."""
+    """Return the command that adds the packages of `extra` to this installation."""
     try:
         recorded = metadata.distribution(_NAME).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
@@ -43,7 +43,7 @@ def require_extra(extra: str, what: str) -> None:
     try:
         required = metadata.requires(_NAME) or []
     except metadata.PackageNotFoundError:
-        return  # run from the source tree: an import tells
+        return  # run from the source tree: a missing package fails at import
     for requirement in required:
         named = _REQUIRED_BY_EXTRA.match(requirement)
         if named and named[2] == extra and not _is_installed(named[1]):
@@ -51,7 +51,7 @@ def require_extra(extra: str, what: str) -> None:
 
 
 def missing(package: str, extra: str, what: str) -> Unsupported:
-    """Return the error that says that `what` needs `package`, and how to install it."""
+    """Return the error for a missing `package` that `what` needs, with the command that installs it."""
     return Unsupported(f"{what} needs {package}, which is not installed; run: {install_command(extra)}")
 
 

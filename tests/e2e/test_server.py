@@ -68,7 +68,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(house: House, tmp_path: Path) 
         check=False,
     )
     assert done.returncode != 0
-    assert "the port is taken; is another server running there?" in done.stderr
+    assert "the port is in use; is another server running?" in done.stderr
     assert "Traceback" not in done.stderr
 
 

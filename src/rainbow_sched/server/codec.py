@@ -1,4 +1,4 @@
-"""Between messages and values: nothing of protobuf goes further in than this file and its siblings."""
+"""Convert between protobuf messages and values of the Jobs service."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from rainbow_sched.service.views.explanation import JobExplanation
 from rainbow_sched.service.views.jobs import JobWithAttempt
 from rainbow_sched.store.base import Dependency, JobFilter
 
-KEPT = 2_048  # specs, and terms
-MAX_KEPT_TERMS = 1_024  # bytes
-MAX_SPEC = 64 * 1024  # characters
+MAX_CACHED = 2_048  # entries of each cache
+MAX_CACHED_TERMS_BYTES = 1_024
+MAX_SPEC_CHARACTERS = 64 * 1024
 MAX_IDS = 30_000  # SQLite binds 32766 values
-MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of jobs; clients commonly take 4 MiB
+MAX_PAGE_BYTES = 3 * 1024 * 1024  # clients commonly accept messages of 4 MiB
 _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
 
 
-class Reader:
-    """Reads specs and terms; what came before, word for word, is not read again."""
+class SubmissionReader:
+    """Parses specs and terms, with a cache by their text."""
 
     def __init__(self) -> None:
         self._specs: OrderedDict[tuple[bool, str, str], tuple[Request, str, str]] = OrderedDict()
@@ -41,41 +41,41 @@ class Reader:
         self._opened = IdentityCache(opened)
 
     def spec(self, spec: jobs_pb2.Spec) -> tuple[Request, str, str]:
-        """The request, its canonical JSON, and the text as it was submitted (empty if it was canonical)."""
+        """Return the request, its canonical JSON, and the submitted text (empty if it was canonical)."""
         canonical = spec.canonical
         text = canonical or spec.text
         if not text:
             raise Invalid("there is nothing to run: give a command, a jobspec or a script")
-        if len(text) > MAX_SPEC:
-            raise Invalid(f"a jobspec has at most {MAX_SPEC} characters; this one has {len(text)}")
+        if len(text) > MAX_SPEC_CHARACTERS:
+            raise Invalid(f"a jobspec has at most {MAX_SPEC_CHARACTERS} characters; this one has {len(text)}")
         key = (bool(canonical), spec.dialect, text)
-        found = self._specs.get(key)
-        if found is None:
+        parsed = self._specs.get(key)
+        if parsed is None:
             if canonical:
                 request, source = from_json(text), ""
                 check_bounds(request)
             else:
                 request, source = parse(text, dialect=spec.dialect or None), text
-            found = self._specs[key] = (request, to_json(request), source)
-            if len(self._specs) > KEPT:
+            parsed = self._specs[key] = (request, to_json(request), source)
+            if len(self._specs) > MAX_CACHED:
                 self._specs.popitem(last=False)
-        return found
+        return parsed
 
     def terms(self, message: jobs_pb2.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
-        """The terms, and the jobs to wait for; jobs with the same terms share one object."""
+        """Return the terms and the dependencies; jobs with the same terms share one object."""
         key = (message.SerializeToString(), self._opened(by))
-        found = self._terms.get(key)
-        if found is None:
-            found = terms_in(message, by), _dependencies(message)
-            if len(key[0]) <= MAX_KEPT_TERMS:
-                self._terms[key] = found
-                if len(self._terms) > KEPT:
+        parsed = self._terms.get(key)
+        if parsed is None:
+            parsed = terms_in(message, by), _dependencies(message)
+            if len(key[0]) <= MAX_CACHED_TERMS_BYTES:
+                self._terms[key] = parsed
+                if len(self._terms) > MAX_CACHED:
                     self._terms.popitem(last=False)
-        return found
+        return parsed
 
 
-def submissions(reader: Reader, message: jobs_pb2.SubmitRequest, by: Principal) -> list[Submission]:
-    """The jobs that a message asks for: one, or one per index of an array."""
+def submissions(reader: SubmissionReader, message: jobs_pb2.SubmitRequest, by: Principal) -> list[Submission]:
+    """Return the submissions of a message: one, or one per index of an array."""
     request, spec, source = reader.spec(message.spec)
     terms, waits_for = reader.terms(message.terms, by)
     common = Submission(
@@ -111,7 +111,7 @@ def _dependencies(message: jobs_pb2.Terms) -> tuple[Dependency, ...]:
 
 
 def terms_in(message: jobs_pb2.Terms, by: Principal, extra: dict[str, str] | None = None) -> Terms:
-    """The terms of a submission; what the caller's credential opens goes with the job."""
+    """Return the terms of a submission, with the clusters that the caller's credential allows."""
     try:
         delivery = Delivery(message.delivery or Delivery.AT_MOST_ONCE.value)
     except ValueError:
@@ -139,13 +139,12 @@ def terms_in(message: jobs_pb2.Terms, by: Principal, extra: dict[str, str] | Non
 
 
 def opened(by: Principal) -> tuple[str, ...]:
-    """The patterns of clusters that a caller may submit to; empty: all."""
+    """Return the patterns of clusters that a caller may submit to; empty means all."""
     patterns = sorted(scope.partition(":")[2] for scope in by.scopes if scope.startswith("submit:"))
     return () if by.admin or "*" in patterns else tuple(patterns)
 
 
 def terms_out(terms: Terms) -> jobs_pb2.Terms:
-    """Terms as a message."""
     return jobs_pb2.Terms(
         priority=terms.priority,
         delivery=terms.delivery.value,
@@ -168,14 +167,12 @@ def terms_out(terms: Terms) -> jobs_pb2.Terms:
 
 
 def receipt_out(receipt: Receipt) -> jobs_pb2.SubmitResponse:
-    """The answer to a submission."""
     return jobs_pb2.SubmitResponse(
         id=receipt.id, state=receipt.state.value, cluster=receipt.cluster, reason=receipt.reason
     )
 
 
 def job_out(view: JobWithAttempt, *, spec: bool = False, nodes: int = 0) -> jobs_pb2.Job:
-    """A job as a message."""
     job, attempt = view.job, view.attempt
     return jobs_pb2.Job(
         id=job.id,
@@ -205,11 +202,11 @@ def job_out(view: JobWithAttempt, *, spec: bool = False, nodes: int = 0) -> jobs
 
 
 def page_out(made: Iterable[jobs_pb2.Job], limit: int) -> jobs_pb2.ListJobsResponse:
-    """As many of the jobs as one answer can carry, and where the next page begins."""
+    """Return as many jobs as fit into one response, and the start of the next page."""
     page, size, jobs = jobs_pb2.ListJobsResponse(), 0, list(made)
     for job in jobs:
         size += job.ByteSize()
-        if size > MAX_PAGE and page.jobs:
+        if size > MAX_PAGE_BYTES and page.jobs:
             break
         page.jobs.append(job)
     if page.jobs and (len(page.jobs) < len(jobs) or len(jobs) == limit):
@@ -218,7 +215,6 @@ def page_out(made: Iterable[jobs_pb2.Job], limit: int) -> jobs_pb2.ListJobsRespo
 
 
 def filter_in(message: jobs_pb2.JobFilter) -> JobFilter:
-    """Which jobs are meant."""
     checked_ids(message.ids)
     if len(message.labels) > MAX_LABELS:
         raise Invalid(f"a filter names at most {MAX_LABELS} labels")
@@ -238,14 +234,13 @@ def filter_in(message: jobs_pb2.JobFilter) -> JobFilter:
 
 
 def checked_ids(ids: Sequence[int]) -> Sequence[int]:
-    """Jobs by number, so many that one look at the store finds them."""
+    """Return `ids`; raise Invalid if there are too many for one query."""
     if len(ids) > MAX_IDS:
-        raise Invalid(f"a call names at most {MAX_IDS} jobs; ask in several, or with another filter")
+        raise Invalid(f"a call names at most {MAX_IDS} jobs; use several calls, or another filter")
     return ids
 
 
 def event_out(event: Event) -> jobs_pb2.Event:
-    """An event as a message."""
     return jobs_pb2.Event(
         seq=event.seq,
         job=event.job,
@@ -258,7 +253,6 @@ def event_out(event: Event) -> jobs_pb2.Event:
 
 
 def story_out(story: JobExplanation, nodes: int) -> jobs_pb2.ExplainResponse:
-    """A job with everything that explains it."""
     job = job_out(story.view, spec=True, nodes=nodes)
     job.evaluations = story.evaluations
     if story.evaluated_at is not None:

@@ -1,4 +1,4 @@
-"""Run a server: open the store, load the fleet, then open the port; drain and leave on SIGTERM."""
+"""Run a server: open the store, load the fleet, open the port; drain on SIGTERM."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from rainbow_sched.pb.v2 import (
     jobs_pb2,
     jobs_pb2_grpc,
 )
-from rainbow_sched.server.admission.connections import ConnectionLimiter, room_for
+from rainbow_sched.server.admission.connections import ConnectionLimiter, raise_descriptor_limit
 from rainbow_sched.server.admission.gate import Gate
 from rainbow_sched.server.admission.limits import AdmissionLimits
-from rainbow_sched.server.admission.methods import LARGEST
-from rainbow_sched.server.codec import Reader
+from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES
+from rainbow_sched.server.codec import SubmissionReader
 from rainbow_sched.server.handlers.access import AccessHandler
 from rainbow_sched.server.handlers.agents import AgentsHandler
 from rainbow_sched.server.handlers.clusters import ClustersHandler
@@ -43,7 +43,7 @@ from rainbow_sched.server.handlers.prototype import GraphHandler, SchedulerHandl
 from rainbow_sched.server.oidc import OidcVerifier
 from rainbow_sched.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow_sched.server.restore import ADMIN_FILE, check_database, check_file
-from rainbow_sched.server.tls import Certificates
+from rainbow_sched.server.tls import CertificateReloader
 from rainbow_sched.service.access.accounts import ensure_administrator
 from rainbow_sched.service.assembly import Service, assemble, first_administrator
 from rainbow_sched.service.clock import AnchoredClock
@@ -56,10 +56,12 @@ from rainbow_sched.store.mark_file import MarkFile
 from rainbow_sched.store.opening import open_claimed
 
 log = logging.getLogger("rainbow.server")
-DRAIN = 5.0  # seconds for calls under way at a SIGTERM
-LINGER = 1.0  # seconds in which a server that was replaced says so to those who call
-SWITCH = 0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
-YOUNG = 10_000  # objects before a collection looks for cycles among them; most of a call's are gone long before
+DRAIN_SECONDS = 5.0  # for active calls after a SIGTERM
+LINGER_SECONDS = 1.0  # a replaced server responds with an error before it closes the port
+SWITCH_INTERVAL_SECONDS = (
+    0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
+)
+GC_THRESHOLD = 10_000  # objects; most objects of a call are freed long before
 
 _SERVICES = (
     jobs_pb2.DESCRIPTOR.services_by_name["Jobs"],
@@ -72,14 +74,14 @@ _SERVICES = (
 
 
 def serve(options: ServerOptions) -> None:
-    """Run until a signal says stop; raise a RainbowError if it cannot start."""
+    """Run until a signal stops the server; raise a RainbowError if it cannot start."""
     options.check()
-    os.umask(0o077)  # database, WAL and secrets are for the server's own user alone
+    os.umask(0o077)  # database, WAL and secrets are readable only by the server's user
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
-    sys.setswitchinterval(SWITCH)
-    gc.set_threshold(YOUNG)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    gc.set_threshold(GC_THRESHOLD)
     logging.getLogger("grpc._cython.cygrpc").addFilter(_without_headers)
     try:
         import uvloop
@@ -90,7 +92,7 @@ def serve(options: ServerOptions) -> None:
 
 
 def _without_headers(record: logging.LogRecord) -> bool:
-    """gRPC logs headers that are no text, and with them whatever credential stands there: not here."""
+    """Filter gRPC's log lines about invalid headers, which may contain a credential."""
     return "Invalid encoding" not in record.getMessage()
 
 
@@ -100,7 +102,7 @@ async def _serve(options: ServerOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     running = await RunningServer.start(options)
-    gc.freeze()  # the fleet and the queue stay: no collection needs to walk over a million waiting jobs
+    gc.freeze()  # exclude the fleet and the queue, which may hold a million jobs, from garbage collection
     log.info("listening on %s", running.address)
     stopping, replaced = asyncio.create_task(stop.wait()), asyncio.create_task(running.claim.wait_replaced())
     await asyncio.wait({stopping, replaced}, return_when=asyncio.FIRST_COMPLETED)
@@ -110,12 +112,12 @@ async def _serve(options: ServerOptions) -> None:
         await running.stop_replaced()
         raise replaced.result()
     replaced.cancel()
-    log.info("stopping: calls under way may finish")
+    log.info("stopping: active calls may finish")
     await running.stop()
 
 
 class RunningServer:
-    """A server that answers calls."""
+    """A started server."""
 
     def __init__(
         self, service: Service, gate: Gate, server: aio.Server, alive: Any, address: str, claim: Claim
@@ -125,22 +127,22 @@ class RunningServer:
 
     @staticmethod
     async def start(options: ServerOptions) -> RunningServer:
-        """Open everything; the port comes last, when calls can be answered."""
+        """Start all parts; open the port last, when calls can be served."""
         check_file(options)
         store, claim = await open_claimed(options.database())
         try:
             return await RunningServer._start(options, store, claim)
         except BaseException:
-            await store.close()  # releases the claim: the next start need not wait for it to lapse
+            await store.close()  # releases the claim, so that the next start need not wait for its expiry
             raise
 
     @staticmethod
     async def _start(options: ServerOptions, store: Store, claim: Claim) -> RunningServer:
         await check_database(store, options)
         clock, ids = AnchoredClock(), Ids()
-        secret, kept_in = registration_secret(options)
-        if kept_in is not None:
-            log.info("the secret for registering clusters is in %s", kept_in)
+        secret, secret_file = registration_secret(options)
+        if secret_file is not None:
+            log.info("the secret for registering clusters is in %s", secret_file)
         elif len(secret) < 16:
             log.warning("the registration secret has fewer than 16 characters; it can be guessed")
         admin = await first_administrator(store, ids, clock.now())
@@ -151,7 +153,7 @@ class RunningServer:
         service = await assemble(store, _settings(options), clock, ids, secret)
         claim.mark_file = MarkFile(options.data_dir)
         claim.mark_file.begin(service.core.history.now, await store.read(lambda tx: tx.last_seq()))
-        _tell_restore(service.core.history)
+        _log_restore(service.core.history)
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:
@@ -162,7 +164,7 @@ class RunningServer:
         address = _bind(server, options)
         gate.connections = ConnectionLimiter(
             int(address.rpartition(":")[2]),
-            strangers=int(options.limits.strangers),
+            unauthenticated=int(options.limits.strangers),
             per_address=int(options.limits.connections_per_address),
         )
         await server.start()
@@ -171,26 +173,26 @@ class RunningServer:
         return RunningServer(service, gate, server, alive, address, claim)
 
     async def stop(self) -> None:
-        """Tell health first, let waiting calls go, finish the others, close the store."""
+        """Report NOT_SERVING, end long polls and streams, finish other calls, close the store."""
         await self._alive.enter_graceful_shutdown()
         self.service.core.notifier.close()
-        await self._server.stop(DRAIN)
+        await self._server.stop(DRAIN_SECONDS)
         await self.gate.stop()
         await self.service.stop()
 
     async def stop_replaced(self) -> None:
-        """Leave to another server what it has taken over: write nothing, and say so to those who call meanwhile."""
+        """Stop after another server has taken the claim: write nothing, and reject calls for a moment."""
         await self._alive.enter_graceful_shutdown()
         self.service.core.notifier.close()
-        await asyncio.sleep(LINGER)
-        await self._server.stop(LINGER)
-        with contextlib.suppress(RainbowError):  # what it would write is refused
+        await asyncio.sleep(LINGER_SECONDS)
+        await self._server.stop(LINGER_SECONDS)
+        with contextlib.suppress(RainbowError):  # its writes are rejected
             await self.gate.stop()
         await self.service.stop()
 
 
-def _tell_restore(history: GenerationHistory) -> None:
-    """After a restore, say what is still waited for."""
+def _log_restore(history: GenerationHistory) -> None:
+    """After a restore, log which clusters have not reported yet."""
     awaited = [row.cluster for row in history.clusters.values() if row.state.holds_jobs]
     if awaited:
         log.warning(
@@ -202,7 +204,7 @@ def _tell_restore(history: GenerationHistory) -> None:
 
 def _settings(options: ServerOptions) -> Settings:
     base = Settings()
-    told = Settings(
+    given = Settings(
         policy=options.policy or base.policy,
         policy_options=options.policy_options,
         graph_backend=options.graph_backend,
@@ -210,30 +212,30 @@ def _settings(options: ServerOptions) -> Settings:
         queued_per_owner=int(options.limits.queued),
     )
     changes: dict[str, Any] = {**options.seconds(), **options.numbers()}
-    return replace(told, **changes)
+    return replace(given, **changes)
 
 
 def _listen(service: Service, gate: Gate, limits: AdmissionLimits) -> tuple[aio.Server, Any]:
     core = service.core
     server = aio.server(
         options=(
-            ("grpc.max_receive_message_length", LARGEST),
-            ("grpc.max_send_message_length", LARGEST),
+            ("grpc.max_receive_message_length", MAX_BULK_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_BULK_MESSAGE_BYTES),
             ("grpc.so_reuseport", 0),
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.keepalive_time_ms", 60_000),  # a client that vanished without a word is let go
+            ("grpc.keepalive_time_ms", 60_000),  # detects clients that vanished
             ("grpc.http2.ping_timeout_ms", 20_000),
-            # Clients ping every 20 s; a server or a machine that was held up gets several of them at once.
+            # Clients ping every 20 s; after a pause a server receives several pings at once.
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
             ("grpc.http2.max_ping_strikes", 10),
             ("grpc.max_metadata_size", 64 * 1024),
-            ("grpc.max_allowed_incoming_connections", room_for(int(limits.connections))),
-            ("grpc.max_concurrent_streams", 1_000),  # of one connection; a client waits with more
+            ("grpc.max_allowed_incoming_connections", raise_descriptor_limit(int(limits.connections))),
+            ("grpc.max_concurrent_streams", 1_000),  # per connection; a client queues more
             ("grpc.server_handshake_timeout_ms", 10_000),
             ("grpc.max_connection_idle_ms", 600_000),
         ),
     )
-    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, Reader()), gate)
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, SubmissionReader()), gate)
     clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), gate)
     agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), gate)
     access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), gate)
@@ -249,8 +251,8 @@ def _listen(service: Service, gate: Gate, limits: AdmissionLimits) -> tuple[aio.
     return server, alive
 
 
-def _why_not(listen: str) -> str:
-    """What the system says to somebody else who would listen there: gRPC keeps it to itself."""
+def _bind_error(listen: str) -> str:
+    """Return why the address cannot be bound, which gRPC does not report."""
     host, port = split_address(listen)
     try:
         found = socket.getaddrinfo(host or "::", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -260,7 +262,7 @@ def _why_not(listen: str) -> str:
             probe.listen()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return "the port is taken; is another server running there?"
+            return "the port is in use; is another server running?"
         return str(error.strerror or error)
     return "it could not be bound"
 
@@ -273,7 +275,7 @@ def _bind(server: aio.Server, options: ServerOptions) -> str:
         if files is None:
             port = server.add_insecure_port(target)
         else:
-            port = server.add_secure_port(target, Certificates(files).credentials())
+            port = server.add_secure_port(target, CertificateReloader(files).credentials())
     except RuntimeError:
-        raise Unavailable(f"cannot listen on {options.listen}: {_why_not(options.listen)}") from None
+        raise Unavailable(f"cannot listen on {options.listen}: {_bind_error(options.listen)}") from None
     return f"{host or '[::]'}:{port}"

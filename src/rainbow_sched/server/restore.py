@@ -1,7 +1,7 @@
-"""Put a database back to a backup, or go on with one that has lost something; and refuse to start on such a one.
+"""Restore a database from a backup, continue with one that has lost data, and refuse to start on such a one.
 
-A restore begins a new generation before the database can be served again, so that nothing runs twice (R14 in
-docs/protocol.md). Nothing is deleted: the database that was there is set aside.
+A restore begins a new generation before the database can be served again, so that no job runs twice (R14 in
+docs/protocol.md). The existing database is renamed, not deleted.
 """
 
 from __future__ import annotations
@@ -45,40 +45,40 @@ from rainbow_sched.store.sqlite import lock_file
 ADMIN_FILE = "admin.token"
 NOT_STARTED = "The server did not start"
 _REMEDY = (
-    "put back what is missing; or restore a backup (rainbow server restore FILE); or go on with what is there "
-    "(rainbow server restore --accept-loss): nothing runs twice then, and old jobs wait until the clusters have "
-    "reported. The data folder of another server is no place for a new one: --data-dir"
+    "put back what is missing; or restore a backup (rainbow server restore FILE); or continue with what is there "
+    "(rainbow server restore --accept-loss): no job runs twice then, and old jobs wait until the clusters have "
+    "reported. A new server needs its own data folder: --data-dir"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What a restore did."""
+    """The result of a restore."""
 
     generation: Generation
-    backup: Backup | None  # None: it went on with what was there
-    set_aside: Path | None = None  # the database that was there
-    clusters: int = 0  # whose reports are awaited
-    admin_token: Path | None = None  # where a new one is, if there was no administrator any more
+    backup: Backup | None  # None: it continued with the existing database
+    set_aside: Path | None = None  # the previous database
+    clusters: int = 0  # number of awaited reports
+    admin_token: Path | None = None  # file of a new token, if the database had no administrator
 
 
 # --- refusing to start ---
 
 
 def check_file(options: ServerOptions, outcome: str = NOT_STARTED) -> None:
-    """Raise Conflict if the SQLite file is gone from a data folder that was used before. Call it before opening it."""
+    """Raise Conflict if the SQLite file is missing in a data folder that was used before. Call it before opening."""
     path = sqlite_path(options.database())
     if path is None or (path.exists() and path.stat().st_size > 0):
         return
     for name in _traces(options.data_dir, path):
         raise Conflict(
-            f"{path} is missing or empty, and {name} is there from an earlier start: a server would begin with "
-            f"nothing, and jobs that were acknowledged would be lost. {outcome}: {_REMEDY}"
+            f"{path} is missing or empty, and {name} is there from an earlier start: a server would start empty, "
+            f"and jobs that were acknowledged would be lost. {outcome}: {_REMEDY}"
         )
 
 
 def _traces(folder: Path, path: Path) -> list[Path]:
-    """Return what an earlier server has left behind."""
+    """Return the files of an earlier server."""
     wal = path.with_name(f"{path.name}-wal")
     found = [wal] if wal.exists() and wal.stat().st_size > 0 else []
     if read_mark(folder) is not None or (folder / ADMIN_FILE).exists():
@@ -87,7 +87,7 @@ def _traces(folder: Path, path: Path) -> list[Path]:
 
 
 async def check_database(store: Store, options: ServerOptions, outcome: str = NOT_STARTED) -> None:
-    """Raise Conflict if the database has lost what this server's data folder has seen of it."""
+    """Raise Conflict if the database lacks an event that this server's data folder has recorded."""
     mark = read_mark(options.data_dir)
 
     def work(tx: Tx) -> tuple[bool, int, bool]:
@@ -97,9 +97,9 @@ async def check_database(store: Store, options: ServerOptions, outcome: str = NO
     if mark is not None and lost:
         found = "is empty" if empty else f"ends at event {last_event}"
         raise Conflict(
-            f"the database has lost something, or it is another one: it {found}, and {options.data_dir} has seen "
+            f"the database has lost data, or it is another one: it {found}, and {options.data_dir} has recorded "
             f"event {mark.event} of its generation {mark.generation}. Was a file deleted (of SQLite: rainbow.db-wal), "
-            f"or an older copy put back? {outcome}: {_REMEDY}"
+            f"or an older copy restored? {outcome}: {_REMEDY}"
         )
     if empty and (options.data_dir / ADMIN_FILE).exists():
         raise Conflict(
@@ -152,14 +152,14 @@ async def _restore_postgres(options: ServerOptions, found: Backup, progress: Pro
 
 
 async def accept_loss(options: ServerOptions) -> Restored:
-    """Go on with the database as it is, as after a restore. ClaimTaken: a server is running."""
+    """Continue with the database as it is, as after a restore. ClaimTaken: a server is running."""
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = sqlite_path(options.database())
     aside = None
     if path is not None and not (path.exists() and path.stat().st_size > 0):
         lock = lock_file(path, 0.0)
         try:
-            aside = _set_aside(path)  # the log of a database that is gone must not be taken for the new one's
+            aside = _set_aside(path)  # the new database must not use the log of the missing one
         finally:
             os.close(lock)
     store, _ = await open_claimed(options.database())
@@ -178,14 +178,14 @@ async def accept_loss(options: ServerOptions) -> Restored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
+class _NewGeneration:
     generation: Generation
     last_event: int
     clusters: int
 
 
-async def _begin(copy: Path, seen: Sequence[HistoryMark]) -> _Begun:
-    """Bring a copy to today's schema, and begin the restore in it."""
+async def _begin(copy: Path, seen: Sequence[HistoryMark]) -> _NewGeneration:
+    """Migrate a copy to the current schema, and begin the restore in it."""
     store = await open_store(f"sqlite:///{quote(str(copy))}")
     try:
         return await _begin_in(store, seen)
@@ -193,22 +193,22 @@ async def _begin(copy: Path, seen: Sequence[HistoryMark]) -> _Begun:
         await store.close()
 
 
-async def _begin_in(store: Store, seen: Sequence[HistoryMark]) -> _Begun:
+async def _begin_in(store: Store, seen: Sequence[HistoryMark]) -> _NewGeneration:
     id, now = Ids().fence(), time.time()
 
-    def work(tx: Tx) -> _Begun:
+    def work(tx: Tx) -> _NewGeneration:
         generation = tx.begin_restore(id, now, seen)
-        return _Begun(generation=generation, last_event=tx.last_seq(), clusters=len(tx.restore_reports()))
+        return _NewGeneration(generation=generation, last_event=tx.last_seq(), clusters=len(tx.restore_reports()))
 
     return await store.write(work)
 
 
 def _marks(options: ServerOptions, there: HistoryMark | None) -> list[HistoryMark]:
-    """Return what was seen of the database before: nothing of it may be given out again."""
+    """Return the recorded marks of the database, whose numbers must not be reused."""
     return [mark for mark in (read_mark(options.data_dir), there) if mark is not None]
 
 
-def _keep_mark(options: ServerOptions, begun: _Begun) -> None:
+def _keep_mark(options: ServerOptions, begun: _NewGeneration) -> None:
     marks = MarkFile(options.data_dir)
     marks.begin(begun.generation, begun.last_event)
     marks.close()
@@ -224,7 +224,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Rename a SQLite database with its log; return its new name, or None if there was nothing."""
+    """Rename a SQLite database with its log; return its new name, or None if there was none."""
     new = _free_name(path)
     there = [suffix for suffix in ("", "-wal", "-shm") if path.with_name(path.name + suffix).exists()]
     for suffix in there:

@@ -1,4 +1,4 @@
-"""The one place where errors become gRPC statuses."""
+"""Map errors to gRPC statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUSES: dict[type[errors.RainbowError], grpc.StatusCode] = {
 
 
 def status_of(error: errors.RainbowError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
-    """Code, message and trailing metadata of an error; a subclass is answered as the class it refines."""
+    """Return code, message and trailing metadata of an error; a subclass maps like its base class."""
     for kind in type(error).__mro__:
         if kind in STATUSES:
             trailing = [("rainbow-error", kind.__name__)]

@@ -1,4 +1,4 @@
-"""TLS: certificates that are read again when their files change, and an authority for sites that have none."""
+"""TLS: certificates that are reloaded when their files change, and a certificate authority for sites without one."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class TlsFiles:
     ca: Path | None = None
 
 
-class Certificates:
-    """What gRPC asks at each handshake: the files as they are now, or as they were if they cannot be used."""
+class CertificateReloader:
+    """Provides the certificates of each handshake: the current files, or the last valid ones."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -44,15 +44,15 @@ class Certificates:
         self._first = self._read()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For the port."""
+        """Return the credentials of a gRPC port."""
         return grpc.dynamic_ssl_server_credentials(
             self._first,
-            self.changed,  # type: ignore[arg-type]  # gRPC takes None for "as before"; the stubs do not know it
+            self.changed,  # type: ignore[arg-type]  # None means unchanged, which the stubs do not allow
             require_client_authentication=self._files.ca is not None,
         )
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The new certificates if the files changed since the last look, else None."""
+        """Return the new certificates if the files have changed since the last call, else None."""
         try:
             stamps = self._stamps()
             if stamps == self._seen:
@@ -60,9 +60,9 @@ class Certificates:
             self._seen = stamps
             found = self._read()
         except (Invalid, OSError) as error:
-            log.warning("the new TLS files cannot be used, the old ones stay in use: %s", error)
+            log.warning("cannot use the new TLS files, keeping the old ones: %s", error)
             return None
-        log.info("TLS files changed: new connections use the new ones")
+        log.info("reloaded the TLS files for new connections")
         return found
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
@@ -86,7 +86,7 @@ class Certificates:
 
 
 def _check_pair(files: TlsFiles) -> None:
-    """Refuse a key that is not the certificate's before a client finds out."""
+    """Raise Invalid if the key does not belong to the certificate."""
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(files.cert, files.key)
@@ -95,7 +95,7 @@ def _check_pair(files: TlsFiles) -> None:
 
 
 def read_pem(path: Path) -> bytes:
-    """The bytes of a PEM file."""
+    """Return the bytes of a PEM file."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -107,16 +107,16 @@ def read_pem(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority that can sign."""
+    """A certificate authority with its private key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
 
 def make_authority(folder: Path, names: Sequence[str], now: datetime.datetime) -> str:
-    """Make an authority, a certificate for the server under `names`, and one for agents; the authority's fingerprint.
+    """Create an authority, a server certificate for `names` and an agent certificate; return its fingerprint.
 
-    Files: ca.pem, ca.key, server.pem, server.key, agent.pem, agent.key. Keys are readable by their owner alone.
+    Files: ca.pem, ca.key, server.pem, server.key, agent.pem, agent.key. Keys are readable only by their owner.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (folder / "ca.key").exists():
@@ -136,7 +136,7 @@ def make_authority(folder: Path, names: Sequence[str], now: datetime.datetime) -
 
 
 def renew(folder: Path, names: Sequence[str], now: datetime.datetime) -> str:
-    """New certificates for server and agents from the authority that is there; its fingerprint."""
+    """Issue new certificates for server and agents by the existing authority; return its fingerprint."""
     authority = _load(folder)
     _issue(folder, "server", authority, names, now, ExtendedKeyUsageOID.SERVER_AUTH)
     _issue(folder, "agent", authority, (), now, ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -144,7 +144,7 @@ def renew(folder: Path, names: Sequence[str], now: datetime.datetime) -> str:
 
 
 def fingerprint(der: bytes) -> str:
-    """How people compare certificates."""
+    """Return the SHA-256 fingerprint of a certificate."""
     return "sha256:" + hashlib.sha256(der).hexdigest()
 
 

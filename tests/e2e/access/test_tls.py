@@ -17,7 +17,7 @@ import pytest
 from rainbow_sched.cli.shell.pinning import authority_of, chain_of
 from rainbow_sched.model.errors import Denied, Invalid
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
-from rainbow_sched.server.tls import Certificates, TlsFiles, fingerprint, make_authority, renew
+from rainbow_sched.server.tls import CertificateReloader, TlsFiles, fingerprint, make_authority, renew
 from tests.support.calls import Calls
 from tests.support.server_process import RAINBOW, SECRET, House, a_house
 from tests.support.service import a_graph
@@ -149,6 +149,6 @@ def test_a_key_that_others_can_read_or_of_another_certificate_is_refused(tmp_pat
     files = TlsFiles(authority / "server.pem", authority / "server.key")
     os.chmod(files.key, 0o640)
     with pytest.raises(Invalid, match="chmod 600"):
-        Certificates(files)
+        CertificateReloader(files)
     with pytest.raises(Invalid, match="together"):
-        Certificates(TlsFiles(authority / "server.pem", authority / "agent.key"))
+        CertificateReloader(TlsFiles(authority / "server.pem", authority / "agent.key"))

@@ -103,14 +103,14 @@ async def test_a_call_carries_one_bearer_and_a_good_one_beside_a_bad_one_is_refu
 @pytest.mark.parametrize("first", ["", "Bearer ", "Bearer guess"])
 async def test_a_known_bearer_behind_another_header_is_not_let_in_without_a_look(world: World, first: str) -> None:
     core = world.running.service.core
-    callers = Authenticator(
+    authenticator = Authenticator(
         core.credential_resolver, core.clock, RateLimiter(AdmissionLimits()), anonymous_satisfy=False
     )
     good = bearer(world.credentials["ana"])
     for metadata, who in (good, "ana"), ([("authorization", first), *good], None):
         await core.credential_resolver.resolve(world.credentials["ana"], core.clock.now())
         context = SimpleNamespace(invocation_metadata=partial(list, metadata))
-        principal = callers.admit_known(Caller(), None, context, "127.0.0.1")
+        principal = authenticator.admit_cached(Caller(), None, context, "127.0.0.1")
         assert (principal and principal.name) == who
 
 

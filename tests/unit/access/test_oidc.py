@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from rainbow_sched.model.errors import Invalid, Unauthenticated
-from rainbow_sched.server.oidc import AGAIN, FRESH, USABLE, OidcOptions, OidcVerifier
+from rainbow_sched.server.oidc import (
+    KEY_EXPIRY_SECONDS,
+    KEY_REFRESH_SECONDS,
+    MIN_REFRESH_INTERVAL,
+    OidcOptions,
+    OidcVerifier,
+)
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.issuer import Issuer, running_issuer, text_of, unsigned
@@ -133,7 +139,7 @@ async def test_keys_are_kept_and_fetched_again_when_a_new_one_appears_but_not_at
     issuer: Issuer,
 ) -> None:
     checking = checker(issuer)
-    old = issuer.token("ES256", claims(issuer, exp=NOW + 10 * USABLE))
+    old = issuer.token("ES256", claims(issuer, exp=NOW + 10 * KEY_EXPIRY_SECONDS))
     for _ in range(5):
         await checking.identify(old, NOW)
     assert issuer.asked == 1
@@ -142,22 +148,22 @@ async def test_keys_are_kept_and_fetched_again_when_a_new_one_appears_but_not_at
             await checking.identify(issuer.token("ES256", claims(issuer), {"kid": f"guess {n}"}), NOW + 1)
     assert issuer.asked == 1
     issuer.new_key("next", "EdDSA")
-    assert await checking.identify(issuer.token("next", claims(issuer)), NOW + AGAIN + 1) is not None
+    assert await checking.identify(issuer.token("next", claims(issuer)), NOW + MIN_REFRESH_INTERVAL + 1) is not None
     assert issuer.asked == 2
 
 
 async def test_a_withdrawn_key_ends_and_an_issuer_out_of_reach_does_not(issuer: Issuer) -> None:
     checking = checker(issuer)
-    token = issuer.token("ES256", claims(issuer, exp=NOW + 10 * USABLE))
+    token = issuer.token("ES256", claims(issuer, exp=NOW + 10 * KEY_EXPIRY_SECONDS))
     await checking.identify(token, NOW)
     issuer.down = True
-    assert await checking.identify(token, NOW + FRESH + 1) is not None
+    assert await checking.identify(token, NOW + KEY_REFRESH_SECONDS + 1) is not None
     with pytest.raises(Unauthenticated):
-        await checking.identify(token, NOW + USABLE + 1)
+        await checking.identify(token, NOW + KEY_EXPIRY_SECONDS + 1)
     issuer.down = False
     issuer.published.remove("ES256")
     with pytest.raises(Unauthenticated):
-        await checking.identify(token, NOW + 2 * USABLE)
+        await checking.identify(token, NOW + 2 * KEY_EXPIRY_SECONDS)
 
 
 def test_an_issuer_without_https_is_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.pb.v2 import agents_pb2
-from rainbow_sched.server.handlers.agents import MAX_RULE, MAX_SUBSYSTEMS, sync_in
+from rainbow_sched.server.handlers.agents import MAX_RULE_CHARACTERS, MAX_SUBSYSTEMS, sync_in
 
 
 def announced(*subsystems: str) -> NodeRules | None:
@@ -29,7 +29,7 @@ def test_why_a_manager_takes_one_group_is_read_as_one_short_line() -> None:
     found = sync_in(agents_pb2.SyncRequest(cluster="east", epoch="e.1", seq=1, node_rules=rules)).node_rules
     assert found is not None
     assert found.one_group.startswith("because of x")
-    assert len(found.one_group) <= MAX_RULE
+    assert len(found.one_group) <= MAX_RULE_CHARACTERS
     assert found.merges
     assert NodeRules.of(found.to_json()) == found
     assert NodeRules.of({"hosts": True, "subsystems": [], "groups": False}) == NodeRules(hosts=True)  # of older servers

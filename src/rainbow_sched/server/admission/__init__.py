@@ -1,1 +1,1 @@
-"""What every call passes before its handler: size, credential, policy row, rate, deadline."""
+"""Admission of calls: message size, credential, access policy, rate limits and deadlines."""

@@ -1,8 +1,8 @@
-"""Connections: how many one address may hold, and how many there may be in all.
+"""Limit the connections per address, and those without a valid credential.
 
-gRPC lets nobody look at a connection before its first call, so the sockets of this process are looked
-at from outside: a connection on which no good credential was ever shown is a stranger's, and one
-address holds only so many of those. The oldest go first, for an honest one says who it is at once.
+gRPC does not expose a connection before its first call, so this module inspects the sockets of the process. A
+connection without any call with a valid credential is unauthenticated, and each address may have a limited number of
+these. The oldest are closed first, because an honest client authenticates immediately.
 """
 
 from __future__ import annotations
@@ -22,156 +22,156 @@ from dataclasses import dataclass
 from pathlib import Path
 
 log = logging.getLogger(__name__)
-LOOK_EVERY = 0.25  # seconds
-SHARE = 50  # a look takes at most one fiftieth of the time
-MOST_KNOWN = 200_000
-SPARE_FILES = 200  # descriptors for the database, certificates and logs
-_OWN = Path("/proc/self/fd")
+CHECK_SECONDS = 0.25
+CHECK_COST_FACTOR = 50  # wait at least this many times the duration of a check
+MAX_AUTHENTICATED_PEERS = 200_000
+RESERVED_DESCRIPTORS = 200  # descriptors for the database, certificates and logs
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 @dataclass(frozen=True, slots=True)
 class PeerConnection:
-    """One connection as the kernel has it."""
+    """A connection of the port."""
 
-    peer: str  # as gRPC names it
-    address: str  # what limits count by: see `network_of`
+    peer: str  # in gRPC's notation
+    address: str  # the key of limits: see `network_of`
 
 
 @functools.lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
-    """What one caller can hold: an address, or of IPv6 the 64 bits that are theirs to fill."""
+    """Return the key by which limits count a caller: its IPv4 address, or the /64 network of its IPv6 address."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if found.version == 4:
+    if parsed.version == 4:
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    if found.is_loopback:
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    if parsed.is_loopback:
         return address
-    return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+    return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
 
 
 def peer_of(host: str, port: int) -> str:
-    """A peer as gRPC writes it."""
+    """Return a peer in gRPC's notation."""
     if host.startswith("::ffff:"):
         host = host.removeprefix("::ffff:")
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
 class ConnectionLimiter:
-    """Looks after the connections of one port."""
+    """Enforces the connection limits of one port."""
 
-    def __init__(self, port: int, *, strangers: int, per_address: int) -> None:
-        self._port, self._strangers, self._per_address = port, strangers, per_address
-        self._visible = _OWN.is_dir()
-        self._known: dict[str, None] = {}  # peers that have shown a good credential
-        self._open: dict[int, PeerConnection | None] = {}  # by the socket's inode, oldest first; None: not ours
+    def __init__(self, port: int, *, unauthenticated: int, per_address: int) -> None:
+        self._port, self._max_unauthenticated, self._per_address = port, unauthenticated, per_address
+        self._visible = _DESCRIPTORS.is_dir()
+        self._authenticated: dict[str, None] = {}  # peers with a valid credential
+        self._open: dict[int, PeerConnection | None] = {}  # by socket inode, oldest first; None: not of this port
 
-    def welcome(self, peer: str) -> None:
-        """A good credential came over this connection."""
-        if len(self._known) < MOST_KNOWN:
-            self._known[peer] = None
+    def mark_authenticated(self, peer: str) -> None:
+        """Record that a call of this connection had a valid credential."""
+        if len(self._authenticated) < MAX_AUTHENTICATED_PEERS:
+            self._authenticated[peer] = None
 
-    def knows(self, peer: str) -> bool:
-        """True if a good credential came over this connection."""
-        return peer in self._known
+    def is_authenticated(self, peer: str) -> bool:
+        """Return True if a call of this connection had a valid credential."""
+        return peer in self._authenticated
 
     async def run(self) -> None:
-        """Until cancelled; where the kernel does not tell, there is nothing to do."""
+        """Enforce the limits until cancelled. Without /proc, do nothing."""
         while self._visible:
             began = time.thread_time()
             try:
-                self.look()
-            except OSError as problem:  # out of descriptors, for a moment
-                log.warning("cannot look at the connections: %s", problem)
-            await asyncio.sleep(max(LOOK_EVERY, SHARE * (time.thread_time() - began)))
+                self.enforce()
+            except OSError as problem:  # out of descriptors
+                log.warning("cannot check the connections: %s", problem)
+            await asyncio.sleep(max(CHECK_SECONDS, CHECK_COST_FACTOR * (time.thread_time() - began)))
 
-    def look(self) -> int:
-        """Cut what is too much; how many were cut."""
-        there = self._sockets()
+    def enforce(self) -> int:
+        """Close connections above the limits; return how many."""
+        there = self._socket_descriptors()
         self._open = {inode: one for inode, one in self._open.items() if inode in there}
         for inode, descriptor in there.items():
             if inode not in self._open:
                 self._open[inode] = self._opened(descriptor, inode)
         ours = {inode: one for inode, one in self._open.items() if one is not None}
-        self._known = {one.peer: None for one in ours.values() if one.peer in self._known}
-        cut = [inode for inode in self._too_many(ours) if self._cut(there[inode], inode)]
+        self._authenticated = {one.peer: None for one in ours.values() if one.peer in self._authenticated}
+        cut = [inode for inode in self._excess(ours) if self._close(there[inode], inode)]
         if cut:
-            log.warning("cut %d connections: more than one address may hold", len(cut))
+            log.warning("closed %d connections: above the limit of one address", len(cut))
         return len(cut)
 
-    def _too_many(self, ours: dict[int, PeerConnection]) -> Iterable[int]:
+    def _excess(self, ours: dict[int, PeerConnection]) -> Iterable[int]:
         by_address: dict[str, list[int]] = defaultdict(list)
         for inode, one in ours.items():
             by_address[one.address].append(inode)
-        for held in by_address.values():
-            if len(held) <= min(self._strangers, self._per_address):
+        for inodes in by_address.values():
+            if len(inodes) <= min(self._max_unauthenticated, self._per_address):
                 continue
-            strangers = [inode for inode in held if ours[inode].peer not in self._known]
-            gone = strangers[: max(0, len(strangers) - self._strangers)]
-            yield from gone
-            yield from [inode for inode in held if inode not in set(gone)][self._per_address :]
+            unauthenticated = [inode for inode in inodes if ours[inode].peer not in self._authenticated]
+            oldest = unauthenticated[: max(0, len(unauthenticated) - self._max_unauthenticated)]
+            yield from oldest
+            yield from [inode for inode in inodes if inode not in set(oldest)][self._per_address :]
 
-    def _sockets(self) -> dict[int, int]:
-        """The sockets of this process: their inodes and descriptors, in the order of age as far as it is known."""
-        found = {}
-        for name in os.listdir(_OWN):
+    def _socket_descriptors(self) -> dict[int, int]:
+        """Return the sockets of this process by inode, with their descriptors, approximately oldest first."""
+        descriptors = {}
+        for name in os.listdir(_DESCRIPTORS):
             with contextlib.suppress(OSError, ValueError):
-                text = os.readlink(_OWN / name)
+                text = os.readlink(_DESCRIPTORS / name)
                 if text.startswith("socket:["):
-                    found[int(text[8:-1])] = int(name)
-        return dict(sorted(found.items()))  # inodes grow
+                    descriptors[int(text[8:-1])] = int(name)
+        return dict(sorted(descriptors.items()))  # inodes increase with age
 
     def _opened(self, descriptor: int, inode: int) -> PeerConnection | None:
-        with _borrowed(descriptor, inode) as held:
-            if held is None or held.family not in (socket.AF_INET, socket.AF_INET6):
+        with _socket_of(descriptor, inode) as connection:
+            if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
             try:
-                if held.getsockname()[1] != self._port:
+                if connection.getsockname()[1] != self._port:
                     return None
-                host, port = held.getpeername()[:2]
-            except OSError:  # it listens, or is gone
+                host, port = connection.getpeername()[:2]
+            except OSError:  # a listening or closed socket
                 return None
             return PeerConnection(peer_of(host, port), network_of(host))
 
-    def _cut(self, descriptor: int, inode: int) -> bool:
-        with _borrowed(descriptor, inode) as held:
-            if held is None:
+    def _close(self, descriptor: int, inode: int) -> bool:
+        with _socket_of(descriptor, inode) as connection:
+            if connection is None:
                 return False
             try:
-                held.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 return False
             return True
 
 
 @contextlib.contextmanager
-def _borrowed(descriptor: int, inode: int) -> Iterator[socket.socket | None]:
-    """The socket for a moment, if the descriptor still stands for it: gRPC closes its own when it likes."""
+def _socket_of(descriptor: int, inode: int) -> Iterator[socket.socket | None]:
+    """Yield a duplicate of the socket, or None if gRPC has closed it and the descriptor is invalid or reused."""
     try:
         copy = os.dup(descriptor)
     except OSError:
         yield None
         return
     try:
-        held = socket.socket(fileno=copy) if os.fstat(copy).st_ino == inode else None
+        connection = socket.socket(fileno=copy) if os.fstat(copy).st_ino == inode else None
     except OSError:
-        held = None
-    if held is None:
+        connection = None
+    if connection is None:
         os.close(copy)
         yield None
         return
-    with held:
-        yield held
+    with connection:
+        yield connection
 
 
-def room_for(connections: int) -> int:
-    """How many connections this process can have: raise its limit on open files as far as it is allowed to."""
+def raise_descriptor_limit(connections: int) -> int:
+    """Raise the limit on open files for `connections`; return how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
+    wanted = connections + RESERVED_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - SPARE_FILES))
+    return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - RESERVED_DESCRIPTORS))

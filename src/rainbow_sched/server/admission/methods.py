@@ -1,4 +1,4 @@
-"""How the gate treats each RPC: its row of the policy, how large its messages may be, how long it may take."""
+"""Settings of each RPC: access rule, size limit and time limit."""
 
 from __future__ import annotations
 
@@ -13,62 +13,60 @@ from rainbow_sched.server.admission.policy import (
     RENEWALS,
     SUBMISSIONS,
     UPLOADS,
+    AccessRule,
     InMessage,
     Nobody,
-    Row,
     Scoped,
 )
 
-LARGE = 4 * 1024 * 1024  # bytes of an ordinary message
-LARGEST = 64 * 1024 * 1024  # of one that carries a graph, a batch, or an agent's output
-UNREADABLE = object()  # stands for a message that is none, or too large for its call
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_BULK_MESSAGE_BYTES = 64 * 1024 * 1024  # of a message that carries a graph, a batch, or an agent's output
+UNREADABLE = object()  # replaces a message that is invalid or too large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One RPC and how the gate treats it."""
+    """An RPC and its settings."""
 
     path: str
-    row: Row
+    row: AccessRule
     submission: bool
-    stays: bool  # open until there is news
-    uploads: bool  # one message carries a graph: it may take as long as an upload
-    largest: int = LARGE  # bytes of one message
+    stays: bool  # a stream or long poll
+    uploads: bool  # the message carries a graph, so the time limit of uploads applies
+    largest: int = MAX_MESSAGE_BYTES  # bytes of a message
 
     @staticmethod
     def of(path: str, *, takes_stream: bool = False, gives_stream: bool = False) -> Method:
-        """The treatment of a method by its path."""
+        """Return the settings of a method by its path."""
         return Method(
             path=path,
             row=POLICY.get(path, Nobody()),
             submission=path in SUBMISSIONS,
             stays=takes_stream or gives_stream or path in RENEWALS,
             uploads=path in UPLOADS,
-            largest=LARGEST if takes_stream or path in BULKY else LARGE,
+            largest=MAX_BULK_MESSAGE_BYTES if takes_stream or path in BULKY else MAX_MESSAGE_BYTES,
         )
 
     def object(self, message: Any) -> str:
-        """The name that the call is about, if it is about one."""
+        """Return the name of the object that the call addresses, or ""."""
         if isinstance(self.row, Scoped | InMessage) and message not in (None, UNREADABLE):
             return self.row.named(message)
         return ""
 
     def reader(self, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        """Reads a message; what is none, or too large for its call, becomes `UNREADABLE` instead of a fault."""
+        """Wrap a deserializer: return `UNREADABLE` for an invalid or too large message instead of raising."""
 
         def reading(data: bytes) -> Any:
             if len(data) > self.largest:
                 return UNREADABLE
             try:
                 return read(data)
-            except Exception:  # whatever protobuf raises on bytes that are no message
+            except Exception:  # any error of protobuf
                 return UNREADABLE
 
         return reading
 
     def check(self, message: Any) -> None:
-        """Refuse one that could not be read."""
+        """Raise Invalid for a message that could not be read."""
         if message is UNREADABLE:
-            raise Invalid(
-                f"the message cannot be read: it is no message of this call, or has over {self.largest} bytes"
-            )
+            raise Invalid(f"the message cannot be read: it is malformed or has over {self.largest} bytes")

@@ -1,7 +1,7 @@
-"""Calls that stay open: cut within a second when the credential that opened them is good no more.
+"""Close streams and long polls within a second after their credential is revoked or loses rights.
 
-The keeper is the gate's one background task: it looks at open calls when rights changed
-anywhere on the database, writes refusals to the audit log, and notes the last use of tokens.
+The monitor is the gate's background task: it re-authenticates open calls when rights have changed, writes refused calls
+to the audit log, and records the last use of tokens.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-LOOK_EVERY = 0.4  # seconds
-FLUSH_EVERY = 1.0
-USES_EVERY = 30.0
+CHECK_SECONDS = 0.4
+FLUSH_SECONDS = 1.0
+LAST_USE_SECONDS = 30.0
 
 
 @dataclass(slots=True, eq=False)
 class OpenCall:
-    """One call that waits or streams, and how to name its caller again."""
+    """A stream or long poll, and how to authenticate its caller again."""
 
     principal: Principal
     again: Callable[[], Awaitable[Principal]]
     task: asyncio.Task[object]
-    until: float | None = None  # when its credential ends, as it was last seen
+    until: float | None = None  # when its credential expires, as of the last check
     cut: bool = False
 
-    async def look(self) -> None:
-        """Cut it if its caller would not be let in any more, or would have less."""
+    async def check(self) -> None:
+        """Cancel the call if its caller is no longer admitted or has fewer rights."""
         try:
             now = await self.again()
         except (Unauthenticated, Denied):
@@ -46,7 +46,7 @@ class OpenCall:
         except Exhausted:
             return
         before = self.principal
-        self.until = now.until  # it may have got an end since: it was rotated
+        self.until = now.until  # a rotation may have set an expiry
         if now.name != before.name or not (before.scopes <= now.scopes and before.group_members <= now.group_members):
             self._end()
 
@@ -56,14 +56,14 @@ class OpenCall:
 
 
 class OpenCalls:
-    """Every call that stays open."""
+    """All open streams and long polls."""
 
     def __init__(self) -> None:
         self._calls: set[OpenCall] = set()
 
     @contextlib.contextmanager
     def holding(self, principal: Principal, again: Callable[[], Awaitable[Principal]]) -> Iterator[OpenCall]:
-        """Look after this call while the block runs; when it is cut, the block is cancelled."""
+        """Monitor the current call while the block runs; a revoked credential cancels the block."""
         task = asyncio.current_task()
         assert task is not None
         call = OpenCall(principal, again, task, principal.until)
@@ -73,16 +73,16 @@ class OpenCalls:
         finally:
             self._calls.discard(call)
 
-    async def look(self, now: float, *, all: bool) -> None:
-        """Look at all calls, or at those whose credential has run out."""
+    async def check(self, now: float, *, all: bool) -> None:
+        """Check all calls, or those whose credential has expired."""
         for call in list(self._calls):
             over = call.until is not None and now >= call.until
             if (all or over) and call in self._calls and not call.cut:
-                await call.look()
+                await call.check()
 
 
 class OpenCallMonitor:
-    """What the gate does beside calls."""
+    """Checks open calls, and writes refused calls and token uses to the store."""
 
     def __init__(self, core: Core, calls: OpenCalls, refusals: RefusedCallCounter) -> None:
         self._core, self._store, self._clock, self._credential_resolver = (
@@ -96,21 +96,21 @@ class OpenCallMonitor:
         self._flushed = self._noted = 0.0
 
     async def run(self) -> None:
-        """Until cancelled. A database out of reach is tried again at the next look."""
+        """Check until cancelled. An unreachable database is retried at the next check."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_SECONDS)
             try:
-                await self.look()
+                await self.check()
                 now = self._clock.now()
-                if abs(now - self._flushed) >= FLUSH_EVERY:
+                if abs(now - self._flushed) >= FLUSH_SECONDS:
                     await self.flush()
             except RainbowError as error:
-                log.warning("cannot look after open calls: %s", error)
-            except Exception:  # whatever it is, calls must still be cut at the next look
-                log.exception("looking after open calls failed")
+                log.warning("cannot check open calls: %s", error)
+            except Exception:  # the next check must run after any error
+                log.exception("checking open calls failed")
 
-    async def look(self) -> None:
-        """Cut what must be cut."""
+    async def check(self) -> None:
+        """Check all calls if rights have changed, else those with an expired credential."""
         stored = await self._store.read(revision)
         now = self._clock.now()
         known, self._seen = self._seen, (stored, self._credential_resolver.revision)
@@ -118,14 +118,14 @@ class OpenCallMonitor:
             self._credential_resolver.forget()
             await refresh(self._core)
             self._seen = (stored, self._credential_resolver.revision)
-        await self._calls.look(now, all=known != self._seen)
+        await self._calls.check(now, all=known != self._seen)
 
     async def flush(self, *, all: bool = False) -> None:
-        """Write refusals, and the last use of tokens: every `USES_EVERY` seconds, or `all` now."""
+        """Write refused calls, and every `LAST_USE_SECONDS`, or with `all`, the last use of tokens."""
         now = self._flushed = self._clock.now()
         refused = self._refusals.take()
         uses: dict[str, float] = {}
-        if all or abs(now - self._noted) >= USES_EVERY:
+        if all or abs(now - self._noted) >= LAST_USE_SECONDS:
             self._noted, uses = now, self._credential_resolver.uses()
         if not refused and not uses:
             return

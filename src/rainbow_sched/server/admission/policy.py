@@ -1,8 +1,7 @@
-"""Who may call what: one row for every RPC of every service on the port, and nowhere else.
+"""The access policy: one rule for every RPC of every service on the port.
 
-A row names where the credential comes from (the call's metadata, or fields of the message
-as the prototype's clients send it) and which scope it must have on which object. A new
-RPC without a row fails a test, and is refused at run time.
+A rule states where the credential comes from (the call's metadata, or fields of the message as the prototype's clients
+send it) and which scope it must have on which object. An RPC without a rule fails a test and is rejected at run time.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ Named = Callable[[Any], str]
 
 @dataclass(frozen=True, slots=True)
 class Anyone:
-    """Open to all: health."""
+    """Any caller, without a credential."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """Refused to all, always."""
+    """Always rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOrConfigured:
-    """Anonymous on loopback, or where the operator allowed it by name; else by credential."""
+    """Anonymous callers on loopback or if the operator allows them; other callers by credential."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Any caller with a credential; what they see is cut to their reach by the service."""
+    """Any caller with a valid credential; the service filters what they see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """A caller whose credentials open at least one cluster for submission."""
+    """A caller who may submit to at least one cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoped:
-    """A caller with `verb` on the object that the message names."""
+    """A caller with the scope `verb` on the object that the message names."""
 
     verb: str
     named: Named
@@ -49,7 +48,7 @@ class Scoped:
 
 @dataclass(frozen=True, slots=True)
 class InMessage:
-    """The prototype's way: the message carries the secret; it must have `verb` on the object named."""
+    """A prototype's message with a secret, which must have the scope `verb` on the object that it names."""
 
     verb: str
     named: Named
@@ -58,15 +57,17 @@ class InMessage:
 
 @dataclass(frozen=True, slots=True)
 class TokensInMessage:
-    """The prototype's submission: a list of cluster names with their tokens; each must be good."""
+    """The prototype's submission: a list of cluster names with their tokens, all of which must be valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """A caller whose credential and account both say admin."""
+    """A caller whose credential and account both have the admin right."""
 
 
-Row = Anyone | Nobody | LocalOrConfigured | Caller | Submitter | Administrator | Scoped | InMessage | TokensInMessage
+AccessRule = (
+    Anyone | Nobody | LocalOrConfigured | Caller | Submitter | Administrator | Scoped | InMessage | TokensInMessage
+)
 
 
 def _cluster(message: Any) -> str:
@@ -85,60 +86,60 @@ def _secret(message: Any) -> str:
     return str(message.secret)
 
 
-OURS = "/rainbow.v2."
-THEIRS = "/convergedcomputing.org.grpc.v1.RainbowScheduler/"
-GRAPH = "/service.MemoryGraph/"
+V2 = "/rainbow.v2."
+PROTOTYPE = "/convergedcomputing.org.grpc.v1.RainbowScheduler/"
+MEMORY_GRAPH = "/service.MemoryGraph/"
 
-POLICY: dict[str, Row] = {
-    f"{OURS}Jobs/Submit": Submitter(),
-    f"{OURS}Jobs/SubmitBatch": Submitter(),
-    f"{OURS}Jobs/Plan": Submitter(),
-    f"{OURS}Jobs/Get": Caller(),
-    f"{OURS}Jobs/List": Caller(),
-    f"{OURS}Jobs/Watch": Caller(),
-    f"{OURS}Jobs/Logs": Caller(),
-    f"{OURS}Jobs/Cancel": Caller(),
-    f"{OURS}Jobs/Release": Caller(),
-    f"{OURS}Jobs/Explain": Caller(),
-    f"{OURS}Clusters/Register": Scoped("register", _header),
-    f"{OURS}Clusters/PutSubsystem": Scoped("agent", _header),
-    f"{OURS}Clusters/ReplaceGraph": Scoped("agent", _header),
-    f"{OURS}Clusters/DeleteSubsystem": Scoped("agent", _cluster),
-    f"{OURS}Clusters/Delete": Scoped("agent", _cluster),
-    f"{OURS}Clusters/UpdateState": Scoped("agent", _cluster),
-    f"{OURS}Clusters/PatchGraph": Scoped("agent", _cluster),
-    f"{OURS}Clusters/List": Caller(),
-    f"{OURS}Clusters/Get": Caller(),
-    f"{OURS}Clusters/Drain": Scoped("agent", _cluster),
-    f"{OURS}Clusters/Undrain": Scoped("agent", _cluster),
-    f"{OURS}Clusters/SetRules": Scoped("agent", _cluster),
-    f"{OURS}Clusters/GetRestore": Administrator(),
-    f"{OURS}Clusters/GiveUpReport": Administrator(),
-    f"{OURS}Agents/Sync": Scoped("agent", _cluster),
-    f"{OURS}Agents/Receive": Scoped("agent", _cluster),
-    f"{OURS}Agents/Accept": Scoped("agent", _cluster),
-    f"{OURS}Agents/Renew": Scoped("agent", _cluster),
-    f"{OURS}Access/WhoAmI": Caller(),
-    f"{OURS}Access/PutUser": Administrator(),
-    f"{OURS}Access/ListUsers": Administrator(),
-    f"{OURS}Access/PutGroup": Administrator(),
-    f"{OURS}Access/ListGroups": Administrator(),
-    f"{OURS}Access/CreateToken": Caller(),  # at most what the caller has, by the use case
-    f"{OURS}Access/ListTokens": Caller(),
-    f"{OURS}Access/RevokeToken": Caller(),
-    f"{OURS}Access/RotateToken": Caller(),
-    f"{OURS}Access/AskRenewal": Administrator(),
-    f"{OURS}Access/ReadAudit": Administrator(),
-    f"{THEIRS}Register": InMessage("register", _name, _secret),
-    f"{THEIRS}RegisterSubsystem": InMessage("agent", _name, _secret),
-    f"{THEIRS}Delete": InMessage("agent", _name, _secret),
-    f"{THEIRS}DeleteSubsystem": InMessage("agent", _name, _secret),
-    f"{THEIRS}UpdateState": InMessage("agent", _cluster, _secret),
-    f"{THEIRS}SubmitJob": TokensInMessage(),
-    f"{THEIRS}ReceiveJobs": InMessage("agent", _cluster, _secret),
-    f"{THEIRS}AcceptJobs": InMessage("agent", _cluster, _secret),
-    f"{GRAPH}Satisfy": LocalOrConfigured(),
-    f"{GRAPH}Register": Nobody(),
+POLICY: dict[str, AccessRule] = {
+    f"{V2}Jobs/Submit": Submitter(),
+    f"{V2}Jobs/SubmitBatch": Submitter(),
+    f"{V2}Jobs/Plan": Submitter(),
+    f"{V2}Jobs/Get": Caller(),
+    f"{V2}Jobs/List": Caller(),
+    f"{V2}Jobs/Watch": Caller(),
+    f"{V2}Jobs/Logs": Caller(),
+    f"{V2}Jobs/Cancel": Caller(),
+    f"{V2}Jobs/Release": Caller(),
+    f"{V2}Jobs/Explain": Caller(),
+    f"{V2}Clusters/Register": Scoped("register", _header),
+    f"{V2}Clusters/PutSubsystem": Scoped("agent", _header),
+    f"{V2}Clusters/ReplaceGraph": Scoped("agent", _header),
+    f"{V2}Clusters/DeleteSubsystem": Scoped("agent", _cluster),
+    f"{V2}Clusters/Delete": Scoped("agent", _cluster),
+    f"{V2}Clusters/UpdateState": Scoped("agent", _cluster),
+    f"{V2}Clusters/PatchGraph": Scoped("agent", _cluster),
+    f"{V2}Clusters/List": Caller(),
+    f"{V2}Clusters/Get": Caller(),
+    f"{V2}Clusters/Drain": Scoped("agent", _cluster),
+    f"{V2}Clusters/Undrain": Scoped("agent", _cluster),
+    f"{V2}Clusters/SetRules": Scoped("agent", _cluster),
+    f"{V2}Clusters/GetRestore": Administrator(),
+    f"{V2}Clusters/GiveUpReport": Administrator(),
+    f"{V2}Agents/Sync": Scoped("agent", _cluster),
+    f"{V2}Agents/Receive": Scoped("agent", _cluster),
+    f"{V2}Agents/Accept": Scoped("agent", _cluster),
+    f"{V2}Agents/Renew": Scoped("agent", _cluster),
+    f"{V2}Access/WhoAmI": Caller(),
+    f"{V2}Access/PutUser": Administrator(),
+    f"{V2}Access/ListUsers": Administrator(),
+    f"{V2}Access/PutGroup": Administrator(),
+    f"{V2}Access/ListGroups": Administrator(),
+    f"{V2}Access/CreateToken": Caller(),  # at most what the caller has, by the use case
+    f"{V2}Access/ListTokens": Caller(),
+    f"{V2}Access/RevokeToken": Caller(),
+    f"{V2}Access/RotateToken": Caller(),
+    f"{V2}Access/AskRenewal": Administrator(),
+    f"{V2}Access/ReadAudit": Administrator(),
+    f"{PROTOTYPE}Register": InMessage("register", _name, _secret),
+    f"{PROTOTYPE}RegisterSubsystem": InMessage("agent", _name, _secret),
+    f"{PROTOTYPE}Delete": InMessage("agent", _name, _secret),
+    f"{PROTOTYPE}DeleteSubsystem": InMessage("agent", _name, _secret),
+    f"{PROTOTYPE}UpdateState": InMessage("agent", _cluster, _secret),
+    f"{PROTOTYPE}SubmitJob": TokensInMessage(),
+    f"{PROTOTYPE}ReceiveJobs": InMessage("agent", _cluster, _secret),
+    f"{PROTOTYPE}AcceptJobs": InMessage("agent", _cluster, _secret),
+    f"{MEMORY_GRAPH}Satisfy": LocalOrConfigured(),
+    f"{MEMORY_GRAPH}Register": Nobody(),
     "/grpc.health.v1.Health/Check": Anyone(),
     "/grpc.health.v1.Health/List": Anyone(),
     "/grpc.health.v1.Health/Watch": Anyone(),
@@ -146,15 +147,15 @@ POLICY: dict[str, Row] = {
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Caller(),
 }
 
-# What is turned away first when the server has more to do than it can.
+# Shed first under overload.
 SUBMISSIONS = frozenset(
-    {f"{OURS}Jobs/Submit", f"{OURS}Jobs/SubmitBatch", f"{OURS}Jobs/Plan", f"{THEIRS}SubmitJob", f"{GRAPH}Satisfy"}
+    {f"{V2}Jobs/Submit", f"{V2}Jobs/SubmitBatch", f"{V2}Jobs/Plan", f"{PROTOTYPE}SubmitJob", f"{MEMORY_GRAPH}Satisfy"}
 )
-# Of these, the ones that tell how long one job takes.
-SINGLE = frozenset({f"{OURS}Jobs/Submit", f"{THEIRS}SubmitJob"})
-# Agents keep their jobs alive with these: they come before everything else, and wait for as long as they asked.
-RENEWALS = frozenset({f"{OURS}Agents/Sync"})
-# One message can carry a whole graph.
-UPLOADS = frozenset({f"{THEIRS}Register", f"{THEIRS}RegisterSubsystem"})
-# A message of these may be large.
-BULKY = UPLOADS | RENEWALS | {f"{OURS}Jobs/SubmitBatch"}
+# Submissions of one job, whose duration is used for the estimate.
+SINGLE = frozenset({f"{V2}Jobs/Submit", f"{PROTOTYPE}SubmitJob"})
+# Agents renew leases with these: long polls that are never shed.
+RENEWALS = frozenset({f"{V2}Agents/Sync"})
+# A message may carry a whole graph.
+UPLOADS = frozenset({f"{PROTOTYPE}Register", f"{PROTOTYPE}RegisterSubsystem"})
+# A message may have MAX_BULK_MESSAGE_BYTES.
+BULKY = UPLOADS | RENEWALS | {f"{V2}Jobs/SubmitBatch"}

@@ -1,9 +1,9 @@
-"""Before a message is read: whoever is not known yet says who they are first, and sends no more than can be held.
+"""Authenticate unknown callers before reading their message, to bound memory.
 
-gRPC hands a handler its message only when all of it is there, and a message may have 64 MiB. So a caller
-whose credential was never good here is taken for one who streams: the credential is looked at first, and
-only then is the message read. Where the credential is inside the message, as the prototype's clients send
-it, few such messages are read at a time. Uploads, which stream anyway, are bounded in the same way.
+gRPC calls a handler when the whole message has arrived, and a message may have 64 MiB. Calls with an unknown credential
+are therefore handled as streams: the credential is checked first, then the message is read. If the credential is inside
+the message, as the prototype's clients send it, the number of concurrent reads is limited. Uploads, which are streams
+anyway, are bounded in the same way.
 """
 
 from __future__ import annotations
@@ -20,64 +20,73 @@ from rainbow_sched.model.errors import Exhausted, Invalid, RainbowError, Unauthe
 from rainbow_sched.server.admission.connections import network_of
 from rainbow_sched.server.admission.credentials import Authenticator, address_of
 from rainbow_sched.server.admission.limits import RateLimiter
-from rainbow_sched.server.admission.policy import BULKY, POLICY, Administrator, Caller, Nobody, Row, Scoped, Submitter
+from rainbow_sched.server.admission.policy import (
+    BULKY,
+    POLICY,
+    AccessRule,
+    Administrator,
+    Caller,
+    Nobody,
+    Scoped,
+    Submitter,
+)
 from rainbow_sched.service.access.audit import ANONYMOUS, act_as
 
-BY_METADATA = (Caller, Submitter, Administrator, Scoped, Nobody)
-READ = 10.0  # seconds for the first message
-WAIT = 30.0  # seconds for a turn to be read
-TURNS, TURNS_EACH = 8, 2  # unknown callers' messages read at a time: in all, and of one network
+METADATA_RULES = (Caller, Submitter, Administrator, Scoped, Nobody)
+READ_TIMEOUT_SECONDS = 10.0  # for the first message
+QUEUE_TIMEOUT_SECONDS = 30.0  # for a free slot
+MAX_READS, MAX_READS_PER_NETWORK = 8, 2  # concurrent reads of messages from unknown callers
 
 Abort = Callable[[str, Any, RainbowError], Awaitable[Any]]
 
 
 class ConcurrencyLimit:
-    """Who may have their message read now; the others wait, and what they send waits with them."""
+    """Limits concurrent users in total and per key; others wait up to a timeout."""
 
-    def __init__(self, all: int, each: int, wait: float) -> None:
-        self._all, self._most, self._wait = asyncio.Semaphore(all), each, wait
-        self._each: dict[str, tuple[asyncio.Semaphore, int]] = {}
+    def __init__(self, total: int, per_key: int, timeout: float) -> None:
+        self._total, self._per_key, self._timeout = asyncio.Semaphore(total), per_key, timeout
+        self._by_key: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @contextlib.asynccontextmanager
-    async def one(self, key: str) -> AsyncIterator[None]:
-        """Hold a turn while the block runs."""
-        own, waiting = self._each.get(key) or (asyncio.Semaphore(self._most), 0)
-        if waiting >= 100 * self._most:
-            raise Exhausted("too many of your calls wait to be read; wait a moment", retry_after=5.0)
-        self._each[key] = (own, waiting + 1)
+    async def slot(self, key: str) -> AsyncIterator[None]:
+        """Occupy a slot while the block runs."""
+        own, waiting = self._by_key.get(key) or (asyncio.Semaphore(self._per_key), 0)
+        if waiting >= 100 * self._per_key:
+            raise Exhausted("too many of your calls wait to be read; try again later", retry_after=5.0)
+        self._by_key[key] = (own, waiting + 1)
         try:
-            async with asyncio.timeout(self._wait) as timer, own, self._all:
+            async with asyncio.timeout(self._timeout) as timer, own, self._total:
                 timer.reschedule(None)
                 yield
         except TimeoutError:
             if not timer.expired():
                 raise
-            raise Exhausted("too many messages are being read; wait a moment", retry_after=5.0) from None
+            raise Exhausted("too many messages are being read; try again later", retry_after=5.0) from None
         finally:
-            own, waiting = self._each[key]
+            own, waiting = self._by_key[key]
             if waiting > 1:
-                self._each[key] = (own, waiting - 1)
+                self._by_key[key] = (own, waiting - 1)
             else:
-                del self._each[key]
+                del self._by_key[key]
 
 
 class PreAuthReader:
-    """Stands before the gate's handlers for callers who are not known yet."""
+    """Wraps the handlers of the gate for callers that are not authenticated yet."""
 
-    def __init__(self, callers: Authenticator, traffic: RateLimiter, abort: Abort) -> None:
-        self._callers, self._traffic, self._abort = callers, traffic, abort
-        self._turns = ConcurrencyLimit(TURNS, TURNS_EACH, WAIT)
-        self._wary: dict[str, Any] = {}
-        self.known: Callable[[str], bool] = lambda peer: False  # connections over which a good credential came
+    def __init__(self, authenticator: Authenticator, limiter: RateLimiter, abort: Abort) -> None:
+        self._authenticator, self._limiter, self._abort = authenticator, limiter, abort
+        self._unknown_callers = ConcurrencyLimit(MAX_READS, MAX_READS_PER_NETWORK, QUEUE_TIMEOUT_SECONDS)
+        self._pre_auth_handlers: dict[str, Any] = {}
+        self.known: Callable[[str], bool] = lambda peer: False  # True for an authenticated connection
 
     def choose(self, path: str, handler: Any, metadata: Any) -> Any:
-        """The handler itself for a call with a credential that was good before, else one that is wary."""
-        if not handler.request_streaming and self._callers.familiar(metadata):
+        """Return the handler itself for a call with a credential that was valid before, else the wrapped one."""
+        if not handler.request_streaming and self._authenticator.has_known_credential(metadata):
             return handler
-        wary = self._wary.get(path)
-        if wary is None:
-            wary = self._wary[path] = self._wrapped(path, handler)
-        return wary
+        guarded = self._pre_auth_handlers.get(path)
+        if guarded is None:
+            guarded = self._pre_auth_handlers[path] = self._wrapped(path, handler)
+        return guarded
 
     def _wrapped(self, path: str, handler: Any) -> Any:
         row = POLICY.get(path, Nobody())
@@ -93,52 +102,54 @@ class PreAuthReader:
             behaviour = _answering(behaviour)
         return make(behaviour, handler.request_deserializer, handler.response_serializer)
 
-    def _reading(self, path: str, row: Row, inner: Any, *, single: bool) -> Any:
-        """Around a method that takes one message."""
+    def _reading(self, path: str, row: AccessRule, inner: Any, *, single: bool) -> Any:
+        """Wrap a method with one request message."""
 
         async def behaviour(messages: AsyncIterator[Any], context: Any) -> Any:
-            message = await self._told(path, context, self._one(path, row, messages, context))
+            message = await self._or_abort(path, context, self._one(path, row, messages, context))
             return await inner(message, context) if single else inner(message, context)
 
         return behaviour
 
-    def _uploading(self, path: str, row: Row, inner: Any, *, single: bool) -> Any:
-        """Around a method that takes a stream."""
+    def _uploading(self, path: str, row: AccessRule, inner: Any, *, single: bool) -> Any:
+        """Wrap a method with a stream of request messages."""
 
         async def behaviour(messages: AsyncIterator[Any], context: Any) -> Any:
-            await self._told(path, context, self._introduced(row, context))
+            await self._or_abort(path, context, self._authenticate_caller(row, context))
             return await inner(_begun(messages), context) if single else inner(_begun(messages), context)
 
         return behaviour
 
-    async def _told(self, path: str, context: Any, work: Awaitable[Any]) -> Any:
+    async def _or_abort(self, path: str, context: Any, work: Awaitable[Any]) -> Any:
         try:
             return await work
         except RainbowError as error:
             return await self._abort(path, context, error)
         except TimeoutError:
-            message = f"the message did not come within {READ:g} seconds"
+            message = f"the message did not come within {READ_TIMEOUT_SECONDS:g} seconds"
             return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
 
-    async def _introduced(self, row: Row, context: Any) -> Principal:
+    async def _authenticate_caller(self, row: AccessRule, context: Any) -> Principal:
         address = address_of(context.peer())
         act_as(ANONYMOUS, address)
         if isinstance(row, Nobody):
-            raise Unauthenticated("this call is not open to anyone; use rainbow.v2")
-        return await self._callers.introduce(context, address)
+            raise Unauthenticated("this call is disabled; use rainbow.v2")
+        return await self._authenticator.identify_by_metadata(context, address)
 
-    async def _one(self, path: str, row: Row, messages: AsyncIterator[Any], context: Any) -> Any:
+    async def _one(self, path: str, row: AccessRule, messages: AsyncIterator[Any], context: Any) -> Any:
         peer = context.peer()
-        if isinstance(row, BY_METADATA):
-            await self._introduced(row, context)
+        if isinstance(row, METADATA_RULES):
+            await self._authenticate_caller(row, context)
         elif not self.known(peer):
-            async with self._turns.one(network_of(address_of(peer))):
-                return await _first(messages, self._traffic.limits.upload_deadline if path in BULKY else READ)
-        return await _first(messages, READ)
+            async with self._unknown_callers.slot(network_of(address_of(peer))):
+                return await _first(
+                    messages, self._limiter.limits.upload_deadline if path in BULKY else READ_TIMEOUT_SECONDS
+                )
+        return await _first(messages, READ_TIMEOUT_SECONDS)
 
 
 def _answering(behaviour: Any) -> Any:
-    """A behaviour whose inner one answers with a stream: an asynchronous generator, or one that writes itself."""
+    """Wrap a behaviour with a response stream: an asynchronous generator, or a coroutine that writes to the context."""
 
     async def answers(messages: AsyncIterator[Any], context: Any) -> None:
         stream = await behaviour(messages, context)
@@ -160,7 +171,7 @@ async def _first(messages: AsyncIterator[Any], seconds: float) -> Any:
 
 
 async def _begun(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """The stream, if its first message comes in time."""
-    yield await _first(messages, READ)
+    """Yield the messages of the stream; raise TimeoutError if the first one is late."""
+    yield await _first(messages, READ_TIMEOUT_SECONDS)
     async for message in messages:
         yield message

@@ -1,1 +1,1 @@
-"""The gRPC services: translate, delegate, translate back."""
+"""The gRPC services: convert requests, call the service, convert results."""

@@ -1,4 +1,4 @@
-"""rainbow.v2.Access: translate, delegate, translate back."""
+"""The handler of rainbow.v2.Access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rainbow_sched.store.base import AuditRow
 
 
 class AccessHandler(access_pb2_grpc.AccessServicer):
-    """People, groups, tokens and the audit log."""
+    """Users, groups, tokens and the audit log."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -106,7 +106,6 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
 
 
 def user_out(view: accounts.UserRights) -> access_pb2.User:
-    """A user as a message."""
     account = view.account
     return access_pb2.User(
         name=account.name,
@@ -118,12 +117,11 @@ def user_out(view: accounts.UserRights) -> access_pb2.User:
 
 
 def group_out(view: accounts.GroupRights) -> access_pb2.Group:
-    """A group as a message."""
     return access_pb2.Group(name=view.name, clusters=view.clusters, rights=view.rights, users=view.users)
 
 
 def token_out(stored: Credential) -> access_pb2.Token:
-    """What is stored of a token, as a message; its text is nowhere."""
+    """Convert the stored data of a token, which do not include its text."""
     return access_pb2.Token(
         id=stored.id,
         kind=stored.kind.value,
@@ -139,7 +137,6 @@ def token_out(stored: Credential) -> access_pb2.Token:
 
 
 def line_out(row: AuditRow) -> access_pb2.AuditLine:
-    """A line of the audit log as a message."""
     return access_pb2.AuditLine(
         seq=row.seq,
         at=row.at,

@@ -1,4 +1,4 @@
-"""rainbow.v2.Agents: Sync, and taking jobs by hand."""
+"""The handler of rainbow.v2.Agents: Sync, and receiving jobs without an agent."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from rainbow_sched.service.agents.sync_messages import (
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters.reported_state import valid_state_values
 
-MOST_ENTRIES = 20_000  # attempts that one Sync names; of those that are only held the rest is left out
-MOST_RECALLED = 100_000  # attempts in a recall, which comes whole
+MAX_SYNC_ENTRIES = 20_000  # attempts in one Sync; attempts that are only held are truncated
+MAX_RECALL_ATTEMPTS = 100_000  # a recall is one message
 MAX_SUBSYSTEMS = 64  # that an agent may announce
-MAX_SUBSYSTEM_NAME = 256  # characters
-MAX_RULE = 300  # characters of a reason that an agent announces
+MAX_SUBSYSTEM_CHARACTERS = 256
+MAX_RULE_CHARACTERS = 300  # of a reason that an agent announces
 
 
 class AgentsHandler(agents_pb2_grpc.AgentsServicer):
-    """What agents and receivers call."""
+    """The calls of agents and of receivers."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -85,28 +85,26 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
 
 
 def ref_in(message: agents_pb2.AttemptRef) -> AttemptRef:
-    """An attempt's name."""
     return AttemptRef(message.job, message.n, message.token)
 
 
 def ref_out(ref: AttemptRef) -> agents_pb2.AttemptRef:
-    """An attempt's name as a message."""
     return agents_pb2.AttemptRef(job=ref.job, n=ref.n, token=ref.token)
 
 
 def sync_in(message: agents_pb2.SyncRequest) -> AgentMessage:
-    """What an agent says. An item that cannot be understood is set aside here or left out; it never raises."""
+    """Convert an agent's message. An item that is invalid is reported as unknown or ignored."""
     entries = len(message.reports) + len(message.accepts) + len(message.rejects)
-    if entries > MOST_ENTRIES:
-        raise Invalid(f"a Sync has at most {MOST_ENTRIES} entries; send them in several")
-    if len(message.recall.attempts) > MOST_RECALLED:
-        raise Invalid(f"a recall has at most {MOST_RECALLED} attempts")
+    if entries > MAX_SYNC_ENTRIES:
+        raise Invalid(f"a Sync has at most {MAX_SYNC_ENTRIES} entries; send them in several")
+    if len(message.recall.attempts) > MAX_RECALL_ATTEMPTS:
+        raise Invalid(f"a recall has at most {MAX_RECALL_ATTEMPTS} attempts")
     reports = [_report(report) for report in message.reports]
     return AgentMessage(
         cluster=message.cluster,
         epoch=message.epoch,
         seq=message.seq,
-        held=tuple((ref_in(held.attempt), held.state) for held in message.held[: MOST_ENTRIES - entries]),
+        held=tuple((ref_in(held.attempt), held.state) for held in message.held[: MAX_SYNC_ENTRIES - entries]),
         reports=tuple(report for report in reports if isinstance(report, AttemptReport)),
         unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
         accepts=tuple(ref_in(ref) for ref in message.accepts),
@@ -166,14 +164,13 @@ def _report(message: agents_pb2.Report) -> AttemptReport | UnknownReport:
 
 
 def _node_rules(message: agents_pb2.NodeRules) -> NodeRules:
-    """What an agent announces; of subsystems beyond the limit the manager counts as not told, which is safe."""
-    named = sorted(name for name in message.subsystems if len(name) <= MAX_SUBSYSTEM_NAME)
-    one_group = " ".join(message.one_group[:MAX_RULE].split())
+    """Convert an agent's node rules; subsystems beyond the limit are ignored, which is safe."""
+    named = sorted(name for name in message.subsystems if len(name) <= MAX_SUBSYSTEM_CHARACTERS)
+    one_group = " ".join(message.one_group[:MAX_RULE_CHARACTERS].split())
     return NodeRules(message.hosts, frozenset(named[:MAX_SUBSYSTEMS]), message.groups, one_group, message.merges)
 
 
 def hosts_out(hosts: Iterable[GroupHosts]) -> list[agents_pb2.GroupHosts]:
-    """The hosts to which groups are bound, as messages."""
     return [agents_pb2.GroupHosts(group=entry.group, hosts=entry.hostlist) for entry in hosts]
 
 
@@ -189,7 +186,7 @@ def _bid(message: agents_pb2.Bid) -> BidReply:
 
 
 def sync_out(request: agents_pb2.SyncRequest, out: AgentReply, process: str) -> agents_pb2.SyncResponse:
-    """What an agent is told by this process; bid requests and the heartbeat are added when it is sent."""
+    """Return the response to an agent; bid requests and the heartbeat are added when it is sent."""
     answer = agents_pb2.SyncResponse(
         ack=request.seq,
         server=process,
@@ -219,7 +216,7 @@ def sync_out(request: agents_pb2.SyncRequest, out: AgentReply, process: str) -> 
 
 
 def offer_out(attempt: Attempt, job: Job, now: float) -> agents_pb2.Offer:
-    """A job as it is offered, without the hosts to which it is bound."""
+    """Return the offer of a job, without the hosts to which it is bound."""
     index = array_index(job.terms.labels)
     return agents_pb2.Offer(
         attempt=agents_pb2.AttemptRef(job=attempt.job, n=attempt.n, token=attempt.token),

@@ -1,4 +1,4 @@
-"""rainbow.v2.Clusters: translate, delegate, translate back."""
+"""The handler of rainbow.v2.Clusters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rainbow_sched.service.clusters.rules import sees, set_rules, visible_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import restore
 
-MAX_UPLOAD = 512 * 1024 * 1024
+MAX_UPLOAD_BYTES = 512 * 1024 * 1024
 
 
 class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
-    """How clusters come, change and go."""
+    """Registration, state and removal of clusters."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -114,7 +114,6 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
 
 
 def cluster_out(view: reported_state.ClusterStatus, rules: Mapping[str, object]) -> clusters_pb2.Cluster:
-    """A cluster as a message."""
     cluster = view.cluster
     totals = view.summary.totals if view.summary else {}
     return clusters_pb2.Cluster(
@@ -141,7 +140,6 @@ def cluster_out(view: reported_state.ClusterStatus, rules: Mapping[str, object])
 
 
 def restore_out(status: restore.RestoreStatus) -> clusters_pb2.Restore:
-    """What a restore found, as a message."""
     return clusters_pb2.Restore(
         generation=status.restore.number,
         restored_at=status.restore.at,
@@ -164,7 +162,7 @@ def restore_out(status: restore.RestoreStatus) -> clusters_pb2.Restore:
 
 
 def _rules_in(request: clusters_pb2.SetRulesRequest) -> dict[str, object]:
-    """What is to change; 0 and an empty list take a limit away."""
+    """Return the changes of rules; 0 and an empty list remove a limit."""
     changes: dict[str, object] = {}
     for key in ("users", "groups"):
         if request.HasField(key):
@@ -178,7 +176,7 @@ def _rules_in(request: clusters_pb2.SetRulesRequest) -> dict[str, object]:
 
 
 async def _upload(messages: AsyncIterator[clusters_pb2.GraphUpload]) -> tuple[clusters_pb2.GraphHeader, bytes]:
-    """The header and the graph that follows it in pieces."""
+    """Return the header of an upload and the graph that follows it in pieces."""
     header: clusters_pb2.GraphHeader | None = None
     pieces: list[bytes] = []
     size = 0
@@ -191,8 +189,10 @@ async def _upload(messages: AsyncIterator[clusters_pb2.GraphUpload]) -> tuple[cl
         if header is None:
             raise Invalid("the first message of an upload is its header")
         size += len(message.data)
-        if size > MAX_UPLOAD:
-            raise TooLarge(f"a graph is at most {MAX_UPLOAD} bytes as sent; compress it, or use the compact form")
+        if size > MAX_UPLOAD_BYTES:
+            raise TooLarge(
+                f"a graph has at most {MAX_UPLOAD_BYTES} bytes as sent; compress it, or use the compact form"
+            )
         pieces.append(message.data)
     if header is None:
         raise Invalid("the upload has no header")

@@ -1,4 +1,4 @@
-"""rainbow.v2.Jobs: translate, delegate, translate back."""
+"""The handler of rainbow.v2.Jobs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rainbow_sched.service.views import explanation, jobs, watch
 
 
 class JobsHandler(jobs_pb2_grpc.JobsServicer):
-    """What people do with jobs."""
+    """Submission, listing and control of jobs."""
 
-    def __init__(self, service: Service, reader: codec.Reader) -> None:
+    def __init__(self, service: Service, reader: codec.SubmissionReader) -> None:
         self._service, self._reader = service, reader
         self._core = service.core
 
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
-        by = self._met()
+        by = self._deciding_caller()
         receipts = await self._service.intake.submit(codec.submissions(self._reader, request, by))
         return codec.receipt_out(receipts[0])
 
     async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Any) -> jobs_pb2.SubmitBatchResponse:
-        by = self._met()
+        by = self._deciding_caller()
         made = [one for message in request.jobs for one in codec.submissions(self._reader, message, by)]
         if not made:
             raise Invalid("the batch is empty")
@@ -38,7 +38,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
 
     async def Plan(self, request: jobs_pb2.PlanRequest, context: Any) -> jobs_pb2.PlanResponse:
         ask_request, spec, _ = self._reader.spec(request.spec)
-        by = self._met()
+        by = self._deciding_caller()
         terms = codec.terms_in(request.terms, by)
         seed = self._core.ids.seed()
         ask = PlacementQuery(request=ask_request, spec=spec, terms=terms, owner=by.name, seed=seed, show_slots=True)
@@ -60,7 +60,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         after = request.after
         if request.from_now:
             after = await watch.latest(self._core)
-            await context.send_initial_metadata((("rainbow-after", str(after)),))  # for who is cut before any event
+            await context.send_initial_metadata((("rainbow-after", str(after)),))  # to resume before the first event
         async for event in watch.watch(self._core, which, caller(), after):
             yield codec.event_out(event)
 
@@ -92,8 +92,8 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         story = await explanation.explain(self._service.scheduling_loop, request.id, caller())
         return codec.story_out(story, self._nodes(story.view))
 
-    def _met(self) -> Principal:
-        """Who asks for a decision; where clusters have rules, it is remembered what an issuer said of them."""
+    def _deciding_caller(self) -> Principal:
+        """Return the caller; if clusters have rules, cache the groups that its token claims."""
         by = caller()
         if self._core.fleet.rules:
             self._core.group_cache.remember_claims(by)

@@ -1,4 +1,4 @@
-"""The first Rainbow's two services on the same port: its clients work unmodified, its oddities included."""
+"""The handlers of the prototype's two services, so that its clients work unmodified."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         )
 
     async def _cluster_of(self, id: int) -> str:
-        """Where a job goes that is decided after it was stored, as when bids are asked for: these clients wait."""
+        """Return the cluster of a job that is decided after it was stored, as with bids: these clients wait for it."""
         await self._service.scheduling_loop.decide(id)
         job = await self._core.store.read(lambda tx: tx.job(id))
         return "" if job is None else job.cluster
@@ -106,7 +106,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         terms = Terms(
             policy=request.select_algorithm,
             policy_options=dict(request.select_options),
-            later=True,  # the prototype hands a job over at once; it waits on its cluster
+            later=True,  # the prototype assigns a job at once, and it waits on its cluster
             opened=opened(by),
         )
         return Submission(
@@ -140,7 +140,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
 
 
 class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
-    """service.MemoryGraph: which clusters could ever run this? Register is refused at the gate."""
+    """service.MemoryGraph: which clusters could ever run a request. The policy rejects Register."""
 
     def __init__(self, service: Service) -> None:
         self._core = service.core
@@ -164,7 +164,7 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
 
 
 def _as_received(job: Job, request: Request) -> str:
-    """A job in the form in which the prototype's receivers read it."""
+    """Return a job as JSON for the prototype's receivers."""
     text = job.source or json.dumps(to_nextgen(request))
     return json.dumps({"id": job.id, "cluster": job.cluster, "name": job.name, "jobspec": text, "command": ""})
 

@@ -9,7 +9,7 @@ from rainbow_sched.agent.core.values import LocalAttempt, Offer, Phase, Ref, Res
 from rainbow_sched.agent.runtime.codec import sync_request
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.pb.v2 import agents_pb2
-from rainbow_sched.server.admission.methods import LARGEST
+from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES
 from rainbow_sched.server.handlers.agents import sync_in
 from tests.unit.agent.core.test_reactor import DONE, Story
 
@@ -20,7 +20,7 @@ def message(story: Story) -> agents_pb2.SyncRequest:
     """The last message, as a server reads it."""
     sent = sync_request(story.message())
     sync_in(sent)
-    assert sent.ByteSize() < LARGEST
+    assert sent.ByteSize() < MAX_BULK_MESSAGE_BYTES
     assert len(sent.held) + len(sent.reports) + len(sent.accepts) + len(sent.rejects) <= MAX_ATTEMPTS_PER_MESSAGE
     return sent
 

@@ -14,7 +14,7 @@ from rainbow_sched.agent.core.values import BidAnswer, Chunk, ClusterFacts, Ref,
 from rainbow_sched.agent.runtime.codec import sync_answer, sync_request
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.pb.v2 import agents_pb2
-from rainbow_sched.server.handlers.agents import MOST_ENTRIES, sync_in
+from rainbow_sched.server.handlers.agents import MAX_SYNC_ENTRIES, sync_in
 
 REF = Ref(7, 1, "token")
 TEXTS = st.text(st.characters(), max_size=5)  # halves of surrogate pairs among them
@@ -81,10 +81,10 @@ def test_a_time_that_is_none_does_not_break_the_guard(number: str) -> None:
 def test_a_server_reads_a_message_that_names_more_held_jobs_than_it_looks_at() -> None:
     held = [
         agents_pb2.Held(attempt=agents_pb2.AttemptRef(job=i, n=1, token="t"), state="running")
-        for i in range(MOST_ENTRIES)
+        for i in range(MAX_SYNC_ENTRIES)
     ]
     reports = [
         agents_pb2.Report(attempt=agents_pb2.AttemptRef(job=i, n=1, token="t"), state="running") for i in range(10)
     ]
     read = sync_in(agents_pb2.SyncRequest(held=held, reports=reports))
-    assert (len(read.reports), len(read.held)) == (10, MOST_ENTRIES - 10)
+    assert (len(read.reports), len(read.held)) == (10, MAX_SYNC_ENTRIES - 10)

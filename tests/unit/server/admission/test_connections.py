@@ -14,7 +14,7 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of, peer_of, room_for
+from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of, peer_of, raise_descriptor_limit
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.world import a_world
@@ -82,43 +82,43 @@ def name(one: socket.socket) -> str:
 
 
 def test_strangers_beyond_the_limit_are_cut_the_oldest_first(door: Door) -> None:
-    connections = ConnectionLimiter(door.port, strangers=3, per_address=100)
+    connections = ConnectionLimiter(door.port, unauthenticated=3, per_address=100)
     door.connect(3)
-    assert connections.look() == 0
+    assert connections.enforce() == 0
     door.connect(2)
-    assert connections.look() == 2
+    assert connections.enforce() == 2
     assert door.alive() == [False, False, True, True, True]
 
 
 def test_who_has_shown_a_credential_stays_however_many_strangers_come(door: Door) -> None:
-    connections = ConnectionLimiter(door.port, strangers=2, per_address=100)
+    connections = ConnectionLimiter(door.port, unauthenticated=2, per_address=100)
     for one in door.connect(5):
-        connections.welcome(name(one))
-    assert connections.look() == 0
+        connections.mark_authenticated(name(one))
+    assert connections.enforce() == 0
     door.connect(4)
-    assert connections.look() == 2
+    assert connections.enforce() == 2
     assert door.alive() == [True] * 5 + [False, False, True, True]
 
 
 def test_even_with_credentials_one_address_holds_so_many_and_the_newest_go(door: Door) -> None:
-    connections = ConnectionLimiter(door.port, strangers=2, per_address=4)
+    connections = ConnectionLimiter(door.port, unauthenticated=2, per_address=4)
     for _ in range(6):
         for one in door.connect(1):
-            connections.welcome(name(one))
-        connections.look()
+            connections.mark_authenticated(name(one))
+        connections.enforce()
     assert door.alive() == [True] * 4 + [False, False]
 
 
 def test_a_credential_counts_for_its_own_connection_and_no_longer_than_that(door: Door) -> None:
-    connections = ConnectionLimiter(door.port, strangers=1, per_address=100)
+    connections = ConnectionLimiter(door.port, unauthenticated=1, per_address=100)
     [one] = door.connect(1)
-    connections.welcome(name(one))
-    connections.look()
+    connections.mark_authenticated(name(one))
+    connections.enforce()
     for inside in door.inside:
         inside.close()
     one.close()
-    connections.look()
-    assert not connections._known
+    connections.enforce()
+    assert not connections._authenticated
     assert not [held for held in connections._open.values() if held is not None]
 
 
@@ -126,16 +126,16 @@ def test_other_sockets_of_the_process_are_left_alone(door: Door) -> None:
     other = Door()
     with contextlib.closing(other):
         other.connect(5)
-        assert ConnectionLimiter(door.port, strangers=1, per_address=1).look() == 0
+        assert ConnectionLimiter(door.port, unauthenticated=1, per_address=1).enforce() == 0
         assert all(other.alive())
 
 
 def test_a_server_promises_no_more_connections_than_it_may_have_files() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        assert room_for(10) == 10
+        assert raise_descriptor_limit(10) == 10
         resource.setrlimit(resource.RLIMIT_NOFILE, (before[0], before[1]))
-        assert room_for(10**9) <= before[1]
+        assert raise_descriptor_limit(10**9) <= before[1]
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= before[0]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

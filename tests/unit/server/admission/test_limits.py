@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from rainbow_sched.model.errors import Exhausted, Invalid
 from rainbow_sched.server.admission.limits import (
-    MOST_BUCKETS,
-    SHORT,
+    MAX_BUCKETS,
+    MIN_QUEUE_LENGTH,
     AdmissionLimits,
     EventLoopLag,
     RateLimiter,
@@ -68,55 +68,55 @@ def test_a_clock_that_goes_back_neither_gives_nor_takes() -> None:
 
 def test_a_million_addresses_do_not_fill_the_memory() -> None:
     buckets = TokenBuckets(0.001, 1)
-    for n in range(3 * MOST_BUCKETS):
+    for n in range(3 * MAX_BUCKETS):
         buckets.take(str(n), n / 1e6)
-    assert len(buckets._buckets) <= MOST_BUCKETS
+    assert len(buckets._buckets) <= MAX_BUCKETS
 
 
 def test_submissions_are_turned_away_first_and_nothing_is_counted_twice() -> None:
-    traffic = RateLimiter(AdmissionLimits(in_flight=2, submitting=1))
-    traffic.begin()
-    assert traffic.submit(None) == 0
+    limiter = RateLimiter(AdmissionLimits(in_flight=2, submitting=1))
+    limiter.begin_call()
+    assert limiter.begin_submission(None) == 0
     with pytest.raises(Exhausted):
-        traffic.submit(None)
-    traffic.begin()
+        limiter.begin_submission(None)
+    limiter.begin_call()
     with pytest.raises(Exhausted):
-        traffic.begin()
-    traffic.submitted(0, 1.0, told=True)
-    assert traffic.submit(None) == 0
-    traffic.submitted(0, 1.0, told=False)
-    traffic.end()
-    traffic.end()
-    assert (traffic._in_flight, traffic._submitting) == (0, 0)
+        limiter.begin_call()
+    limiter.end_submission(0, 1.0, measured=True)
+    assert limiter.begin_submission(None) == 0
+    limiter.end_submission(0, 1.0, measured=False)
+    limiter.end_call()
+    limiter.end_call()
+    assert (limiter._in_flight, limiter._submitting) == (0, 0)
 
 
 def test_a_job_that_its_submitter_would_not_wait_for_is_turned_away_with_the_time_to_come_back() -> None:
-    traffic = RateLimiter(AdmissionLimits(wait=10.0))
+    limiter = RateLimiter(AdmissionLimits(wait=10.0))
     for _ in range(200):  # each took 10 ms
-        traffic.submitted(traffic.submit(None), 0.01, told=True)
-    for _ in range(SHORT):  # a short queue is always let in
-        traffic.submit(0.001)
+        limiter.end_submission(limiter.begin_submission(None), 0.01, measured=True)
+    for _ in range(MIN_QUEUE_LENGTH):  # a short queue is always let in
+        limiter.begin_submission(0.001)
     for _ in range(30):
-        traffic.submit(2.0)
+        limiter.begin_submission(2.0)
     with pytest.raises(Exhausted) as busy:  # 46 before it: about half a second, which is all that it has
-        traffic.submit(0.5)
+        limiter.begin_submission(0.5)
     assert 2.6 < busy.value.retry_after < 3.2
-    while traffic._submitting < 990:
-        traffic.submit(60.0)
+    while limiter._submitting < 990:
+        limiter.begin_submission(60.0)
     with pytest.raises(Exhausted):
         for _ in range(20):
-            traffic.submit(None)  # it would wait for ever, and the server for 10 seconds
-    for ahead in range(traffic._submitting):
-        traffic.submitted(ahead, 0.0, told=False)
-    assert traffic.submit(0.5) == 0
+            limiter.begin_submission(None)  # it would wait for ever, and the server for 10 seconds
+    for ahead in range(limiter._submitting):
+        limiter.end_submission(ahead, 0.0, measured=False)
+    assert limiter.begin_submission(0.5) == 0
 
 
 def test_one_slow_answer_turns_nobody_away_for_long() -> None:
-    traffic = RateLimiter(AdmissionLimits())
-    traffic.submitted(traffic.submit(None), 30.0, told=True)
+    limiter = RateLimiter(AdmissionLimits())
+    limiter.end_submission(limiter.begin_submission(None), 30.0, measured=True)
     for _ in range(60):
-        traffic.submitted(traffic.submit(None), 0.005, told=True)
-    assert [traffic.submit(1.0) for _ in range(30)] == list(range(30))
+        limiter.end_submission(limiter.begin_submission(None), 0.005, measured=True)
+    assert [limiter.begin_submission(1.0) for _ in range(30)] == list(range(30))
 
 
 async def test_a_blocked_loop_is_noticed_and_forgotten_again() -> None:
@@ -167,7 +167,7 @@ async def test_guessing_from_one_address_is_slowed_and_those_who_are_known_there
 
 async def test_under_load_new_jobs_are_shed_and_agents_are_not(tmp_path: Path) -> None:
     async with a_world(tmp_path / "world") as world:
-        world.running.gate.traffic.lag.seconds = 1e9
+        world.running.gate.limiter.lag.seconds = 1e9
         ana, agent = world.credentials["ana"], world.credentials["agent-alpha"]
         assert await code_of(ask(world.channel, "Jobs/Submit", ana, **fields_of(a_submit("alpha")))) == (
             "RESOURCE_EXHAUSTED"

@@ -6,18 +6,18 @@ import pytest
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.pb.v2 import jobs_pb2
-from rainbow_sched.server.admission.methods import LARGE, LARGEST, UNREADABLE, Method
-from rainbow_sched.server.admission.policy import OURS, THEIRS
+from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES, MAX_MESSAGE_BYTES, UNREADABLE, Method
+from rainbow_sched.server.admission.policy import PROTOTYPE, V2
 
 
 @pytest.mark.parametrize(
     ("method", "limit"),
     [
-        (Method.of(f"{OURS}Jobs/Get"), LARGE),
-        (Method.of(f"{OURS}Jobs/SubmitBatch"), LARGEST),
-        (Method.of(f"{OURS}Agents/Sync"), LARGEST),
-        (Method.of(f"{OURS}Clusters/Register", takes_stream=True), LARGEST),
-        (Method.of(f"{THEIRS}Register"), LARGEST),
+        (Method.of(f"{V2}Jobs/Get"), MAX_MESSAGE_BYTES),
+        (Method.of(f"{V2}Jobs/SubmitBatch"), MAX_BULK_MESSAGE_BYTES),
+        (Method.of(f"{V2}Agents/Sync"), MAX_BULK_MESSAGE_BYTES),
+        (Method.of(f"{V2}Clusters/Register", takes_stream=True), MAX_BULK_MESSAGE_BYTES),
+        (Method.of(f"{PROTOTYPE}Register"), MAX_BULK_MESSAGE_BYTES),
     ],
     ids=lambda value: value.path if isinstance(value, Method) else None,
 )
@@ -30,6 +30,6 @@ def test_a_message_is_read_up_to_the_limit_of_its_call_and_the_refusal_names_tha
 
 
 def test_bytes_that_are_no_message_are_no_fault_of_ours() -> None:
-    method = Method.of(f"{OURS}Jobs/Get")
+    method = Method.of(f"{V2}Jobs/Get")
     assert method.reader(jobs_pb2.GetJobRequest.FromString)(b"\xff\xff\xff") is UNREADABLE
     assert method.object(UNREADABLE) == ""

@@ -14,11 +14,11 @@ from tests.unit.access.world import a_world
 
 
 async def test_so_many_are_read_at_a_time_in_all_and_of_one_address_and_all_get_their_turn() -> None:
-    turns, now, most = ConcurrencyLimit(all=3, each=2, wait=60.0), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
+    slots, now, most = ConcurrencyLimit(total=3, per_key=2, timeout=60.0), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
     done = []
 
     async def read(key: str) -> None:
-        async with turns.one(key):
+        async with slots.slot(key):
             now[key] += 1
             most[key], most["all"] = max(most[key], now[key]), max(most["all"], sum(now.values()))
             for _ in range(5):
@@ -29,33 +29,33 @@ async def test_so_many_are_read_at_a_time_in_all_and_of_one_address_and_all_get_
     await asyncio.gather(*(read(key) for key in "ab" * 20))
     assert most == {"a": 2, "b": 2, "all": 3}
     assert len(done) == 40
-    assert turns._each == {}, "nobody is remembered who does not wait"
+    assert slots._by_key == {}, "nobody is remembered who does not wait"
 
 
 async def test_whoever_waits_too_long_for_a_turn_is_told_to_come_back_and_blocks_nobody() -> None:
-    turns = ConcurrencyLimit(all=2, each=1, wait=0.05)
-    async with turns.one("a"):
+    slots = ConcurrencyLimit(total=2, per_key=1, timeout=0.05)
+    async with slots.slot("a"):
         with pytest.raises(Exhausted):
-            async with turns.one("a"):
+            async with slots.slot("a"):
                 pass
-        async with turns.one("b"):
+        async with slots.slot("b"):
             pass
-    async with turns.one("a"):
+    async with slots.slot("a"):
         await asyncio.sleep(0.1)  # a turn itself may take longer than the wait for one
 
 
 async def test_one_address_cannot_queue_up_without_end() -> None:
-    turns = ConcurrencyLimit(all=1, each=1, wait=60.0)
+    slots = ConcurrencyLimit(total=1, per_key=1, timeout=60.0)
     free = asyncio.Event()
 
     async def hold() -> None:
-        async with turns.one("a"):
+        async with slots.slot("a"):
             await free.wait()
 
     waiting = [asyncio.ensure_future(hold()) for _ in range(100)]
     await asyncio.sleep(0)
     with pytest.raises(Exhausted):
-        async with turns.one("a"):
+        async with slots.slot("a"):
             pass
     free.set()
     await asyncio.gather(*waiting)
@@ -65,12 +65,12 @@ async def test_a_credential_goes_the_short_way_once_it_was_good_and_a_revoked_on
     tmp_path: Path,
 ) -> None:
     async with a_world(tmp_path / "world") as world:
-        callers = world.running.gate._callers
+        authenticator = world.running.gate._authenticator
         bob = world.credentials["bob"]
         known = [("authorization", f"Bearer {bob}")]
         assert await code_of(ask(world.channel, "Access/WhoAmI", bob)) == "OK"
-        assert callers.familiar(known)
-        assert not callers.familiar([("authorization", "Bearer somebody")])
-        assert not callers.familiar([])
+        assert authenticator.has_known_credential(known)
+        assert not authenticator.has_known_credential([("authorization", "Bearer somebody")])
+        assert not authenticator.has_known_credential([])
         await ask(world.channel, "Access/RevokeToken", world.credentials["admin"], id=world.tokens["other"])
         assert await code_of(ask(world.channel, "Access/WhoAmI", bob)) == "UNAUTHENTICATED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rainbow_sched.server.admission.deadlines import Deadlines
+from rainbow_sched.server.admission.unary_calls import Deadlines
 
 
 async def held(deadlines: Deadlines, until: asyncio.Future[str]) -> str:
