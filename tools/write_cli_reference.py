@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rainbow_sched.cli.main import SECTIONS, cli
-from rainbow_sched.cli.shell.exit_codes import BY_CLASS, Exit
+from rainbow_sched.cli.shell.exit_codes import EXIT_CODES_BY_ERROR, ExitCode
 
 HEAD = """\
 # The command line
@@ -26,17 +26,17 @@ Jobs are named by id, range (`3-9`), name, `last`, `all`, or a cluster's own id 
 `09:30` or ISO; durations `90`, `30m`, `1.5h` or `01:30:00`.
 """
 MEANINGS = {
-    Exit.OK: "ok; `plan`: it fits now",
-    Exit.FAILED: "failed",
-    Exit.USAGE: "wrong usage, or a specification that cannot be right",
-    Exit.UNSATISFIABLE: "no cluster could ever run it",
-    Exit.NOT_FOUND: "not found",
-    Exit.DENIED: "denied",
-    Exit.UNREACHABLE: "no server answers",
-    Exit.LATER: "something could run it, but not now (`plan`)",
-    Exit.TIME_LIMIT: "`run`, `wait`: a time limit or deadline passed",
-    Exit.OURS: "`run`, `wait`: Rainbow itself failed, or the job never began",
-    Exit.INTERRUPTED: "interrupted, or the job was cancelled",
+    ExitCode.OK: "ok; `plan`: it fits now",
+    ExitCode.FAILED: "failed",
+    ExitCode.USAGE: "wrong usage, or a specification that cannot be right",
+    ExitCode.UNSATISFIABLE: "no cluster could ever run it",
+    ExitCode.NOT_FOUND: "not found",
+    ExitCode.DENIED: "denied",
+    ExitCode.UNREACHABLE: "no server answers",
+    ExitCode.LATER: "something could run it, but not now (`plan`)",
+    ExitCode.TIME_LIMIT: "`run`, `wait`: a time limit or deadline passed",
+    ExitCode.RAINBOW_FAILED: "`run`, `wait`: Rainbow itself failed, or the job never began",
+    ExitCode.INTERRUPTED: "interrupted, or the job was cancelled",
 }
 
 
@@ -53,7 +53,7 @@ def page() -> str:
 def _exit_codes() -> Iterator[str]:
     yield "## Exit codes\n\n| code | meaning | error code in JSON |\n|---|---|---|"
     for code, meaning in MEANINGS.items():
-        named = ", ".join(f"`{name}`" for _, of_class, name in BY_CLASS if of_class is code)
+        named = ", ".join(f"`{name}`" for _, of_class, name in EXIT_CODES_BY_ERROR if of_class is code)
         yield f"| {int(code)} | {meaning} | {named} |"
     yield "\n`run` and `wait` end with the job's own code, 128+n after signal n; `wait` for several with the largest.\n"
 

@@ -112,7 +112,7 @@ def test_every_report_that_can_be_made_ends_as_the_protocol_says(house: House) -
                 assert (job.state, job.attempt_state, ref.job in acked) == (end, state, True), about
         assert len(unknown) > 900
         told = house.run("explain", str(min(unknown))).stdout
-        assert "Not understood" in told
+        assert "Reports that the server does not understand" in told
         assert "offered" in told
 
 

@@ -223,7 +223,7 @@ def test_a_missing_database_is_no_first_start(tmp_path: Path) -> None:
         assert "missing or empty" in is_lost(house)
         refused = tool(house, "admin-token", check=False)
         assert refused.returncode == 1
-        assert "No token was made" in refused.stderr
+        assert "No token was created" in refused.stderr
         assert house.admin_token == token, "the token is not overwritten"
         assert os.path.getsize(data / "rainbow.db-wal") > 0, "nor is the log thrown away"
         (data / "database.mark").unlink()  # as an older version leaves it
@@ -282,7 +282,7 @@ def test_an_emptied_or_exchanged_postgres_is_noticed(tmp_path: Path, postgres: P
         own, house.db = house.db, postgres.new_database()
         assert "is empty" in is_lost(house)
         token = house.admin_token
-        assert "No token was made" in tool(house, "admin-token", check=False).stderr
+        assert "No token was created" in tool(house, "admin-token", check=False).stderr
         assert house.admin_token == token, "the token is not overwritten"
         (tmp_path / "data/database.mark").rename(tmp_path / "mark")
         assert "administrator" in is_lost(house), "also beside the folder of an older version"

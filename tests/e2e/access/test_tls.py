@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rainbow_sched.cli.shell.pinning import authority_of, chain_of
+from rainbow_sched.cli.commands.login import authority_of, chain_of
 from rainbow_sched.model.errors import Denied, Invalid
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.server.tls import CertificateReloader, TlsFiles, fingerprint, make_authority, renew

@@ -103,7 +103,7 @@ def test_registering_a_name_that_is_taken_keeps_the_saved_credentials(server, ra
     server.answers["Clusters/Register"] = clusters_pb2.RegisterResponse(cluster="perl", exists=True)
     done = rainbow("register", "cluster", "--cluster-name", "perl", "--nodes-json", "g.json", "--save")
     assert done.code == 0
-    assert "registered already" in done.err
+    assert "already registered" in done.err
     assert path.read_text() == "cluster: {name: perl, secret: kept}\n"
 
 
@@ -112,7 +112,7 @@ def test_a_secret_on_the_command_line_works_with_a_warning(server, rainbow, tmp_
     server.answers["Clusters/Register"] = clusters_pb2.RegisterResponse(cluster="perl", token="t", secret="s")
     done = rainbow("register", "cluster", "--cluster-name", "perl", "--nodes-json", "g.json", "-s", "door")
     assert server.only("Clusters/Register").bearer == "Bearer door"
-    assert "others on this machine can read a secret" in done.err
+    assert "other users can read a secret" in done.err
     assert done.out == "token: t\nsecret: s\n"
 
 
@@ -148,7 +148,7 @@ def test_the_credentials_of_a_deleted_cluster_go_with_it(server, rainbow, tmp_pa
     assert rainbow("delete", "frontier").err == ""
     assert json.loads(file.read_text()) == values, "a file without them is left as it is"
     done = rainbow("delete", "perl")
-    assert (done.out, done.err) == ("deleted perl\n", "rainbow: its credentials are no longer in rainbow-config.yaml\n")
+    assert (done.out, done.err) == ("deleted perl\n", "rainbow: removed its credentials from rainbow-config.yaml\n")
     left = {"mine": 1, "cluster": {"name": "", "secret": ""}, "clusters": [corona]}
     assert yaml.safe_load(file.read_text()) == left
 

@@ -75,7 +75,7 @@ def test_rerun_takes_a_number_after_an_equals_sign_and_never_the_next_word(
 def test_a_number_of_reruns_that_cannot_be_read_is_refused(rainbow, words):
     done = rainbow("submit", *words)
     assert done.code == 2
-    assert words[0] != "--rerun" or "--rerun takes its number after =, as in --rerun=5" in done.err
+    assert words[0] != "--rerun" or "write the number of --rerun after =, as in --rerun=5" in done.err
 
 
 def test_a_submit_that_nothing_can_ever_run_ends_with_three(server, rainbow):
@@ -105,7 +105,7 @@ def test_a_jobspec_without_a_task_is_submitted_with_a_warning_and_not_run(server
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5, state="queued")
     done = rainbow("submit", "job.yaml")
     assert (done.code, done.out) == (0, "5\n")
-    assert "job.yaml: it has no task, so an agent has nothing to run" in done.err
+    assert "job.yaml: the jobspec has no task, so agents cannot run the job" in done.err
     done = rainbow("run", "job.yaml")
     assert (done.code, len(server.calls("Jobs/Submit"))) == (125, 1)
 
@@ -170,7 +170,7 @@ def test_statistics_count_all_and_a_list_says_that_it_is_not_all(server, rainbow
     assert json.loads(rainbow("jobs", "--stats", "-o", "json").out) == counted
     done = rainbow("jobs", "-o", "name")
     assert (len(done.out.splitlines()), done.out.splitlines()[-1]) == (1000, "1501")
-    assert done.err == "rainbow: these are the newest 1000; -c shows more, --stats counts all\n"
+    assert done.err == "rainbow: only the newest 1000 jobs are listed; -c N lists more, --stats counts all\n"
     done = rainbow("jobs", "-c", "1200", "-o", "name")
     assert (len(done.out.splitlines()), done.err) == (1200, "")
 
@@ -222,7 +222,7 @@ def test_logs_in_json_are_one_document_and_line_by_line_when_they_are_followed(s
 def test_one_thing_is_not_shown_as_rows(rainbow, monkeypatch, args):
     done = rainbow(args[0], "-o", "{id}", *args[1:])
     assert (done.code, done.out) == (2, "")
-    assert "there are no rows here to show as '{id}'; -o takes table, json" in done.err
+    assert "this output has no rows to show as '{id}'; use -o table, json" in done.err
 
 
 def test_a_form_for_all_commands_is_not_in_the_way_of_those_that_have_no_rows(server, rainbow, monkeypatch):
@@ -235,7 +235,7 @@ def test_logs_that_are_empty_say_why(server, rainbow):
     server.answers["Jobs/Logs"] = []
     server.answers["Jobs/Get"] = job(5, "bound", cluster="perl", attempt_state="offered")
     done = rainbow("logs", "5")
-    said = "rainbow: job 5 has no output yet; it is pending (offered, not taken yet)\n"
+    said = "rainbow: job 5 has no output yet; it is pending (offered, not accepted yet)\n"
     assert (done.code, done.out, done.err) == (0, "", said)
     server.answers["Jobs/Get"] = job(5, "held", hold="nothing-fits", reason="no cluster is registered")
     assert rainbow("logs", "5").err.endswith("it is pending (no cluster is registered)\n")
@@ -257,7 +257,7 @@ def test_whoever_follows_a_held_job_is_told_what_it_waits_for(server, rainbow):
     server.answers["Jobs/Logs"] = [out(b"x\n")]
     server.answers["Jobs/Get"] = job(5, "held", reason="no cluster is registered")
     done = rainbow("logs", "-f", "5")
-    assert done.err == "rainbow: job 5 is held (no cluster is registered); its output comes when it runs\n"
+    assert done.err == "rainbow: job 5 is held (no cluster is registered); output follows when it runs\n"
     assert done.out == "x\n"
     assert rainbow("logs", "-f", "5", "-o", "json").err == ""
     server.answers["Jobs/Get"] = job(5, "bound", cluster="perl")
@@ -347,7 +347,7 @@ def test_cancelling_all_means_all_however_many_they_are(server, rainbow, which):
 def test_cancel_needs_to_know_what(server, rainbow):
     done = rainbow("cancel")
     assert done.code == 2
-    assert "give job ids or --filter" in done.err
+    assert "give either job ids or --filter" in done.err
 
 
 def plan_answer(decision, *explanations):
@@ -385,6 +385,6 @@ def test_explain_asks_for_the_job_that_last_means(server, rainbow):
     done = rainbow("explain", "last")
     assert server.only("Jobs/Explain").request.id == 12
     assert done.out.startswith("Job 12 (lmp) is PENDING since")
-    assert "Nothing was decided yet.\n" in done.out
+    assert "There is no decision yet.\n" in done.out
     server.answers["Jobs/Explain"] = jobs_pb2.ExplainResponse(job=job(12, "cancelled"))
-    assert "Nothing was decided.\n" in rainbow("explain", "last").out
+    assert "There is no decision.\n" in rainbow("explain", "last").out

@@ -59,4 +59,4 @@ def test_a_place_that_cannot_be_written_is_named(rainbow, tmp_path, args):
 def test_bytes_that_are_no_text_are_refused(rainbow, args):
     done = rainbow(*args)
     assert done.code == 2
-    assert r"b'\xff' is not text in UTF-8" in done.err
+    assert r"b'\xff' is not UTF-8 text" in done.err

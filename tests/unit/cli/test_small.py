@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow_sched.cli.input.job_ids import All, Ids, Last, Named, Native, selector
+from rainbow_sched.cli.input.job_ids import resolve
 from rainbow_sched.cli.input.software import requirement
 from rainbow_sched.cli.main import run
-from rainbow_sched.cli.render.times import ago, clock, moment, short, stopwatch
-from rainbow_sched.cli.shell.exit_codes import BY_CLASS, Exit, of_error, of_job
-from rainbow_sched.cli.shell.interrupts import Act, Interrupts
+from rainbow_sched.cli.render.times import format_age, format_clock, format_duration, format_stopwatch, parse_time
+from rainbow_sched.cli.shell.attached_job import Interrupts, KeyAction
+from rainbow_sched.cli.shell.exit_codes import EXIT_CODES_BY_ERROR, ExitCode, exit_code_of_error, exit_code_of_job
+from rainbow_sched.client import JobFilter
+from rainbow_sched.client.job_verbs import ACTIVE_STATES
+from rainbow_sched.client.views import JobInfo
 from rainbow_sched.model import errors
 from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.request import Equals, Within
@@ -35,20 +38,20 @@ NOW = datetime.datetime(2026, 11, 15, 17, 0).astimezone().timestamp()
     ],
 )
 def test_durations_are_short(seconds, shown):
-    assert short(seconds) == shown
+    assert format_duration(seconds) == shown
 
 
 @given(st.floats(0, 1e8))
 def test_no_duration_needs_more_than_seven_characters(seconds):
-    assert len(short(seconds)) <= 7
-    assert len(ago(seconds)) <= 6
+    assert len(format_duration(seconds)) <= 7
+    assert len(format_age(seconds)) <= 6
 
 
 def test_times_of_day_say_the_day_when_it_is_another_one():
-    assert clock(NOW + 60, NOW) == "17:01:00"
-    assert clock(NOW + 86400, NOW) == "2026-11-16 17:00"
-    assert stopwatch(3675) == "01:01:15"
-    assert (ago(3), ago(14 * 60), ago(90 * 60), ago(3 * 86400)) == ("3s", "14m", "1h", "3d")
+    assert format_clock(NOW + 60, NOW) == "17:01:00"
+    assert format_clock(NOW + 86400, NOW) == "2026-11-16 17:00"
+    assert format_stopwatch(3675) == "01:01:15"
+    assert (format_age(3), format_age(14 * 60), format_age(90 * 60), format_age(3 * 86400)) == ("3s", "14m", "1h", "3d")
 
 
 @pytest.mark.parametrize(
@@ -65,13 +68,13 @@ def test_times_of_day_say_the_day_when_it_is_another_one():
     ],
 )
 def test_moments_are_read_as_people_write_them(text, at):
-    assert moment(text, NOW) == at
+    assert parse_time(text, NOW) == at
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "25:00", "0001-01-01", "+inf", "unlimited"])
 def test_what_is_no_moment_says_what_one_is(text):
     with pytest.raises(Invalid, match="is not a time"):
-        moment(text, NOW)
+        parse_time(text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -87,34 +90,68 @@ def test_a_time_of_day_is_what_the_clock_will_show_then(now, text, at, monkeypat
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     assert (
-        moment(text, datetime.datetime.fromisoformat(now).timestamp())
+        parse_time(text, datetime.datetime.fromisoformat(now).timestamp())
         == datetime.datetime.fromisoformat(at).timestamp()
     )
 
 
+class JobLister:
+    """A client that records the filter of its only call, and returns these jobs."""
+
+    def __init__(self, *jobs):
+        self.stored, self.selected, self.limit = jobs, None, 0
+
+    async def jobs(self, selected=None, *, limit):
+        self.selected, self.limit = selected, limit
+        return self.stored
+
+
+RUNNING, OTHER, ENDED = (
+    JobInfo(id=9, state="bound", native_id="88123"),
+    JobInfo(id=7, state="queued", native_id="ƒ2eD4"),
+    JobInfo(id=5, state="failed"),
+)
+
+
 @pytest.mark.parametrize(
-    ("word", "chosen"),
+    ("word", "stored", "selected", "ids"),
     [
-        ("118", Ids(118, 118)),
-        ("3-9", Ids(3, 9)),
-        ("last", Last()),
-        ("all", All()),
-        ("train", Named("train")),
-        ("perl:88123", Native("perl", "88123")),
-        ("corona:ƒ2eD4", Native("corona", "ƒ2eD4")),
+        ("118", [], None, [118]),
+        ("3-9", [RUNNING, ENDED], JobFilter(ids=range(3, 10)), [5, 9]),
+        ("last", [RUNNING], None, [9]),
+        ("all", [RUNNING, OTHER], JobFilter(states=ACTIVE_STATES), [9, 7]),
+        ("all", [], JobFilter(states=ACTIVE_STATES), []),
+        ("train", [RUNNING, OTHER, ENDED], JobFilter(name="train"), [9, 7]),
+        ("train", [ENDED], JobFilter(name="train"), [5]),
+        ("perl:88123", [RUNNING, OTHER], JobFilter(cluster="perl"), [9]),
+        ("corona:ƒ2eD4", [RUNNING, OTHER], JobFilter(cluster="corona"), [7]),
+        (":x", [RUNNING], JobFilter(name=":x"), [9]),
     ],
 )
-def test_words_select_jobs(word, chosen):
-    assert selector(word) == chosen
+async def test_words_select_jobs(word, stored, selected, ids):
+    client = JobLister(*stored)
+    assert await resolve(client, [word]) == ids
+    assert client.selected == selected
+    assert client.limit == {"118": 0, "last": 1, "3-9": 10_000}.get(word, 10_000 if word[-1] in "34" else 1_000_000)
+
+
+async def test_each_job_is_selected_once():
+    assert await resolve(JobLister(RUNNING, ENDED), ["5", "3-9", "5"]) == [5, 9]
+
+
+@pytest.mark.parametrize("word", ["3-9", "last", "train", "perl:1"])
+async def test_a_word_that_selects_no_job_raises_not_found(word):
+    with pytest.raises(errors.NotFound, match=f"there is no job '{word}'"):
+        await resolve(JobLister(), [word])
 
 
 @pytest.mark.parametrize(
     ("word", "why"),
-    [("0", "numbered from 1"), ("9-3", "not a range"), ("1-99999999", "at most 10000"), (" ", "names no job")],
+    [("0", "start at 1"), ("9-3", "not a range"), ("1-99999999", "at most 10000"), (" ", "is empty")],
 )
-def test_a_word_that_selects_nothing_is_refused(word, why):
+async def test_an_invalid_word_is_refused(word, why):
     with pytest.raises(Invalid, match=why):
-        selector(word)
+        await resolve(JobLister(), [word])
 
 
 @pytest.mark.parametrize(
@@ -143,17 +180,17 @@ def test_software_that_cannot_be_read_says_how_to_write_it(text):
 
 @pytest.mark.parametrize("text", ["a@>=gcc", "a@<=latest", "a@main:", "a@1.2:main", "a@>=V2"])
 def test_software_with_a_bound_that_is_no_version_is_refused(text):
-    with pytest.raises(Invalid, match="is no version"):
+    with pytest.raises(Invalid, match="is not a version"):
         requirement(text)
 
 
 def test_every_error_has_an_exit_code_and_subclasses_come_before_their_base():
-    known = {cls for cls, _, _ in BY_CLASS}
+    known = {cls for cls, _, _ in EXIT_CODES_BY_ERROR}
     ours = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, RainbowError)}
     assert ours - known == {errors.TooLarge, errors.Unconfirmed}  # an Invalid, and an Unavailable
-    assert of_error(errors.TooLarge("x")) == (Exit.USAGE, "invalid")
-    for at, (cls, _, _) in enumerate(BY_CLASS):
-        assert not any(issubclass(later, cls) for later, _, _ in BY_CLASS[at + 1 :])
+    assert exit_code_of_error(errors.TooLarge("x")) == (ExitCode.USAGE, "invalid")
+    for at, (cls, _, _) in enumerate(EXIT_CODES_BY_ERROR):
+        assert not any(issubclass(later, cls) for later, _, _ in EXIT_CODES_BY_ERROR[at + 1 :])
 
 
 @pytest.mark.parametrize(
@@ -162,7 +199,7 @@ def test_every_error_has_an_exit_code_and_subclasses_come_before_their_base():
      (errors.Unavailable, 6), (errors.Conflict, 1)],
 )  # fmt: skip
 def test_exit_codes_are_those_of_the_documentation(error, code):
-    assert of_error(error("x"))[0] == code
+    assert exit_code_of_error(error("x"))[0] == code
 
 
 @pytest.mark.parametrize(
@@ -185,25 +222,33 @@ def test_exit_codes_are_those_of_the_documentation(error, code):
     ],
 )
 def test_a_jobs_end_becomes_its_own_exit_code(job, code):
-    assert of_job(job) == code
+    assert exit_code_of_job(job) == code
 
 
 def test_two_interrupts_within_two_seconds_cancel_and_a_third_leaves():
     keys = Interrupts()
-    assert [keys.interrupt(10.0), keys.interrupt(11.9), keys.interrupt(12.0)] == [Act.WARN, Act.CANCEL, Act.LEAVE]
+    assert [keys.interrupt(10.0), keys.interrupt(11.9), keys.interrupt(12.0)] == [
+        KeyAction.WARN,
+        KeyAction.CANCEL,
+        KeyAction.LEAVE,
+    ]
 
 
 def test_two_interrupts_far_apart_only_warn():
     keys = Interrupts()
-    assert [keys.interrupt(10.0), keys.interrupt(12.1), keys.interrupt(14.0)] == [Act.WARN, Act.WARN, Act.CANCEL]
+    assert [keys.interrupt(10.0), keys.interrupt(12.1), keys.interrupt(14.0)] == [
+        KeyAction.WARN,
+        KeyAction.WARN,
+        KeyAction.CANCEL,
+    ]
 
 
 def test_stop_detaches_only_right_after_an_interrupt():
     keys = Interrupts()
-    assert keys.stop(9.0) is Act.SUSPEND
+    assert keys.stop(9.0) is KeyAction.SUSPEND
     keys.interrupt(10.0)
-    assert keys.stop(11.0) is Act.DETACH
-    assert keys.stop(13.0) is Act.SUSPEND
+    assert keys.stop(11.0) is KeyAction.DETACH
+    assert keys.stop(13.0) is KeyAction.SUSPEND
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 5)), max_size=8))
@@ -213,20 +258,20 @@ def test_no_order_of_keys_cancels_without_two_interrupts(keys):
         now += later
         act = interrupts.stop(now) if is_stop else interrupts.interrupt(now)
         pressed += not is_stop
-        assert act is not Act.CANCEL or pressed >= 2
-        assert not (is_stop and act in (Act.CANCEL, Act.LEAVE))
+        assert act is not KeyAction.CANCEL or pressed >= 2
+        assert not (is_stop and act in (KeyAction.CANCEL, KeyAction.LEAVE))
 
 
 def test_every_state_and_hold_has_a_letter():
-    from rainbow_sched.cli.render.jobs import FILTERS, STATES, letter
+    from rainbow_sched.cli.render.jobs import FILTERS, STATES, state_letter
     from rainbow_sched.model.attempt import AttemptState
     from rainbow_sched.model.job import Hold, JobState
 
     for state, hold, attempt in product(JobState, [*Hold, ""], [*AttemptState, ""]):
         job = {"state": str(state), "hold": str(hold), "attempt_state": str(attempt)}
-        assert str(state) in STATES[letter(job)]
-        assert (letter(job) in FILTERS["inactive"]) == state.terminal
-        assert (letter(job) in FILTERS["active"]) != state.terminal
+        assert str(state) in STATES[state_letter(job)]
+        assert (state_letter(job) in FILTERS["inactive"]) == state.terminal
+        assert (state_letter(job) in FILTERS["active"]) != state.terminal
 
 
 @pytest.mark.parametrize("words", [(), ("token",), ("register",)])
@@ -239,7 +284,7 @@ def test_a_group_without_a_command_shows_its_help_as_it_is(words, capsys):
 
 def test_a_word_that_is_no_command_is_answered_with_those_there_are(capsys):
     assert run(["register", "west", "--graph", "west.json"]) == 2
-    assert "there is no command 'west'; there are cluster, subsystem" in capsys.readouterr().err
+    assert "there is no command 'west'; use cluster, subsystem" in capsys.readouterr().err
     assert run(["token", "crate"]) == 2
     assert "did you mean create?" in capsys.readouterr().err
 
@@ -251,4 +296,4 @@ def test_a_number_that_is_none_is_called_so(capsys):
 
 def test_an_option_before_the_command_is_told_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--server", "far:50051", "jobs"]) == 2
-    assert "write it behind: rainbow COMMAND --server; see rainbow --help" in capsys.readouterr().err
+    assert "put --server after the command: rainbow COMMAND --server; see rainbow --help" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`rainbow audit`: who did what, who was refused, and whether the log was touched."""
+"""`rainbow audit`: list the audit log, or verify it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.input.options import Whole, output
-from rainbow_sched.cli.render.listings import MACHINE, Column, Listing, document_text, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.input.options import WholeNumber, output
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, document_text, listing_text
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client.views import AuditLog
 
 EPILOG = """\b
-Each line is chained to the one before it by a digest: --verify walks the chain and
-ends with exit code 1 if a line was changed, removed or put in. Keep the digest of
-the newest line elsewhere, and the end of the log is sealed, too.
+Each line contains a digest of all lines before it. --verify checks the digests and exits
+with 1 if a line was changed, removed or inserted. To detect removed lines at the end of
+the log, store the digest of the newest line elsewhere.
 
 \b
 Examples:
@@ -46,18 +46,22 @@ LISTING = Listing(
 
 
 @click.command(epilog=EPILOG)
-@click.option("--actor", default="", metavar="NAME", help="Who did it.")
-@click.option("--verb", default="", metavar="VERB", help="What: job.submit, token.revoke, cluster.delete ...")
-@click.option("--object", "thing", default="", metavar="NAME", help="To what.")
-@click.option("--outcome", default="", metavar="WORD", help="done, denied or unauthenticated.")
-@click.option("--address", default="", metavar="HOST", help="From where.")
+@click.option("--actor", default="", metavar="NAME", help="Only actions of this user.")
+@click.option(
+    "--verb", default="", metavar="VERB", help="Only this action: job.submit, token.revoke, cluster.delete ..."
+)
+@click.option("--object", "thing", default="", metavar="NAME", help="Only actions on this object.")
+@click.option("--outcome", default="", metavar="WORD", help="Only this outcome: done, denied or unauthenticated.")
+@click.option("--address", default="", metavar="HOST", help="Only calls from this address.")
 @click.option("--after", type=int, default=None, metavar="SEQ", help="Lines after this one (default: the newest).")
-@click.option("-n", "--limit", type=Whole(1, 1000), default=100, show_default=True, help="How many.")
-@click.option("--verify", is_flag=True, help="Walk the whole chain.")
+@click.option(
+    "-n", "--limit", type=WholeNumber(1, 1000), default=100, show_default=True, help="Maximum number of lines."
+)
+@click.option("--verify", is_flag=True, help="Verify the digests of the whole log.")
 @output
 @connected
 def audit(
-    link: Link,
+    connector: Connector,
     actor: str,
     verb: str,
     thing: str,
@@ -66,34 +70,38 @@ def audit(
     after: int | None,
     limit: int,
     verify: bool,
-    form: str,
+    format: str,
 ) -> int:
-    """List the audit log, or check that nobody touched it. For administrators."""
-    from rainbow_sched.cli.shell.messages import say
+    """List the audit log, or verify that it was not changed. For administrators."""
+    from rainbow_sched.cli.shell.messages import print_message
 
-    asked = {"actor": actor, "verb": verb, "object": thing, "outcome": outcome, "address": address}
-    equal = {name: value for name, value in asked.items() if value}
+    filters = {"actor": actor, "verb": verb, "object": thing, "outcome": outcome, "address": address}
+    equal = {name: value for name, value in filters.items() if value}
     newest = after is None and not equal
-    page = link.ask(lambda client: client.audit(after=after or 0, limit=limit, verify=verify, newest=newest, **equal))
+    page = connector.call(
+        lambda client: client.audit(after=after or 0, limit=limit, verify=verify, newest=newest, **equal)
+    )
     if verify:
-        return checked(page, form)
-    click.echo(listing_text(LISTING, [line.as_dict() for line in page.lines], form), nl=False)
+        return print_verification(page, format)
+    click.echo(listing_text(LISTING, [line.as_dict() for line in page.lines], format), nl=False)
     if page.next:
-        say(f"more lines follow; see: rainbow audit --after {page.next}")
+        print_message(f"there are more lines: rainbow audit --after {page.next}")
     return 0
 
 
-def checked(page: AuditLog, form: str) -> int:
-    """Say whether the chain holds; the exit code."""
-    from rainbow_sched.cli.shell.messages import say
+def print_verification(page: AuditLog, format: str) -> int:
+    """Print whether the log is unchanged; return the exit code."""
+    from rainbow_sched.cli.shell.messages import print_message
 
     last = page.lines[-1].digest if page.lines else ""
-    if form in MACHINE:
-        found: dict[str, object] = {"verified": page.verified, "count": page.count}
-        found |= {"digest": last} if page.verified else {"broken_at": page.broken_at}
-        click.echo(document_text({"schema": "rainbow.audit-check/1", **found}, form), nl=False)
+    if format in MACHINE_FORMATS:
+        document: dict[str, object] = {"verified": page.verified, "count": page.count}
+        document |= {"digest": last} if page.verified else {"broken_at": page.broken_at}
+        click.echo(document_text({"schema": "rainbow.audit-check/1", **document}, format), nl=False)
     elif page.verified:
-        click.echo(f"{page.count} lines, the chain holds; digest of the newest: {last or '-'}")
+        click.echo(f"{page.count} lines, all digests are valid; digest of the newest: {last or '-'}")
     else:
-        say(f"the chain breaks at line {page.broken_at} of {page.count}: it or what follows was changed")
+        print_message(
+            f"the digest of line {page.broken_at} of {page.count} is invalid: this line or a later one was changed"
+        )
     return 0 if page.verified else 1

@@ -1,4 +1,4 @@
-"""`rainbow cancel`: end jobs, by id, name, range or filter."""
+"""`rainbow cancel`: cancel jobs by id, name, range or filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import on_clusters, output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
@@ -18,7 +18,7 @@ EPILOG = """\b
 Examples:
   rainbow cancel 120-121 -m "wrong input"
   rainbow cancel last
-  rainbow cancel --filter pending -n      what would be cancelled
+  rainbow cancel --filter pending -n      show which jobs would be cancelled
   rainbow cancel all -M perl
 """
 
@@ -26,43 +26,43 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("ids", nargs=-1)
 @click.option("-f", "--filter", "wanted", metavar="WHICH[,...]", help="Instead of ids: pending, running, active.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be cancelled.")
-@click.option("-m", "--message", default="", help="Why; kept with the jobs.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be cancelled.")
+@click.option("-m", "--message", default="", help="Reason, stored with the jobs.")
 @on_clusters("Only jobs on these clusters.")
 @output
 @connected
 def cancel(
-    link: Link,
+    connector: Connector,
     ids: tuple[str, ...],
     wanted: str | None,
     dry_run: bool,
     message: str,
     clusters: tuple[str, ...],
-    form: str,
+    format: str,
 ) -> None:
-    """Cancel IDS: ids, ranges such as 3-9, names, last or all (all that have not ended).
+    """Cancel jobs IDS: ids, ranges such as 3-9, names, last or all (all that have not ended).
 
-    A job that runs is cancelled when its cluster says so; until then it is `cancelling`.
-    What finished first, finished.
+    A running job is `cancelling` until its cluster has ended it. A job that ends by itself before
+    that keeps its own result.
     """
     from rainbow_sched.cli.render import jobs
     from rainbow_sched.cli.render.listings import listing_text
 
     if bool(ids) == bool(wanted):
-        raise click.UsageError("give job ids or --filter, one of them")
+        raise click.UsageError("give either job ids or --filter")
 
-    async def asking(client: AsyncClient) -> tuple[JobInfo, ...]:
-        chosen = await _chosen(client, ids, wanted, clusters)
-        return await client.cancel(chosen, reason=message, dry_run=dry_run) if chosen else ()
+    async def cancel_selected(client: AsyncClient) -> tuple[JobInfo, ...]:
+        selected = await _select(client, ids, wanted, clusters)
+        return await client.cancel(selected, reason=message, dry_run=dry_run) if selected else ()
 
-    rows = [job.as_dict() for job in link.ask(asking)]
-    if form == "table":
+    rows = [job.as_dict() for job in connector.call(cancel_selected)]
+    if format == "table":
         click.echo(sentence(rows, dry_run=dry_run))
     else:
-        click.echo(listing_text(jobs.listing(time.time()), rows, form), nl=False)
+        click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)
 
 
-async def _chosen(
+async def _select(
     client: AsyncClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]
 ) -> list[int]:
     from rainbow_sched.cli.commands.jobs import letters_of
@@ -73,35 +73,36 @@ async def _chosen(
 
     if ids and not clusters:
         return await resolve(client, ids)
-    chosen = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=ACTIVE_STATES)
+    selected = JobFilter(ids=await resolve(client, ids)) if ids else JobFilter(states=ACTIVE_STATES)
     letters = letters_of(wanted) if wanted else None
     return [
         job.id
-        for job in await client.jobs(chosen, limit=MAX_SELECTED_JOBS)
-        if (letters is None or jobs.letter(job.as_dict()) in letters) and (not clusters or job.cluster in clusters)
+        for job in await client.jobs(selected, limit=MAX_SELECTED_JOBS)
+        if (letters is None or jobs.state_letter(job.as_dict()) in letters)
+        and (not clusters or job.cluster in clusters)
     ]
 
 
 def sentence(rows: list[dict[str, Any]], *, dry_run: bool) -> str:
-    """`cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched)`."""
-    fresh = [row for row in rows if row["state"] in ("cancelled", "cancelling") and not row.get("unchanged")]
-    count = len(rows) if dry_run else len(fresh)
+    """Format `cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched)`."""
+    changed = [row for row in rows if row["state"] in ("cancelled", "cancelling") and not row.get("unchanged")]
+    count = len(rows) if dry_run else len(changed)
     plural = "" if count == 1 else "s"
     if dry_run or not rows:
         return f"{'would cancel' if dry_run else 'cancelled'} {count} job{plural}"
-    said = "; ".join(_fate(row) for row in rows[:10])
+    details = "; ".join(_describe(row) for row in rows[:10])
     more = f"; and {len(rows) - 10} more" if len(rows) > 10 else ""
-    return f"cancelled {count} job{plural} ({said}{more})"
+    return f"cancelled {count} job{plural} ({details}{more})"
 
 
-def _fate(row: dict[str, Any]) -> str:
+def _describe(row: dict[str, Any]) -> str:
     where = f" on {row['cluster']}" if row.get("cluster") else ""
     native = f"native {row['native_id']}, " if row.get("native_id") else ""
     match row["state"]:
         case "cancelled" if row.get("unchanged"):
-            return f"{row['id']}{where}: had been cancelled before"
+            return f"{row['id']}{where}: was already cancelled"
         case "cancelling" if row.get("unchanged"):
-            return f"{row['id']}{where}: {native}was ending before"
+            return f"{row['id']}{where}: {native}was already ending"
         case "cancelled" if not where:
             return f"{row['id']}: never dispatched"
         case "cancelled":
@@ -109,4 +110,4 @@ def _fate(row: dict[str, Any]) -> str:
         case "cancelling":
             return f"{row['id']}{where}: {native}ending"
         case state:
-            return f"{row['id']}{where}: had {state} before"
+            return f"{row['id']}{where}: had already {state}"

@@ -1,4 +1,4 @@
-"""`rainbow completion`: the script that teaches a shell to complete commands and options."""
+"""`rainbow completion`: print the script for shell completion."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def completion(shell: str) -> None:
 
     from rainbow_sched.cli.main import cli
 
-    found = get_completion_class(shell)
-    assert found is not None, "click knows the three shells above"
-    click.echo(found(cli, {}, "rainbow", "_RAINBOW_COMPLETE").source())
+    completer = get_completion_class(shell)
+    assert completer is not None, "click supports these three shells"
+    click.echo(completer(cli, {}, "rainbow", "_RAINBOW_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""`rainbow config`: write the prototype's config file, and show what is in force and where it comes from."""
+"""`rainbow config`: write a config file, or show the settings and their origins."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.lazy_group import Commands
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 GROUP_EPILOG = """\b
 Examples:
@@ -19,8 +19,8 @@ Examples:
   rainbow config show
 """
 INIT_EPILOG = """\b
-No secret is made up: scheduler.secret is what --secret-file or
-RAINBOW_REGISTRATION_SECRET says, else empty.
+scheduler.secret is the value from --secret-file or RAINBOW_REGISTRATION_SECRET, else
+empty.
 
 \b
 Examples:
@@ -28,11 +28,10 @@ Examples:
   rainbow config init --config-path ~/.config/rainbow/rainbow-config.yaml --server rainbow.lab.edu
 """
 SHOW_EPILOG = """\b
-A flag beats the environment, the environment beats the config file. Without a token
-from any of them, and for servers on this machine alone, the token is the one that your
-own server left in your data folder (rainbow/admin.token). The config file is
---config-path, else RAINBOW_CONFIG, ./rainbow-config.yaml, or rainbow/rainbow-config.yaml
-under $XDG_CONFIG_HOME.
+Options override the environment, which overrides the config file. If none of them has a
+token, and all servers are on this machine, the token in the data folder of your own server
+(rainbow/admin.token) is used. The config file is --config-path, else RAINBOW_CONFIG,
+./rainbow-config.yaml, or rainbow/rainbow-config.yaml under $XDG_CONFIG_HOME.
 
 \b
 Example:
@@ -50,28 +49,34 @@ LISTING = Listing(
 )
 
 
-@click.group(cls=Commands, epilog=GROUP_EPILOG)
+@click.group(cls=CommandGroup, epilog=GROUP_EPILOG)
 def config() -> None:
-    """Write a config file, or show the settings in force."""
+    """Write a config file, or show the settings."""
 
 
 @config.command(epilog=INIT_EPILOG)
 @click.option(
-    "--config-path", "--config", "path", default="rainbow-config.yaml", show_default=True, metavar="FILE", help="Where."
+    "--config-path",
+    "--config",
+    "path",
+    default="rainbow-config.yaml",
+    show_default=True,
+    metavar="FILE",
+    help="File to write.",
 )
 @click.option("--name", default="rainbow", show_default=True, help="Name of the scheduler.")
-@click.option("--server", metavar="HOST:PORT", help="The server that clients shall use.")
+@click.option("--server", metavar="HOST:PORT", help="Server address for clients.")
 @click.option("--secret-file", metavar="FILE", help="File that holds the registration secret.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(path: str, name: str, server: str | None, secret_file: str | None, force: bool) -> None:
-    """Write a config file that this program and the prototype's clients read, for its owner alone (mode 0600)."""
+    """Write a private config file (mode 0600) for this program and the prototype's clients."""
     from rainbow_sched.client.config import Config, default_values, save
     from rainbow_sched.client.settings import addresses, read_secret
     from rainbow_sched.model.errors import AlreadyExists
 
     target = Path(path)
     if target.exists() and not force:
-        raise AlreadyExists(f"{path} exists; --force replaces it, with everything in it")
+        raise AlreadyExists(f"{path} exists; use --force to replace it")
     from_file = read_secret(secret_file, "the registration secret") if secret_file else ""
     values = default_values(name, from_file or os.environ.get("RAINBOW_REGISTRATION_SECRET", ""))
     if server:
@@ -84,14 +89,13 @@ def init(path: str, name: str, server: str | None, secret_file: str | None, forc
 @config.command(epilog=SHOW_EPILOG)
 @output
 @connected
-def show(link: Link, form: str) -> None:
-    """Show the settings in force and where each comes from. Secrets are never printed, only whether they are set."""
-    rows = rows_of(link.settings())
-    click.echo(listing_text(LISTING, rows, form), nl=False)
+def show(connector: Connector, format: str) -> None:
+    """Show the settings and where each comes from. Secrets are shown as set or not set."""
+    rows = rows_of(connector.settings())
+    click.echo(listing_text(LISTING, rows, format), nl=False)
 
 
 def rows_of(settings: Any) -> list[dict[str, str]]:
-    """One row for each setting."""
     origins = settings.origins
     hidden = {
         "token": settings.token,

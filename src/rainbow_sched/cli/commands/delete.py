@@ -1,4 +1,4 @@
-"""`rainbow delete`: remove a cluster, or one of its subsystems."""
+"""`rainbow delete`: delete a cluster, or one of its subsystems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.model.errors import Conflict, NotFound, Unauthenticated
 
 if TYPE_CHECKING:
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from rainbow_sched.client.config import Config
     from rainbow_sched.client.views import DeletionInfo
 
-LOOK_EVERY = 0.5  # seconds
+POLL_SECONDS = 0.5
 
 EPILOG = """\b
 Examples:
   rainbow delete perl
-  rainbow delete perl --jobs cancel        jobs that run there are cancelled first
+  rainbow delete perl --jobs cancel        cancel running jobs first
   rainbow delete perl --subsystem io
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("cluster", metavar="[NAME]", required=False)
-@click.option("--cluster-name", "--cluster", "named", metavar="NAME", help="The cluster, as the prototype names it.")
+@click.option("--cluster-name", "--cluster", "named", metavar="NAME", help="The cluster (the prototype's option).")
 @click.option("--delete-subsystem", "--subsystem", "subsystem", default="", metavar="NAME", help="Only this subsystem.")
 @click.option(
     "--jobs",
     type=click.Choice(["wait", "cancel", "lose"]),
-    help="If jobs run there: delete it when they have ended, cancel them first, or give them up.",
+    help="If jobs run there: wait until they have ended, cancel them first, or lose them.",
 )
-@click.option("--no-wait", is_flag=True, help="Do not stay until the last of them has ended.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the last of them has ended.")
 @click.option("--secret-file", metavar="FILE", help="File that holds the cluster's secret (default: the config's).")
-@click.option("--delete-secret", metavar="TEXT", help="The secret (others on the machine can read it).")
+@click.option("--delete-secret", metavar="TEXT", help="The secret (visible to other users of the machine).")
 @connected
 def delete(
-    link: Link,
+    connector: Connector,
     cluster: str | None,
     named: str | None,
     subsystem: str,
@@ -51,48 +51,50 @@ def delete(
 ) -> None:
     """Delete the cluster NAME (default: the config's), or one subsystem of it.
 
-    Jobs that have not begun there go elsewhere. While jobs run there it is not deleted unless --jobs says what is to
-    become of them. A name that is registered again later inherits nothing.
+    Jobs that have not started there go to other clusters. While jobs run there, --jobs is required. A cluster that is
+    registered under the same name later starts clean.
     """
-    from rainbow_sched.cli.input.graph_files import given_secret, with_cluster
+    from rainbow_sched.cli.input.graph_files import cluster_settings, secret_from_options
 
     if cluster and named and cluster != named:
         raise click.UsageError(f"name one cluster: {cluster} or {named}")
-    settings, chosen = with_cluster(link.settings(), cluster or named, given_secret(delete_secret, secret_file))
+    settings, name = cluster_settings(
+        connector.settings(), cluster or named, secret_from_options(delete_secret, secret_file)
+    )
     if subsystem not in ("", "cluster"):  # the prototype's word for the whole cluster
-        link.ask(lambda client: client.delete_subsystem(chosen, subsystem), settings)
-        click.echo(f"deleted subsystem {subsystem} of {chosen}")
+        connector.call(lambda client: client.delete_subsystem(name, subsystem), settings)
+        click.echo(f"deleted subsystem {subsystem} of {name}")
         return
 
-    async def asking(client: AsyncClient) -> DeletionInfo:
-        left = await client.delete_cluster(chosen, jobs=jobs or "")
-        if left.running:
-            click.echo(f"{chosen} takes no new work; it is deleted when its {left.running} running jobs have ended")
+    async def delete_cluster(client: AsyncClient) -> DeletionInfo:
+        deletion = await client.delete_cluster(name, jobs=jobs or "")
+        if deletion.running:
+            click.echo(f"{name} gets no new jobs; it is deleted when its {deletion.running} running jobs have ended")
             if not no_wait:
-                await _gone(client, chosen)
-        return left
+                await _wait_until_deleted(client, name)
+        return deletion
 
-    left = link.ask(asking, settings)
-    if not (left.running and no_wait):
-        click.echo(f"deleted {chosen}" + (f"; {left.moved} jobs go to another cluster" if left.moved else ""))
-        _forget(settings.config, chosen)
+    deletion = connector.call(delete_cluster, settings)
+    if not (deletion.running and no_wait):
+        click.echo(f"deleted {name}" + (f"; {deletion.moved} jobs go to another cluster" if deletion.moved else ""))
+        _remove_credentials(settings.config, name)
 
 
-def _forget(config: Config, name: str) -> None:
-    """Take the cluster's credentials out of the config file: the server refuses whoever shows one that is void."""
-    from rainbow_sched.cli.shell.messages import say
+def _remove_credentials(config: Config, name: str) -> None:
+    """Remove the cluster's credentials from the config file; the server rejects calls with invalid credentials."""
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.client.config import save
 
     left = config.without_cluster(name)
     if config.path is not None and left is not config:
         save(left, config.path)
-        say(f"its credentials are no longer in {config.path}")
+        print_message(f"removed its credentials from {config.path}")
 
 
-async def _gone(client: AsyncClient, name: str) -> None:
-    """Return when a cluster is there no more."""
-    with contextlib.suppress(NotFound, Unauthenticated):  # its own secret goes with it
+async def _wait_until_deleted(client: AsyncClient, name: str) -> None:
+    """Return when the cluster is deleted."""
+    with contextlib.suppress(NotFound, Unauthenticated):  # its own secret is deleted too
         while True:
             if (await client.cluster(name)).standing != "leaving":
-                raise Conflict(f"{name} is not deleted: somebody gave it work again")
-            await asyncio.sleep(LOOK_EVERY)
+                raise Conflict(f"{name} is not deleted: it was undrained")
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""A fleet in a folder that is thrown away: one server, three example clusters, an agent beside each."""
+"""Processes of the demo in a temporary folder: one server and three example clusters with agents."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rainbow_sched.model.errors import Unavailable
 
 CLUSTERS = {"perl": "software", "birch": "io", "desk": "software"}  # name -> its subsystem
 _PROGRAM = [sys.executable, "-c", "from rainbow_sched.cli.main import main; main()"]
-_START = 60.0
+START_SECONDS = 60.0
 
 
 def examples() -> Path:
-    """The folder of the example clusters: in the repository, or in the installed package."""
+    """Return the folder of the example clusters: in the repository, or in the installed package."""
     here = Path(__file__).resolve()
     for folder in (here.parents[4] / "examples/clusters", here.parents[2] / "examples/clusters"):
         if folder.is_dir():
@@ -31,15 +31,15 @@ def examples() -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 @dataclass(slots=True)
-class Fleet:
-    """The processes of the demo, and how to talk to them."""
+class DemoFleet:
+    """The processes of the demo, and commands run against them."""
 
     folder: Path
     port: int = field(default_factory=free_port)
@@ -48,15 +48,14 @@ class Fleet:
 
     @property
     def address(self) -> str:
-        """Where the server listens."""
         return f"127.0.0.1:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """An environment that shares nothing with the user's own configuration."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("RAINBOW_")}
+        """Return an environment that is isolated from the user's own configuration."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("RAINBOW_")}
         home = str(self.folder / "home")
         token = self.folder / "data/admin.token"
-        ours = {
+        own = {
             "HOME": home,
             "XDG_CONFIG_HOME": f"{home}/config",
             "XDG_DATA_HOME": f"{home}/data",
@@ -65,18 +64,18 @@ class Fleet:
             "RAINBOW_REGISTRATION_SECRET": self.secret,
         }
         if token.exists():
-            ours["RAINBOW_TOKEN"] = token.read_text().strip()
-        return kept | ours
+            own["RAINBOW_TOKEN"] = token.read_text().strip()
+        return inherited | own
 
     def start_server(self) -> None:
         """Start the server; return when its port is open."""
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         self._start("server", "server", "--listen", self.address, "--data-dir", str(self.folder / "data"))
-        until = time.monotonic() + _START
+        until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self.running["server"].poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
-            time.sleep(0.05)  # a process that opens a port tells nobody; this is the edge where one must look
+            time.sleep(0.05)  # no event tells that a process opened its port
         raise Unavailable(f"the server did not start; its log:\n{self.log('server')}")
 
     def register(self, name: str) -> None:
@@ -90,22 +89,22 @@ class Fleet:
         self.rainbow("register", "subsystem", "--subsystem", subsystem, "--nodes-json", extra, *common)
 
     def start_agent(self, name: str) -> None:
-        """Start the agent of a cluster; its jobs are real processes on this machine."""
+        """Start the agent of a cluster; jobs are processes of this machine."""
         arguments = ["agent", "--cluster", name, "--config-path", self._config(name)]
         arguments += ["--graph", str(examples() / name / "graph.json"), "--state-dir", str(self.folder / name)]
         self._start(name, *arguments, "--run-as-root")
 
     def wait_for_agents(self) -> None:
-        """Return when every agent has spoken to the server."""
-        until = time.monotonic() + _START
+        """Return when all agents have connected to the server."""
+        until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             listed = json.loads(self.rainbow("clusters", "-o", "json").stdout)["clusters"]
             if all(cluster.get("manager") for cluster in listed):
                 return
-        raise Unavailable(f"not every agent came; the log of one:\n{self.log(next(iter(CLUSTERS)))}")
+        raise Unavailable(f"not all agents connected; the log of one:\n{self.log(next(iter(CLUSTERS)))}")
 
     def rainbow(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command as a user would."""
+        """Run a `rainbow` command; raise Unavailable if it fails, unless `check` is False."""
         done = subprocess.run(
             [*_PROGRAM, *arguments],
             env=self.environment(),
@@ -120,7 +119,7 @@ class Fleet:
         return done
 
     def following(self, *arguments: str) -> Iterator[str]:
-        """The lines of a command while they come; it ends when the caller stops reading."""
+        """Yield the output lines of a command; end it when the caller stops reading."""
         process = subprocess.Popen(
             [*_PROGRAM, *arguments],
             env=self.environment(),
@@ -139,16 +138,16 @@ class Fleet:
             process.wait()
 
     def kill(self, name: str) -> None:
-        """End a process as a power cut would."""
+        """Kill a process with SIGKILL."""
         self.running[name].kill()
         self.running[name].wait()
 
     def log(self, name: str) -> str:
-        """The end of a process's log."""
+        """Return the end of a process's log."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
 
     def stop(self) -> None:
-        """End everything, the server last."""
+        """Stop all processes, the server last."""
         for process in reversed(self.running.values()):
             if process.poll() is None:
                 process.terminate()

@@ -1,4 +1,4 @@
-"""`rainbow discover`: what is this machine or cluster? Shows it, or writes it to a file; sends nothing."""
+"""`rainbow discover`: describe this machine or cluster, and write its graph to a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rainbow_sched.discovery.finder import DiscoveredCluster
 
 EPILOG = """\b
-The file holds the resource graph as JGF; subsystems lie beside it, `perl.features.json`. Give
-them to `rainbow register cluster` and `rainbow register subsystem`, or let
-`rainbow agent --register auto` do all of it.
+The file contains the resource graph as JGF; subsystems are written beside it, as
+`perl.features.json`. Pass them to `rainbow register cluster` and `rainbow register
+subsystem`, or use `rainbow agent --register auto` instead.
 
 \b
 Examples:
@@ -34,35 +34,42 @@ SCHEMA = "rainbow.discover/1"
     type=click.Choice(["auto", "host", "slurm", "flux"]),
     default="auto",
     show_default=True,
-    help="What to ask; auto: what is here.",
+    help="Source; auto: the manager found here.",
 )
 @click.option("--name", metavar="NAME", help="The cluster's name (default: this machine's).")
-@click.option("-O", "--backend-option", "options", multiple=True, metavar="KEY=VALUE", help="As the agent takes them.")
-@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the graph here as JGF.")
+@click.option(
+    "-O",
+    "--backend-option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the backend, as for the agent.",
+)
+@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the graph to this file as JGF.")
 @document_output()
-def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, form: str) -> None:
-    """Say what this machine or cluster is. Nothing is sent anywhere."""
-    from rainbow_sched.cli.shell.messages import say
+def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, format: str) -> None:
+    """Describe this machine or cluster. Nothing is sent."""
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.discovery.finder import discover_cluster
     from rainbow_sched.discovery.host import hostname
     from rainbow_sched.installation import require_extra
     from rainbow_sched.model.errors import Unsupported
 
     try:
-        require_extra("agent", "finding all of it (such as the subsystem arch)")
+        require_extra("agent", "finding all subsystems (such as arch)")
     except Unsupported as incomplete:
-        say(f"warning: {incomplete}")
+        print_message(f"warning: {incomplete}")
     found = discover_cluster(name or hostname(), manager, pairs(options, "-O"))
     written = _write(found, Path(out)) if out else []
     described = describe(found, written)
-    if form in ("json", "jsonl", "yaml"):
-        click.echo(document_text({"schema": SCHEMA, **described}, form), nl=False)
+    if format in ("json", "jsonl", "yaml"):
+        click.echo(document_text({"schema": SCHEMA, **described}, format), nl=False)
     else:
         click.echo(text(described), nl=False)
 
 
 def describe(found: DiscoveredCluster, written: list[str]) -> dict[str, Any]:
-    """What was found, counted."""
+    """Return the numbers of resources and vertices."""
     graph = found.graph
     counts: Counter[str] = Counter()
     for type, size, unit in zip(graph.types, graph.sizes, graph.units, strict=True):
@@ -79,9 +86,9 @@ def describe(found: DiscoveredCluster, written: list[str]) -> dict[str, Any]:
 
 
 def text(described: dict[str, Any]) -> str:
-    """The same in three lines for people."""
-    counts = " · ".join(f"{many} {type}" for type, many in described["resources"].items())
-    subsystems = " · ".join(f"{name} ({many})" for name, many in described["subsystems"].items())
+    """Format the description for people."""
+    counts = " · ".join(f"{count} {type}" for type, count in described["resources"].items())
+    subsystems = " · ".join(f"{name} ({count})" for name, count in described["subsystems"].items())
     lines = [
         f"MANAGER     {described['manager']} {described.get('version', '')}".rstrip(),
         f"GRAPH       {described['cluster']}: {counts}",

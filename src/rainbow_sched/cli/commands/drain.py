@@ -1,4 +1,4 @@
-"""`rainbow drain` and `undrain`: keep new work away from a cluster, and let it come again."""
+"""`rainbow drain` and `undrain`: stop new jobs on clusters, and allow them again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
@@ -25,29 +25,29 @@ Example:
 
 @click.command(epilog=DRAIN_EPILOG)
 @click.argument("names", nargs=-1, required=True)
-@click.option("-m", "--message", "--reason", "reason", default="", help="Why; shown by rainbow clusters.")
+@click.option("-m", "--message", "--reason", "reason", default="", help="Reason, shown by rainbow clusters.")
 @connected
-def drain(link: Link, names: tuple[str, ...], reason: str) -> None:
-    """Give the clusters NAMES no new work. What runs there runs to its end; what waits goes elsewhere."""
+def drain(connector: Connector, names: tuple[str, ...], reason: str) -> None:
+    """Stop new jobs on the clusters NAMES. Running jobs continue; waiting jobs go to other clusters."""
 
     async def each(client: AsyncClient) -> None:
         for name in names:
             _show(await client.drain(name, reason=reason))
 
-    link.ask(each)
+    connector.call(each)
 
 
 @click.command(epilog=UNDRAIN_EPILOG)
 @click.argument("names", nargs=-1, required=True)
 @connected
-def undrain(link: Link, names: tuple[str, ...]) -> None:
-    """Give the clusters NAMES new work again."""
+def undrain(connector: Connector, names: tuple[str, ...]) -> None:
+    """Allow new jobs on the clusters NAMES again."""
 
     async def each(client: AsyncClient) -> None:
         for name in names:
             _show(await client.undrain(name))
 
-    link.ask(each)
+    connector.call(each)
 
 
 def _show(cluster: ClusterInfo) -> None:

@@ -1,4 +1,4 @@
-"""`rainbow group`: one name for several clusters, and rights that several users share."""
+"""`rainbow group`: manage groups of clusters and users."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.lazy_group import Commands
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 EPILOG = """\b
-A group may stand for clusters (submit:@gpu opens all of them), hold rights for
-the users in it, or both.
+A group can name clusters (submit:@gpu grants all of them), hold rights of its users, or
+both.
 
 \b
 Examples:
@@ -34,7 +34,7 @@ _cluster = click.option("--cluster", "clusters", multiple=True, metavar="NAME", 
 _allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help="A right of its users; repeatable.")
 
 
-@click.group(cls=Commands, epilog=EPILOG)
+@click.group(cls=CommandGroup, epilog=EPILOG)
 def group() -> None:
     """Add, change and list groups. For administrators."""
 
@@ -44,39 +44,48 @@ def group() -> None:
 @_cluster
 @_allow
 @connected
-def add(link: Link, name: str, clusters: tuple[str, ...], rights: tuple[str, ...]) -> None:
+def add(connector: Connector, name: str, clusters: tuple[str, ...], rights: tuple[str, ...]) -> None:
     """Add the group NAME."""
-    made = link.ask(lambda client: client.put_group(name, clusters=clusters, rights=rights, create=True))
-    click.echo(f"{made.name}: clusters {', '.join(made.clusters) or '-'}; rights {', '.join(made.rights) or '-'}")
+    updated = connector.call(lambda client: client.put_group(name, clusters=clusters, rights=rights, create=True))
+    click.echo(
+        f"{updated.name}: clusters {', '.join(updated.clusters) or '-'}; rights {', '.join(updated.rights) or '-'}"
+    )
 
 
 @group.command("set", epilog="\b\nExample:\n  rainbow group set gpu --cluster perl\n")
 @click.argument("name")
 @_cluster
 @_allow
-@click.option("--no-clusters", is_flag=True, help="Take all clusters out.")
-@click.option("--no-rights", is_flag=True, help="Take all rights.")
+@click.option("--no-clusters", is_flag=True, help="Remove all clusters.")
+@click.option("--no-rights", is_flag=True, help="Remove all rights.")
 @connected
 def change(
-    link: Link, name: str, clusters: tuple[str, ...], rights: tuple[str, ...], no_clusters: bool, no_rights: bool
+    connector: Connector,
+    name: str,
+    clusters: tuple[str, ...],
+    rights: tuple[str, ...],
+    no_clusters: bool,
+    no_rights: bool,
 ) -> None:
-    """Replace the clusters or the rights of the group NAME; what is not given stays."""
+    """Replace the clusters or the rights of the group NAME; options that are not given change nothing."""
     if not (clusters or rights or no_clusters or no_rights):
-        raise click.UsageError("say what to change: --cluster, --allow, --no-clusters or --no-rights")
-    made = link.ask(
+        raise click.UsageError("nothing to change; give --cluster, --allow, --no-clusters or --no-rights")
+    updated = connector.call(
         lambda client: client.put_group(
             name,
             clusters=clusters if clusters or no_clusters else None,
             rights=rights if rights or no_rights else None,
         )
     )
-    click.echo(f"{made.name}: clusters {', '.join(made.clusters) or '-'}; rights {', '.join(made.rights) or '-'}")
+    click.echo(
+        f"{updated.name}: clusters {', '.join(updated.clusters) or '-'}; rights {', '.join(updated.rights) or '-'}"
+    )
 
 
 @group.command("list", epilog="\b\nExample:\n  rainbow group list\n")
 @output
 @connected
-def listed(link: Link, form: str) -> None:
+def listed(connector: Connector, format: str) -> None:
     """List groups."""
-    rows = [one.as_dict() for one in link.ask(lambda client: client.groups())]
-    click.echo(listing_text(LISTING, rows, form), nl=False)
+    rows = [one.as_dict() for one in connector.call(lambda client: client.groups())]
+    click.echo(listing_text(LISTING, rows, format), nl=False)

@@ -1,4 +1,4 @@
-"""`rainbow jobs`: the list of jobs, once or kept current."""
+"""`rainbow jobs`: list jobs once, or watch them."""
 
 from __future__ import annotations
 
@@ -10,73 +10,78 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow_sched.cli.input.options import Whole, on_clusters, output, pairs
+from rainbow_sched.cli.input.options import WholeNumber, on_clusters, output, pairs
 from rainbow_sched.cli.render import jobs as render_jobs
-from rainbow_sched.cli.render.listings import MACHINE, document_text, json_text, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.messages import say
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, json_text, listing_text
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient, JobFilter
     from rainbow_sched.client.views import JobInfo
 
-SHOWN = 1000  # unless -c says another number
+DEFAULT_MAX_JOBS = 1000
 
 EPILOG = """\b
-Letters (ST): D waits for a job or a time, P held, S waits to start, R runs,
-C ends; CD completed, F failed, CA cancelled, TO timed out, HO handed off.
+States (ST): D waits for a job or a time, P held, S waits for resources, R running,
+C ending; CD completed, F failed, CA cancelled, TO timed out, HO handed off.
 
 \b
 Examples:
-  rainbow jobs                      what has not ended
-  rainbow jobs -a --since -1d       everything of the last day
-  rainbow jobs -f failed -M perl    what failed on perl
+  rainbow jobs                      jobs that have not ended
+  rainbow jobs -a --since -1d       all jobs of the last day
+  rainbow jobs -f failed -M perl    jobs that failed on perl
   rainbow jobs -a -o '{id} {status} {cluster} {returncode}'
-  rainbow jobs -w -o jsonl          every event from now on, one per line
+  rainbow jobs -w -o jsonl          all events from now on, one per line
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("ids", nargs=-1)
-@click.option("-a", "--all", "everything", is_flag=True, help="Also jobs that have ended.")
-@click.option("-f", "--filter", "wanted", metavar="WHICH[,...]", help="pending, running, active, failed, inactive ...")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include jobs that have ended.")
+@click.option(
+    "-f", "--filter", "wanted", metavar="WHICH[,...]", help="States: pending, running, active, failed, inactive ..."
+)
 @click.option("-u", "--user", metavar="NAME", help="Only jobs of this user; `me` for your own.")
-@click.option("--name", help="Only jobs of this name.")
+@click.option("--name", help="Only jobs with this name.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only jobs with this label; repeatable.")
 @click.option("--since", metavar="TIME", help="Only jobs submitted since: -1d, 09:30, 2026-11-16.")
-@click.option("-c", "--count", type=Whole(1), metavar="N", help="At most so many, the newest (default: 1000).")
-@click.option("-w", "--watch", is_flag=True, help="Stay, and show changes as they happen.")
-@click.option("--stats", is_flag=True, help="Only count them.")
+@click.option(
+    "-c", "--count", type=WholeNumber(1), metavar="N", help="Maximum number of jobs, newest first (default: 1000)."
+)
+@click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
+@click.option("--stats", is_flag=True, help="Show only the number of jobs.")
 @on_clusters("Only jobs on these clusters.")
 @output
 @connected
-def jobs(link: Link, form: str, watch: bool, stats: bool, count: int | None, **asked: Any) -> None:
-    """List jobs, the newest first: by default those that have not ended.
+def jobs(connector: Connector, format: str, watch: bool, stats: bool, count: int | None, **filters: Any) -> None:
+    """List jobs, newest first: by default those that have not ended.
 
     IDS are job ids, ranges such as 3-9, names, or last.
     """
-
     if watch and stats:
-        raise click.UsageError("--watch shows jobs and --stats counts them; give one of them")
+        raise click.UsageError("--watch and --stats exclude each other; give one of them")
 
-    async def asking(client: AsyncClient) -> None:
+    async def show_jobs(client: AsyncClient) -> None:
         from rainbow_sched.client.job_verbs import MAX_SELECTED_JOBS
 
-        chosen, letters = await _filter(client, **asked)
+        selected, letters = await _filter(client, **filters)
         if watch:
-            await _watch(client, chosen, letters, form, count or SHOWN)
+            await _watch(client, selected, letters, format, count or DEFAULT_MAX_JOBS)
             return
-        rows = await _rows(client, chosen, letters, count or (MAX_SELECTED_JOBS if stats else SHOWN + 1))
-        if asked["ids"] and not rows:
-            await _need_any(client, chosen[0].ids, asked["ids"])
+        rows = await _rows(client, selected, letters, count or (MAX_SELECTED_JOBS if stats else DEFAULT_MAX_JOBS + 1))
+        if filters["ids"] and not rows:
+            await _check_exist(client, selected[0].ids, filters["ids"])
         if stats:
-            click.echo(_stats(rows, letters, form), nl=False)
+            click.echo(_stats(rows, letters, format), nl=False)
         else:
-            _show(rows if count else rows[:SHOWN], form)
-            if len(rows) > SHOWN and not count:
-                say(f"these are the newest {SHOWN}; -c shows more, --stats counts all")
+            _show(rows if count else rows[:DEFAULT_MAX_JOBS], format)
+            if len(rows) > DEFAULT_MAX_JOBS and not count:
+                print_message(
+                    f"only the newest {DEFAULT_MAX_JOBS} jobs are listed; -c N lists more, --stats counts all"
+                )
 
-    link.ask(asking)
+    connector.call(show_jobs)
 
 
 async def _filter(
@@ -91,9 +96,9 @@ async def _filter(
     since: str | None,
     clusters: tuple[str, ...],
 ) -> tuple[list[JobFilter], frozenset[str]]:
-    """What to ask the server for (once for each cluster), and the letters that are kept of it."""
+    """Return the filters for the server, one per cluster, and the state letters to keep."""
     from rainbow_sched.cli.input.job_ids import resolve
-    from rainbow_sched.cli.render.times import moment
+    from rainbow_sched.cli.render.times import parse_time
     from rainbow_sched.client import JobFilter
 
     letters = letters_of(wanted or ("active,inactive" if everything or ids else "active"))
@@ -103,35 +108,35 @@ async def _filter(
         name=name or "",
         labels=pairs(labels, "--label"),
         ids=await resolve(client, ids) if ids else (),
-        since=moment(since, time.time()) if since else None,
+        since=parse_time(since, time.time()) if since else None,
         owner=owner,
     )
     return [replace(base, cluster=cluster) for cluster in clusters or ("",)], letters
 
 
 def letters_of(wanted: str) -> frozenset[str]:
-    """The letters that a list of filter names means."""
-    found: frozenset[str] = frozenset()
+    """Return the state letters of a list of filter names."""
+    letters: frozenset[str] = frozenset()
     for word in wanted.split(","):
         name = word.strip().lower()
         if name not in render_jobs.FILTERS:
             raise click.UsageError(f"there is no filter {word!r}; use {', '.join(render_jobs.FILTERS)}")
-        found |= render_jobs.FILTERS[name]
-    return found
+        letters |= render_jobs.FILTERS[name]
+    return letters
 
 
 async def _rows(
-    client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], count: int
+    client: AsyncClient, selected: list[JobFilter], letters: frozenset[str], count: int
 ) -> list[dict[str, Any]]:
     def keep(job: JobInfo) -> bool:
-        return render_jobs.letter(job.as_dict()) in letters
+        return render_jobs.state_letter(job.as_dict()) in letters
 
-    found = {job.id: job for one in chosen for job in await client.jobs(one, limit=count, keep=keep)}
-    return [found[id].as_dict() for id in sorted(found, reverse=True)][:count]
+    rows = {job.id: job for one in selected for job in await client.jobs(one, limit=count, keep=keep)}
+    return [rows[id].as_dict() for id in sorted(rows, reverse=True)][:count]
 
 
-async def _need_any(client: AsyncClient, ids: Sequence[int], words: Sequence[str]) -> None:
-    """Jobs that were named and are not there are not the same as none."""
+async def _check_exist(client: AsyncClient, ids: Sequence[int], words: Sequence[str]) -> None:
+    """Raise NotFound if none of the named jobs exists."""
     from rainbow_sched.client import JobFilter
     from rainbow_sched.model.errors import NotFound
 
@@ -139,51 +144,49 @@ async def _need_any(client: AsyncClient, ids: Sequence[int], words: Sequence[str
         raise NotFound(f"there is no job {', '.join(words)} that you may see; rainbow jobs -a lists them")
 
 
-def _stats(rows: list[dict[str, Any]], letters: frozenset[str], form: str) -> str:
-    if form in MACHINE:
-        return document_text({"schema": "rainbow.job-stats/1", **render_jobs.counts(rows, letters)}, form)
+def _stats(rows: list[dict[str, Any]], letters: frozenset[str], format: str) -> str:
+    if format in MACHINE_FORMATS:
+        return document_text({"schema": "rainbow.job-stats/1", **render_jobs.counts(rows, letters)}, format)
     return f"{render_jobs.stats(rows, letters)}\n"
 
 
-def _show(rows: list[dict[str, Any]], form: str) -> None:
+def _show(rows: list[dict[str, Any]], format: str) -> None:
     listing = render_jobs.listing(time.time())
-    click.echo(listing_text(listing, rows, form), nl=False)
-    if not rows and form in ("table", "wide"):
-        say("no jobs; -a shows those that have ended")
+    click.echo(listing_text(listing, rows, format), nl=False)
+    if not rows and format in ("table", "wide"):
+        print_message("no jobs; -a shows those that have ended")
 
 
-async def _watch(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:
-    """On a terminal the table is drawn again at every change; elsewhere each event is one line of JSON."""
-    if form in MACHINE or not sys.stdout.isatty():
-        async for event in client.watch(_changes(chosen)):
+async def _watch(
+    client: AsyncClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
+) -> None:
+    """Redraw the table at every change on a terminal; elsewhere print each event as a line of JSON."""
+    if format in MACHINE_FORMATS or not sys.stdout.isatty():
+        async for event in client.watch(_changes(selected)):
             click.echo(json_text(event.as_dict()), nl=False)
             sys.stdout.flush()
         return
-    await _redrawn(client, chosen, letters, form, count)
+    await _redraw_on_changes(client, selected, letters, format, count)
 
 
-async def _redrawn(
-    client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int
+async def _redraw_on_changes(
+    client: AsyncClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
 ) -> None:
-    """The table again after every change, at most twice a second, and now and then for the sake of its times."""
+    """Redraw the table after changes, at most twice a second and at least every 5.5 s, to update durations."""
     import asyncio
 
-    events = client.watch(_changes(chosen))
-    following = asyncio.ensure_future(anext(events))
+    events = client.watch(_changes(selected))
+    next_event = asyncio.ensure_future(anext(events))
     while True:
-        await _redraw(client, chosen, letters, form, count)
+        click.echo("\x1b[H\x1b[J", nl=False)
+        _show(await _rows(client, selected, letters, count), format)
         await asyncio.sleep(0.5)
-        await asyncio.wait({following}, timeout=5.0)
-        if following.done():
-            following.result()
-            following = asyncio.ensure_future(anext(events))
+        await asyncio.wait({next_event}, timeout=5.0)
+        if next_event.done():
+            next_event.result()
+            next_event = asyncio.ensure_future(anext(events))
 
 
-def _changes(chosen: list[JobFilter]) -> JobFilter:
-    """Which events to wait for: of whatever state, for a job that ends leaves the list by that."""
-    return replace(chosen[0], states=(), cluster=chosen[0].cluster if len(chosen) == 1 else "")
-
-
-async def _redraw(client: AsyncClient, chosen: list[JobFilter], letters: frozenset[str], form: str, count: int) -> None:
-    click.echo("\x1b[H\x1b[J", nl=False)
-    _show(await _rows(client, chosen, letters, count), form)
+def _changes(selected: list[JobFilter]) -> JobFilter:
+    """Return the filter for events: of all states, since a job that ends must leave the list."""
+    return replace(selected[0], states=(), cluster=selected[0].cluster if len(selected) == 1 else "")

@@ -1,4 +1,4 @@
-"""`rainbow key`: the key that signs your jobs, made and shown."""
+"""`rainbow key`: create and show the key that signs your jobs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.lazy_group import Commands
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 EPILOG = """\b
-A site can ask that jobs are signed by those who submit them (rainbow agent
---allowed-signers FILE): then not even a stolen server can run anything there.
-The line that key show prints goes into that file.
+A site can require signed jobs (rainbow agent --allowed-signers FILE). Then even a
+compromised server cannot run jobs there. Add the output of key show to that file.
 
 \b
 Examples:
@@ -23,36 +22,36 @@ Examples:
 """
 
 
-@click.group(cls=Commands, epilog=EPILOG)
+@click.group(cls=CommandGroup, epilog=EPILOG)
 def key() -> None:
-    """Make and show the key that signs your jobs."""
+    """Create and show the key that signs your jobs."""
 
 
 @key.command(epilog="\b\nExample:\n  rainbow key create\n")
-@click.option("--key", "path", metavar="FILE", help="Where to (default: beside the config file).")
+@click.option("--key", "path", metavar="FILE", help="File to write (default: beside the config file).")
 def create(path: str | None) -> None:
-    """Make a key, in a file that only you can read. There is no copy of it: keep the file."""
-    from rainbow_sched.cli.shell.messages import say
+    """Create a key in a private file. There is no other copy of it."""
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.client.signing import create_key
 
-    chosen = _path(path)
-    create_key(chosen)
-    click.echo(str(chosen))
-    say("give a site the line that rainbow key show prints")
+    target = _path(path)
+    create_key(target)
+    click.echo(str(target))
+    print_message("send sites the output of: rainbow key show")
 
 
 @key.command(epilog="\b\nExample:\n  rainbow key show >> allowed_signers\n")
-@click.option("--key", "path", metavar="FILE", help="Which (default: the one beside the config file).")
-@click.option("--user", metavar="NAME", help="Your name (default: the one the server knows you by).")
+@click.option("--key", "path", metavar="FILE", help="File of the key (default: beside the config file).")
+@click.option("--user", metavar="NAME", help="Your user name (default: from the server).")
 @connected
-def show(link: Link, path: str | None, user: str | None) -> None:
-    """Print the line that a site puts into its file of allowed signers; it holds no secret."""
+def show(connector: Connector, path: str | None, user: str | None) -> None:
+    """Print your public key as a line for a site's file of allowed signers."""
     from rainbow_sched.client.signing import load_key, public_bytes
     from rainbow_sched.model.credential import user_name
     from rainbow_sched.model.signature import signer_line
 
     public = public_bytes(load_key(_path(path)))
-    name = user_name(user) if user else link.ask(lambda client: client.who_am_i()).name
+    name = user_name(user) if user else connector.call(lambda client: client.who_am_i()).name
     click.echo(signer_line(name, public))
 
 

@@ -1,4 +1,4 @@
-"""`rainbow logs`: what a job printed, while it runs, after its end, after a cancel."""
+"""`rainbow logs`: print the output of a job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.input.options import Whole, document_output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.input.options import WholeNumber, document_output
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
@@ -23,65 +23,62 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@click.option("-f", "--follow/--no-follow", default=False, help="Stay until the job has ended.")
-@click.option("--tail", type=Whole(0), default=0, metavar="N", help="Only the last N lines.")
-@click.option("--stdout", "stream", flag_value="stdout", default=None, help="Only what it wrote to stdout.")
-@click.option("--stderr", "stream", flag_value="stderr", help="Only what it wrote to stderr.")
-@click.option("--raw", is_flag=True, help="Pass control characters on, also to a terminal.")
+@click.option("-f", "--follow/--no-follow", default=False, help="Continue until the job has ended.")
+@click.option("--tail", type=WholeNumber(0), default=0, metavar="N", help="Only the last N lines.")
+@click.option("--stdout", "stream", flag_value="stdout", default=None, help="Only its stdout.")
+@click.option("--stderr", "stream", flag_value="stderr", help="Only its stderr.")
+@click.option("--raw", is_flag=True, help="Do not remove control characters on a terminal.")
 @document_output()
 @connected
-def logs(link: Link, job: str, follow: bool, tail: int, stream: str | None, raw: bool, form: str) -> None:
+def logs(connector: Connector, job: str, follow: bool, tail: int, stream: str | None, raw: bool, format: str) -> None:
     """Print the output of JOB: an id, a name, or last.
 
-    Its stdout goes to stdout and its stderr to stderr. On a terminal, control sequences
-    are left out; into a file or a pipe every byte goes as it came. With -o jsonl, or -f and
-    any form for programs, each piece is one line of JSON.
+    Its stdout goes to stdout and its stderr to stderr. On a terminal, control sequences are
+    removed; a file or a pipe gets every byte. With -o jsonl, or -f and -o json or yaml, each
+    chunk is one line of JSON.
     """
 
-    async def asking(client: AsyncClient) -> None:
-        from rainbow_sched.cli.input.job_ids import only_one
-        from rainbow_sched.cli.render.listings import MACHINE, document_text, json_text
-        from rainbow_sched.cli.shell.output_stream import Printer
+    async def print_logs(client: AsyncClient) -> None:
+        from rainbow_sched.cli.input.job_ids import resolve_one
+        from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, json_text
+        from rainbow_sched.cli.shell.output_stream import OutputPrinter
 
-        id = await only_one(client, job)
-        printer, empty, chunks = Printer(raw=raw), True, []
-        whole = form in ("json", "yaml") and not follow
-        if follow and form not in MACHINE:
-            await _say_if_held(client, id)
+        id = await resolve_one(client, job)
+        printer, empty, chunks = OutputPrinter(raw=raw), True, []
+        whole = format in ("json", "yaml") and not follow
+        if follow and format not in MACHINE_FORMATS:
+            await _report_if_held(client, id)
         async for chunk in client.logs(id, follow=follow, stream=stream or "", tail=tail):
             empty = False
             if whole:
                 chunks.append(chunk.as_dict())
-            elif form in MACHINE:
+            elif format in MACHINE_FORMATS:
                 click.echo(json_text(chunk.as_dict()), nl=False)
                 sys.stdout.flush()
             else:
                 printer.write(chunk)
         printer.finish()
         if whole:
-            click.echo(document_text({"schema": "rainbow.logs/1", "chunks": chunks}, form), nl=False)
-        if empty and not stream and form not in MACHINE:
-            await _say_why(client, id)
+            click.echo(document_text({"schema": "rainbow.logs/1", "chunks": chunks}, format), nl=False)
+        if empty and not stream and format not in MACHINE_FORMATS:
+            await _report_no_output(client, id)
 
-    link.ask(asking)
+    connector.call(print_logs)
 
 
-async def _say_if_held(client: AsyncClient, id: int) -> None:
-    """Whoever follows a job that is held may wait for long, and wants to know what for."""
+async def _report_if_held(client: AsyncClient, id: int) -> None:
     from rainbow_sched.cli.render.jobs import info
-    from rainbow_sched.cli.shell.messages import say
+    from rainbow_sched.cli.shell.messages import print_message
 
     job = (await client.job(id)).as_dict()
     if job["state"] == "held":
-        say(f"job {id} is held ({info(job)}); its output comes when it runs")
+        print_message(f"job {id} is held ({info(job)}); output follows when it runs")
 
 
-async def _say_why(client: AsyncClient, id: int) -> None:
-    """Silence has a cause: the job has not begun, went elsewhere, or had nothing to say."""
-    from rainbow_sched.cli.render.jobs import ENDED, info, word
-    from rainbow_sched.cli.shell.messages import say
+async def _report_no_output(client: AsyncClient, id: int) -> None:
+    from rainbow_sched.cli.render.jobs import ENDED, info, state_word
+    from rainbow_sched.cli.shell.messages import print_message
 
     job = (await client.job(id)).as_dict()
-    known = info(job)
-    ended = job["state"] in ENDED
-    say(f"job {id} has no output{'' if ended else ' yet'}; it is {word(job)}" + (f" ({known})" if known else ""))
+    known = f" ({info(job)})" if info(job) else ""
+    print_message(f"job {id} has no output{'' if job['state'] in ENDED else ' yet'}; it is {state_word(job)}{known}")

@@ -1,4 +1,4 @@
-"""`rainbow plan`: where a job would go, and why, without submitting it."""
+"""`rainbow plan`: show where a job would run, without submitting it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.input.job_options import Asked, WithCommand, asks
+from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_options
 from rainbow_sched.cli.input.options import document_output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
     from rainbow_sched.client.views import PlanInfo
 
 EPILOG = """\b
-Exit code: 0 it fits now; 75 something could run it later; 3 nothing ever could.
+Exit code: 0 the job fits now; 75 a cluster can run it later; 3 no cluster ever can.
 
 \b
 Examples:
@@ -27,33 +27,33 @@ Examples:
 """
 
 
-@click.command(cls=WithCommand, epilog=EPILOG)
-@asks
+@click.command(cls=JobCommand, epilog=EPILOG)
+@job_options
 @document_output()
 @connected
-def plan(link: Link, asked: Asked, form: str) -> int:
-    """Show every cluster's verdict on a job, the one that would be chosen, and why not the others.
+def plan(connector: Connector, options: JobOptions, format: str) -> int:
+    """Show which cluster would be chosen for a job, and why not the others.
 
-    Takes what rainbow submit takes, and submits nothing.
+    Takes the options of rainbow submit, and submits nothing.
     """
-    from rainbow_sched.cli.input.cluster_names import need_clusters
+    from rainbow_sched.cli.input.cluster_names import check_clusters
     from rainbow_sched.cli.input.job_request import prepare
     from rainbow_sched.cli.render import plan as render_plan
-    from rainbow_sched.cli.render.listings import MACHINE, document_text
+    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
     from rainbow_sched.cli.render.terminal import columns
     from rainbow_sched.model.decision import Decision
 
-    prepared = prepare(asked, time.time(), os.environ)
+    prepared = prepare(options, time.time(), os.environ)
 
-    async def asking(client: AsyncClient) -> tuple[PlanInfo, dict[str, str]]:
-        await need_clusters(client, prepared.submission.terms)
+    async def get_plan(client: AsyncClient) -> tuple[PlanInfo, dict[str, str]]:
+        await check_clusters(client, prepared.submission.terms)
         return await client.plan(prepared.submission), await managers(client)
 
-    view, known = link.ask(asking)
+    view, known = connector.call(get_plan)
     decision = Decision.from_record(view.decision)
-    if form in MACHINE:
+    if format in MACHINE_FORMATS:
         document = {"schema": "rainbow.plan/1", "decision": view.decision, "explanations": list(view.explanations)}
-        click.echo(document_text(document, form), nl=False)
+        click.echo(document_text(document, format), nl=False)
     else:
         text = render_plan.plan(
             decision,
@@ -69,7 +69,7 @@ def plan(link: Link, asked: Asked, form: str) -> int:
 
 
 async def managers(client: AsyncClient) -> dict[str, str]:
-    """What runs jobs on each cluster; nothing for a caller who may not list them."""
+    """Return the manager of each cluster; empty if the caller may not list clusters."""
     from rainbow_sched.model.errors import Denied, Unauthenticated
 
     try:

@@ -1,4 +1,4 @@
-"""`rainbow plugins`: what this installation can use, where it comes from, and what does not load."""
+"""`rainbow plugins`: list the installed plugins, with load errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, listing_text
 
 EPILOG = """\b
-Packages add plugins by entry points: rainbow.policies, rainbow.dialects, rainbow.graphs,
-rainbow.backends.
+Packages add plugins with the entry points rainbow.policies, rainbow.dialects, rainbow.graphs
+and rainbow.backends.
 
 \b
 Examples:
@@ -33,10 +33,10 @@ LISTING = Listing(
 
 @click.command(epilog=EPILOG)
 @output
-def plugins(form: str) -> None:
-    """List policies, dialects and backends of this installation, also those that fail to load."""
+def plugins(format: str) -> None:
+    """List the policies, dialects and backends of this installation, and those that fail to load."""
     rows = [*_policies(), *_dialects(), *_graphs(), *_managers()]
-    click.echo(listing_text(LISTING, rows, form), nl=False)
+    click.echo(listing_text(LISTING, rows, format), nl=False)
 
 
 def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:
@@ -77,6 +77,6 @@ def _managers() -> Iterator[dict[str, str]]:
         try:
             load_backend(name)
             error = ""
-        except Exception as failed:  # the edge to other people's code: whatever its import raises is shown
+        except Exception as failed:  # an import of third-party code may raise anything
             error = f"{type(failed).__name__}: {failed}"
         yield _row("manager", name, "built in" if name in BACKENDS else "installed", error)

@@ -1,4 +1,4 @@
-"""`rainbow receive`: take a cluster's jobs by hand, as the prototype's clusters do."""
+"""`rainbow receive`: receive the jobs of a cluster without an agent, as the prototype's clusters do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow_sched.cli.input.options import Whole, output
+from rainbow_sched.cli.input.options import WholeNumber, output
 from rainbow_sched.cli.render.listings import Column, Listing, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
@@ -18,7 +18,7 @@ EPILOG = """\b
 Examples:
   rainbow receive --max-jobs 3
   rainbow receive --accept 'nodes <= 4 && labels.team == "bio"' -o json
-  rainbow receive --no-accept        look; the jobs come back after the lease
+  rainbow receive --no-accept        only list; the jobs return after the lease
 """
 
 
@@ -44,20 +44,22 @@ LISTING = Listing(
 
 
 @click.command(epilog=EPILOG)
-@click.option("--max-jobs", "-n", "limit", type=Whole(0), default=0, help="At most so many (default: 100).")
 @click.option(
-    "--accept", "accept_only", default="", metavar="EXPR", help="Only jobs for which this holds: 'nodes <= 4'."
+    "--max-jobs", "-n", "limit", type=WholeNumber(0), default=0, help="Maximum number of jobs (default: 100)."
 )
-@click.option("--order", "order_by", default="", metavar="EXPR", help="Those first for which this is highest: -nodes.")
-@click.option("--accept-jobs/--no-accept", "taking", default=True, help="Take them over for good, or only look.")
-@click.option("--lease", metavar="DURATION", help="How long they are kept for you until accepted (default: 60s).")
+@click.option(
+    "--accept", "accept_only", default="", metavar="EXPR", help="Only jobs for which this is true: 'nodes <= 4'."
+)
+@click.option("--order", "order_by", default="", metavar="EXPR", help="Order by this value, highest first: -nodes.")
+@click.option("--accept-jobs/--no-accept", "taking", default=True, help="Accept the jobs, or only list them.")
+@click.option("--lease", metavar="DURATION", help="Time to accept the jobs (default: 60s).")
 @click.option("--cluster-name", "name", metavar="NAME", help="The cluster (default: the config's).")
 @click.option("--secret-file", metavar="FILE", help="File that holds the cluster's secret (default: the config's).")
-@click.option("--request-secret", metavar="TEXT", help="The secret (others on the machine can read it).")
+@click.option("--request-secret", metavar="TEXT", help="The secret (visible to other users of the machine).")
 @output
 @connected
 def receive(
-    link: Link,
+    connector: Connector,
     limit: int,
     accept_only: str,
     order_by: str,
@@ -66,30 +68,30 @@ def receive(
     name: str | None,
     secret_file: str | None,
     request_secret: str | None,
-    form: str,
+    format: str,
 ) -> None:
-    """Receive jobs that were given to a cluster and take them over: Rainbow follows them no more.
+    """Receive jobs that were assigned to a cluster. Rainbow does not track them any further.
 
-    Each job is leased to one receiver; one that is not accepted in time goes back to the
-    queue. A cluster with an agent needs no receive.
+    Each job is leased to one receiver and returns to the queue unless it is accepted in time.
+    Clusters with an agent do not need this command.
     """
-    from rainbow_sched.cli.input.graph_files import given_secret, with_cluster
+    from rainbow_sched.cli.input.graph_files import cluster_settings, secret_from_options
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
-    settings, chosen = with_cluster(link.settings(), name, given_secret(request_secret, secret_file))
+    settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(request_secret, secret_file))
     seconds = (parse_duration(lease) or 0.0) if lease else 0.0
 
-    async def asking(client: AsyncClient) -> list[dict[str, Any]]:
-        offers = await client.receive(chosen, limit=limit, accept_only=accept_only, order_by=order_by, lease=seconds)
+    async def receive_jobs(client: AsyncClient) -> list[dict[str, Any]]:
+        offers = await client.receive(cluster, limit=limit, accept_only=accept_only, order_by=order_by, lease=seconds)
         if not taking or not offers:
             return [offer.as_dict() for offer in offers]
-        taken = set(await client.accept(chosen, offers))
-        return [offer.as_dict() for offer in offers if offer.job in taken]
+        accepted = set(await client.accept(cluster, offers))
+        return [offer.as_dict() for offer in offers if offer.job in accepted]
 
-    rows = link.ask(asking, settings)
+    rows = connector.call(receive_jobs, settings)
     for row in rows:
         row.pop("token", None)
         row["spec"] = json.loads(row["spec"]) if row.get("spec") else None
-    click.echo(listing_text(LISTING, rows, form), nl=False)
-    if not rows and form in ("table", "wide"):
-        click.echo(f"rainbow: no jobs for {chosen}", err=True)
+    click.echo(listing_text(LISTING, rows, format), nl=False)
+    if not rows and format in ("table", "wide"):
+        click.echo(f"rainbow: no jobs for {cluster}", err=True)

@@ -1,12 +1,12 @@
-"""`rainbow register`: make a cluster, or one of its subsystems, known to the server."""
+"""`rainbow register`: register a cluster, or a subsystem of one."""
 
 from __future__ import annotations
 
 import click
 
 from rainbow_sched.cli.input.options import document_output
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.lazy_group import Commands
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 GROUP_EPILOG = """\b
 Examples:
@@ -15,9 +15,9 @@ Examples:
 """
 CLUSTER_EPILOG = """\b
 The registration secret comes from RAINBOW_REGISTRATION_SECRET, --secret-file, or the
-config's scheduler.secret. The answer holds two credentials that are shown this once:
-the token lets people submit to the cluster, the secret lets the cluster's own side
-report and take jobs. --save writes both into the config file (mode 0600).
+config's scheduler.secret. Two credentials are printed, only this once: the token lets
+users submit to the cluster, and the secret lets its agent report and receive jobs.
+--save writes both into the config file (mode 0600).
 
 \b
 Examples:
@@ -30,7 +30,7 @@ Example:
 """
 
 
-@click.group(cls=Commands, epilog=GROUP_EPILOG)
+@click.group(cls=CommandGroup, epilog=GROUP_EPILOG)
 def register() -> None:
     """Register a cluster, or a subsystem of one."""
 
@@ -43,19 +43,19 @@ def register() -> None:
     "graph",
     required=True,
     metavar="FILE",
-    help="Its resource graph: JGF in either shape, compact, or Flux R.",
+    help="Resource graph: JGF in either form, compact, or Flux R.",
 )
-@click.option("--manager", default="", metavar="KIND", help="What runs jobs there: local, flux, slurm.")
+@click.option("--manager", default="", metavar="KIND", help="Manager of the cluster: local, flux, slurm.")
 @click.option("--secret-file", metavar="FILE", help="File that holds the registration secret.")
-@click.option("-s", "--secret", metavar="TEXT", help="The registration secret (others on the machine can read it).")
+@click.option("-s", "--secret", metavar="TEXT", help="The registration secret (visible to other users of the machine).")
 @click.option("--save", is_flag=True, help="Write the cluster's credentials into the config file.")
 @click.option(
-    "--replace", "replacing", is_flag=True, help="The cluster exists: replace its graph, keep its credentials."
+    "--replace", "replacing", is_flag=True, help="Replace the graph of an existing cluster; keep its credentials."
 )
 @document_output()
 @connected
 def cluster(
-    link: Link,
+    connector: Connector,
     name: str,
     graph: str,
     manager: str,
@@ -63,73 +63,80 @@ def cluster(
     secret: str | None,
     save: bool,
     replacing: bool,
-    form: str,
+    format: str,
 ) -> None:
     """Register a cluster with its resource graph.
 
-    A name that is taken is said so and nothing changes.
+    If the name exists, nothing changes.
     """
     from dataclasses import replace
 
-    from rainbow_sched.cli.input.graph_files import given_secret, graph_errors, read_bytes
-    from rainbow_sched.cli.render.listings import MACHINE, document_text
-    from rainbow_sched.cli.shell.messages import say
+    from rainbow_sched.cli.input.graph_files import graph_errors, read_bytes, secret_from_options
+    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.model.cluster import cluster_name
 
     cluster_name(name)
     data = read_bytes(graph)
-    settings = link.settings(new_config=save)
+    settings = connector.settings(new_config=save)
     if replacing:
         with graph_errors(graph):
-            vertices = link.ask(lambda client: client.replace_graph(name, data), settings)
+            vertices = connector.call(lambda client: client.replace_graph(name, data), settings)
         click.echo(f"{name}: graph replaced, {vertices} vertices")
         return
-    given = given_secret(secret, secret_file)
-    if given:
+    registration_secret = secret_from_options(secret, secret_file)
+    if registration_secret:
         settings = replace(
-            settings, registration_secret=given, origins={**settings.origins, "registration_secret": "flag"}
+            settings,
+            registration_secret=registration_secret,
+            origins={**settings.origins, "registration_secret": "flag"},
         )
     with graph_errors(graph):
-        answer = link.ask(lambda client: client.register(name, data, manager=manager), settings)
+        answer = connector.call(lambda client: client.register(name, data, manager=manager), settings)
     if answer.exists:
-        say(f"{name} is registered already; nothing was changed (--replace gives it a new graph)")
+        print_message(f"{name} is already registered; nothing was changed (use --replace to replace its graph)")
     elif save:
         _save(settings, answer.cluster, answer.token, answer.secret)
-    if form in MACHINE:
-        click.echo(document_text({"schema": "rainbow.registered/1", **answer.as_dict()}, form), nl=False)
+    if format in MACHINE_FORMATS:
+        click.echo(document_text({"schema": "rainbow.registered/1", **answer.as_dict()}, format), nl=False)
     elif not answer.exists and not save:
         click.echo(f"token: {answer.token}\nsecret: {answer.secret}")
-        say(f"registered {name}; these are shown this once: keep them")
+        print_message(f"registered {name}; save these credentials, they are not shown again")
 
 
 def _save(settings: object, name: str, token: str, secret: str) -> None:
-    from rainbow_sched.cli.input.graph_files import config_target
-    from rainbow_sched.cli.shell.messages import say
+    from rainbow_sched.cli.input.graph_files import config_path_to_write
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.client.config import Config, save
     from rainbow_sched.client.settings import ClientSettings, new_config_values
 
     assert isinstance(settings, ClientSettings)
-    path = config_target(settings)
-    known = settings.config if settings.config.values else Config(new_config_values(settings), path)
-    config = known.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")
+    path = config_path_to_write(settings)
+    config = settings.config if settings.config.values else Config(new_config_values(settings), path)
+    config = config.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")
     save(config.with_cluster_token(name, token), path)
-    say(f"registered {name}; its credentials are in {path}")
+    print_message(f"registered {name}; its credentials are in {path}")
 
 
 @register.command(epilog=SUBSYSTEM_EPILOG)
 @click.option("--subsystem", required=True, metavar="NAME", help="Name of the subsystem: io, spack, network ...")
 @click.option(
-    "--nodes-json", "--graph", "graph", required=True, metavar="FILE", help="Its graph, which hangs on the cluster's."
+    "--nodes-json",
+    "--graph",
+    "graph",
+    required=True,
+    metavar="FILE",
+    help="Graph of the subsystem, attached to the cluster's graph.",
 )
 @click.option("--cluster-name", "--cluster", "name", metavar="NAME", help="The cluster (default: the config's).")
 @click.option("--secret-file", metavar="FILE", help="File that holds the cluster's secret (default: the config's).")
 @connected
-def subsystem(link: Link, subsystem: str, graph: str, name: str | None, secret_file: str | None) -> None:
-    """Add a subsystem to a cluster, or replace it."""
-    from rainbow_sched.cli.input.graph_files import given_secret, graph_errors, read_bytes, with_cluster
+def subsystem(connector: Connector, subsystem: str, graph: str, name: str | None, secret_file: str | None) -> None:
+    """Add or replace a subsystem of a cluster."""
+    from rainbow_sched.cli.input.graph_files import cluster_settings, graph_errors, read_bytes, secret_from_options
 
-    settings, chosen = with_cluster(link.settings(), name, given_secret(None, secret_file))
+    settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(None, secret_file))
     data = read_bytes(graph)
     with graph_errors(graph):
-        vertices = link.ask(lambda client: client.put_subsystem(chosen, subsystem, data), settings)
-    click.echo(f"{chosen}: subsystem {subsystem}, {vertices} vertices")
+        vertices = connector.call(lambda client: client.put_subsystem(cluster, subsystem, data), settings)
+    click.echo(f"{cluster}: subsystem {subsystem}, {vertices} vertices")

@@ -1,4 +1,4 @@
-"""`rainbow release`: let held jobs go."""
+"""`rainbow release`: release held jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
@@ -24,15 +24,15 @@ Example:
 @click.argument("ids", nargs=-1, required=True)
 @output
 @connected
-def release(link: Link, ids: tuple[str, ...], form: str) -> None:
-    """Release IDS: jobs submitted with --hold, or held since a restore because they may have run."""
+def release(connector: Connector, ids: tuple[str, ...], format: str) -> None:
+    """Release the jobs IDS, which were submitted with --hold or are held after a restore because they may have run."""
     from rainbow_sched.cli.render import jobs
     from rainbow_sched.cli.render.listings import listing_text
 
-    async def asking(client: AsyncClient) -> list[JobInfo]:
+    async def release_all(client: AsyncClient) -> list[JobInfo]:
         from rainbow_sched.cli.input.job_ids import resolve
 
         return [await client.release(id) for id in await resolve(client, ids)]
 
-    rows = [job.as_dict() for job in link.ask(asking)]
-    click.echo(listing_text(jobs.listing(time.time()), rows, form), nl=False)
+    rows = [job.as_dict() for job in connector.call(release_all)]
+    click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)

@@ -1,4 +1,4 @@
-"""`rainbow restored`: what a restore of the server's database found, and what it waits for."""
+"""`rainbow restored`: show the results of a restore of the server's database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import document_output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
@@ -22,44 +22,44 @@ Examples:
 
 \b
 Kinds of findings:
-  started    it had begun, and the copy did not know
-  ended      it had ended, and the copy did not know
+  started    the job had started after the backup
+  ended      the job had ended after the backup
   adopted    a newer attempt was found on a cluster
-  found-job  a job that the copy lacks, found with its run
-  lost-job   a job that the copy lacks, already ended: nothing else is known of it
-  too-late   a run that no longer counts
-  killed     a run of which its agent does not know what it is
+  found-job  a job missing in the backup was found with its attempt
+  lost-job   a job missing in the backup had already ended
+  too-late   a result of an attempt that is no longer valid
+  killed     an attempt was killed because its agent could not identify it
 """
 
 
 @click.command(epilog=EPILOG)
-@click.option("--without", multiple=True, metavar="CLUSTER", help="Go on without the report of this cluster.")
-@click.option("--after", default=0, metavar="N", help="Show findings above this number.")
-@click.option("--limit", default=100, show_default=True, metavar="N", help="Show at most so many findings.")
+@click.option("--without", multiple=True, metavar="CLUSTER", help="Continue without the report of this cluster.")
+@click.option("--after", default=0, metavar="N", help="Show findings after this number.")
+@click.option("--limit", default=100, show_default=True, metavar="N", help="Maximum number of findings.")
 @document_output()
 @connected
-def restored(link: Link, without: tuple[str, ...], after: int, limit: int, form: str) -> None:
+def restored(connector: Connector, without: tuple[str, ...], after: int, limit: int, format: str) -> None:
     """Show what the last restore of the database found, and which clusters have not reported yet.
 
-    Jobs from before the restore wait until every cluster that may have run them has reported. --without says that a
-    cluster never will: jobs that may have run there are held until their owner releases them. For administrators.
+    Jobs from before the restore wait until all clusters that may have run them have reported. With --without, jobs
+    that may have run on that cluster are held until their owner releases them. For administrators.
     """
-    from rainbow_sched.cli.render.listings import MACHINE, document_text
+    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 
-    async def asking(client: AsyncClient) -> RestoreInfo:
+    async def get_restore(client: AsyncClient) -> RestoreInfo:
         for name in without:
             await client.give_up_report(name)
         return await client.restore(after=after, limit=limit)
 
-    found = link.ask(asking).as_dict()
-    if form in MACHINE:
-        click.echo(document_text({"schema": "rainbow.restore/1", **found}, form), nl=False)
+    restore = connector.call(get_restore).as_dict()
+    if format in MACHINE_FORMATS:
+        click.echo(document_text({"schema": "rainbow.restore/1", **restore}, format), nl=False)
     else:
-        click.echo(text(found), nl=False)
+        click.echo(text(restore), nl=False)
 
 
-def text(found: Mapping[str, Any]) -> str:
-    """A restore as people read it."""
+def text(restore: Mapping[str, Any]) -> str:
+    """Format the results of a restore."""
     from rainbow_sched.cli.render.listings import Column, table
     from rainbow_sched.cli.render.listings import text as field
 
@@ -68,19 +68,18 @@ def text(found: Mapping[str, Any]) -> str:
         Column(name, field(key), right=True) for name, key in (("N", "seq"), ("JOB", "job"), ("ATTEMPT", "attempt"))
     ]
     details = [Column("CLUSTER", field("cluster")), Column("FOUND", field("kind")), Column("DETAIL", field("detail"))]
-    copied = f" from a copy of {found['copied_at']}" if "copied_at" in found else ""
-    out = f"Restored at {found['restored_at']}{copied}. Jobs up to {found['old_jobs']} are from before.\n"
-    clusters = [row for row in found.get("clusters", ()) if row["state"] != "reported"]
-    if clusters:
-        out += table(reports, clusters)
-    else:
-        out += "Every cluster has reported.\n"
-    if found.get("jobs_waiting"):
-        out += f"Jobs that wait for these reports: {found['jobs_waiting']}. Go on without one: --without CLUSTER\n"
-    if found.get("jobs_unclear"):
-        out += f"Jobs that may have run: {found['jobs_unclear']}. If one may run (again): rainbow release JOB\n"
-    if counts := found.get("counts"):
+    copied = f" from a backup of {restore['copied_at']}" if "copied_at" in restore else ""
+    out = (
+        f"Restored at {restore['restored_at']}{copied}. Jobs up to {restore['old_jobs']} are from before the restore.\n"
+    )
+    missing = [row for row in restore.get("clusters", ()) if row["state"] != "reported"]
+    out += table(reports, missing) if missing else "All clusters have reported.\n"
+    if restore.get("jobs_waiting"):
+        out += f"Jobs waiting for these reports: {restore['jobs_waiting']}. Continue without one: --without CLUSTER\n"
+    if restore.get("jobs_unclear"):
+        out += f"Jobs that may have run: {restore['jobs_unclear']}. To run a job (again): rainbow release JOB\n"
+    if counts := restore.get("counts"):
         out += f"Found: {', '.join(f'{count} {kind}' for kind, count in sorted(counts.items()))}.\n"
-    if findings := found.get("findings"):
+    if findings := restore.get("findings"):
         out += table([*numbers, *details], findings)
     return out

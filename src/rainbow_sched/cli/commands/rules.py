@@ -1,16 +1,16 @@
-"""`rainbow rules`: who may use a cluster, and how much they may ask for."""
+"""`rainbow rules`: set who may use a cluster and how large jobs may be."""
 
 from __future__ import annotations
 
 import click
 
-from rainbow_sched.cli.input.options import Whole, names
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.input.options import WholeNumber, names
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 EPILOG = """\b
-Without options the rules are shown. An option that is not given stays as it is; 0, or
-an empty list (''), takes a limit away. Who may not use a cluster does not see it. Jobs
-that are there already stay. The token that a registration gave is submitter:NAME.
+Without options the rules are shown. A limit that is not given is unchanged; 0 or an
+empty list ('') removes it. Users who may not use a cluster do not see it. Existing jobs
+are kept. The user of the token from a registration is submitter:NAME.
 
 \b
 Examples:
@@ -23,16 +23,18 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("name")
-@click.option("--allow-users", metavar="USER[,...]", help="Jobs of these users only (and of --allow-groups).")
-@click.option("--allow-groups", metavar="GROUP[,...]", help="Jobs of users in these groups only.")
-@click.option("--max-nodes", type=Whole(0), metavar="N", help="Nodes of one job.")
-@click.option("--max-time", metavar="DURATION", help="Time limit of one job: 2h, 30m.")
-@click.option("--max-queued", type=Whole(0), metavar="N", help="Jobs of one user there that have not ended.")
-@click.option("--signed/--not-signed", default=None, help="Its agents run signed jobs only.")
-@click.option("--clear", is_flag=True, help="Begin with no rules.")
+@click.option("--allow-users", metavar="USER[,...]", help="Allow only jobs of these users (and of --allow-groups).")
+@click.option("--allow-groups", metavar="GROUP[,...]", help="Allow only jobs of users in these groups.")
+@click.option("--max-nodes", type=WholeNumber(0), metavar="N", help="Maximum nodes per job.")
+@click.option("--max-time", metavar="DURATION", help="Maximum time limit of a job: 2h, 30m.")
+@click.option(
+    "--max-queued", type=WholeNumber(0), metavar="N", help="Maximum jobs per user on the cluster that have not ended."
+)
+@click.option("--signed/--not-signed", default=None, help="Whether the agent runs only signed jobs.")
+@click.option("--clear", is_flag=True, help="Remove all rules first.")
 @connected
 def rules(
-    link: Link,
+    connector: Connector,
     name: str,
     allow_users: str | None,
     allow_groups: str | None,
@@ -42,15 +44,15 @@ def rules(
     signed: bool | None,
     clear: bool,
 ) -> None:
-    """Say who may use the cluster NAME, and for how much."""
-    from rainbow_sched.cli.render.clusters import said_rules
+    """Set who may use the cluster NAME and how large jobs may be."""
+    from rainbow_sched.cli.render.clusters import format_rules
 
-    given = (allow_users, allow_groups, max_nodes, max_time, max_queued, signed)
-    if all(one is None for one in given) and not clear:
-        found = link.ask(lambda client: client.cluster(name))
+    values = (allow_users, allow_groups, max_nodes, max_time, max_queued, signed)
+    if all(value is None for value in values) and not clear:
+        cluster = connector.call(lambda client: client.cluster(name))
     else:
         seconds = None if max_time is None else _seconds(max_time)
-        found = link.ask(
+        cluster = connector.call(
             lambda client: client.set_rules(
                 name,
                 users=None if allow_users is None else names(allow_users),
@@ -62,7 +64,7 @@ def rules(
                 clear=clear,
             )
         )
-    click.echo(f"{found.name}: {said_rules(found.rules) or 'no rules'}")
+    click.echo(f"{cluster.name}: {format_rules(cluster.rules) or 'no rules'}")
 
 
 def _seconds(text: str) -> float:

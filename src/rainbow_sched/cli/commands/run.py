@@ -1,4 +1,4 @@
-"""`rainbow run`: submit a job and stay with it as if it ran here."""
+"""`rainbow run`: submit a job, print its output and exit with its exit code."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.input.job_options import Asked, WithCommand, asks
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_options
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
 
 EPILOG = """\b
-Keys: ^C twice within 2 s cancels the job; ^C then ^Z detaches and lets it go on.
+Keys: ^C twice within 2 s cancels the job; ^C then ^Z detaches and the job continues.
 
 \b
 Exit code: the job's own; 128+n after signal n; 124 time limit; 130 interrupted;
-125 Rainbow itself failed, or the job never began.
+125 Rainbow failed, or the job never started.
 
 \b
 Examples:
@@ -29,41 +29,38 @@ Examples:
 """
 
 
-@click.command(cls=WithCommand, epilog=EPILOG)
-@asks
-@click.option("--raw", is_flag=True, help="Pass control characters on, also to a terminal.")
+@click.command(cls=JobCommand, epilog=EPILOG)
+@job_options
+@click.option("--raw", is_flag=True, help="Do not remove control characters on a terminal.")
 @connected
-def run(link: Link, asked: Asked, raw: bool) -> int:
-    """Run a job and stay with it: its output is printed here, and its exit code is this command's.
+def run(connector: Connector, options: JobOptions, raw: bool) -> int:
+    """Submit a job, print its output and exit with its exit code.
 
-    Takes what rainbow submit takes. On a terminal a status line tells where the job is
-    until it starts; what of a script is not honoured is told before; nothing else is mixed
-    into its output. What the job reads from stdin is empty.
+    Takes the options of rainbow submit. Ignored directives of a script are listed first. On a
+    terminal a status line shows where the job is until it starts. stdin is not forwarded.
     """
-    from rainbow_sched.cli.input.job_request import prepare
-    from rainbow_sched.cli.input.signing import signer_of
+    from rainbow_sched.cli.input.job_request import prepare, sign, signing_key
     from rainbow_sched.model.errors import Invalid
 
-    if asked.array:
-        raise Invalid("run stays with one job; submit an array, then use rainbow wait")
-    prepared = prepare(asked, time.time(), os.environ)
+    if options.array:
+        raise Invalid("run takes a single job; submit an array, then use rainbow wait")
+    prepared = prepare(options, time.time(), os.environ)
     if not prepared.request.tasks:
-        raise Invalid("it has no task, so there is nothing to run; write one under tasks", where=prepared.source)
-    signer = signer_of(asked, os.environ)
+        raise Invalid("the jobspec has no task, so there is nothing to run; add one under tasks", where=prepared.source)
+    key = signing_key(options, os.environ)
 
-    async def asking(client: AsyncClient) -> int:
-        from rainbow_sched.cli.input.cluster_names import need_clusters
-        from rainbow_sched.cli.shell.attached_job import Attached
-        from rainbow_sched.cli.shell.messages import say
+    async def submit_and_follow(client: AsyncClient) -> int:
+        from rainbow_sched.cli.input.cluster_names import check_clusters
+        from rainbow_sched.cli.shell.attached_job import AttachedJob
+        from rainbow_sched.cli.shell.messages import print_message
 
-        await need_clusters(client, prepared.submission.terms)
+        await check_clusters(client, prepared.submission.terms)
         for ignored in prepared.request.ignored:
-            say(f"{prepared.source or 'flags'}: {ignored}")
-        submission = prepared.submission if signer is None else await signer(client, prepared)
-        answer = await client.submit_one(submission)
-        if answer.state == "held" and not sys.stderr.isatty():  # a terminal has a status line
-            say(f"job {answer.id} waits: {answer.reason} (why: rainbow explain {answer.id})")
+            print_message(f"{prepared.source or 'flags'}: {ignored}")
+        answer = await client.submit_one(await sign(client, prepared, key))
+        if answer.state == "held" and not sys.stderr.isatty():  # on a terminal the status line shows it
+            print_message(f"job {answer.id} waits: {answer.reason} (rainbow explain {answer.id})")
         client.connection.outlast_restarts()
-        return await Attached(client, answer.id, raw=raw).follow()
+        return await AttachedJob(client, answer.id, raw=raw).follow()
 
-    return link.ask(asking)
+    return connector.call(submit_and_follow)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rainbow_sched.store.backup import Backup, Progress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-BAR_SECONDS = 0.5  # between two lines of progress
+PROGRESS_SECONDS = 0.5  # between two lines of progress
 
 BACKUP_EPILOG = """\b
-Run it on the server's machine, as the server's user; the server goes on meanwhile. The
-backup is one SQLite file, also of a PostgreSQL database. It holds hashes of tokens, not
-the secrets and keys in the data dir: keep those apart (admin.token,
-registration.secret, tls/).
+Run it on the server's machine, as the server's user; the server keeps running. The
+backup is one SQLite file, also for a PostgreSQL database. It contains hashes of tokens,
+but not the secrets and keys in the data dir: back up admin.token, registration.secret
+and tls/ separately.
 
 \b
 Examples:
@@ -31,10 +31,10 @@ Examples:
 """
 
 RESTORE_EPILOG = """\b
-Stop the server first. The database that is there is set aside, not deleted. After the
-restore no id is given twice and nothing runs twice: each cluster is asked for what it
-ran since the backup, and jobs from before wait until those that may have run them have
-answered. `rainbow restored` shows what was found and who has not answered yet.
+Stop the server first. The existing database is renamed, not deleted. After the restore no
+job id is reused and no job runs twice: the server asks each cluster which jobs it ran since
+the backup, and older jobs wait until the clusters that may have run them have reported.
+`rainbow restored` shows the results and the missing reports.
 
 \b
 Examples:
@@ -44,8 +44,8 @@ Examples:
 """
 
 
-def place(command: Command) -> Command:
-    """Add the options that say which database is meant."""
+def database_options(command: Command) -> Command:
+    """Add the options that select the database."""
     command = click.option("--db", default="", metavar="URL", help="The server's --db, if it has one.")(command)
     return click.option(
         "--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The server's --data-dir."
@@ -54,26 +54,28 @@ def place(command: Command) -> Command:
 
 @click.command(epilog=BACKUP_EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
-@place
+@database_options
 @document_output()
-def backup(file: Path, data_dir: Path | None, db: str, form: str) -> None:
+def backup(file: Path, data_dir: Path | None, db: str, format: str) -> None:
     """Copy the server's database to FILE while the server runs."""
     from rainbow_sched.store.backup import back_up
 
     made = back_up(_options(data_dir, db).database(), file.absolute(), _progress())
-    _show({"schema": "rainbow.backup/1", **_described(made)}, f"{made.path}: {_sentence(made)}\n", form)
+    _show({"schema": "rainbow.backup/1", **_described(made)}, f"{made.path}: {_sentence(made)}\n", format)
 
 
 @click.command(epilog=RESTORE_EPILOG)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--accept-loss", is_flag=True, help="Without FILE: go on with what is there, as after a restore.")
-@place
+@click.option(
+    "--accept-loss", is_flag=True, help="Without FILE: continue with the existing database, as after a restore."
+)
+@database_options
 @document_output()
-def restore(file: Path | None, accept_loss: bool, data_dir: Path | None, db: str, form: str) -> None:
-    """Put the server's database back to the backup FILE, or go on with one that has lost something."""
+def restore(file: Path | None, accept_loss: bool, data_dir: Path | None, db: str, format: str) -> None:
+    """Restore the server's database from the backup FILE, or continue with one that lost data."""
     import asyncio
 
-    from rainbow_sched.cli.shell.messages import say
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.server import restore as restoring
 
     if (file is None) != accept_loss:
@@ -84,10 +86,10 @@ def restore(file: Path | None, accept_loss: bool, data_dir: Path | None, db: str
     else:
         done = asyncio.run(restoring.restore(options, file.absolute(), _progress()))
     if done.admin_token is not None:
-        say(f"there was no administrator any more; the token of a new one is in {done.admin_token}")
+        print_message(f"the backup has no administrator; the token of a new one is in {done.admin_token}")
     if done.set_aside is not None:
-        say(f"the database that was there is now {done.set_aside}")
-    _show(_outcome(done), _told(done), form)
+        print_message(f"the previous database was renamed to {done.set_aside}")
+    _show(_outcome(done), _summary(done), format)
 
 
 def _options(data_dir: Path | None, db: str) -> ServerOptions:
@@ -98,44 +100,44 @@ def _options(data_dir: Path | None, db: str) -> ServerOptions:
 
 
 def _outcome(done: Restored) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema": "rainbow.server-restore/1",
         "generation": done.generation.number,
         "old_jobs": done.generation.old_jobs,
         "clusters_awaited": done.clusters,
     }
     if done.backup is not None:
-        found["backup"] = _described(done.backup)
+        document["backup"] = _described(done.backup)
     if done.set_aside is not None:
-        found["set_aside"] = str(done.set_aside)
+        document["set_aside"] = str(done.set_aside)
     if done.admin_token is not None:
-        found["admin_token_file"] = str(done.admin_token)
-    return found
+        document["admin_token_file"] = str(done.admin_token)
+    return document
 
 
-def _told(done: Restored) -> str:
-    what = "Went on with what is there" if done.backup is None else f"Restored {_sentence(done.backup)}"
+def _summary(done: Restored) -> str:
+    action = "Continued with the existing database" if done.backup is None else f"Restored {_sentence(done.backup)}"
     awaited = "no cluster is registered"
     if done.clusters:
         awaited = f"jobs up to {done.generation.old_jobs} wait for the reports of {done.clusters} clusters"
     return (
-        f"{what}. This is generation {done.generation.number}; {awaited}.\n"
-        "Now start the server; what it finds: rainbow restored\n"
+        f"{action}. This is generation {done.generation.number}; {awaited}.\n"
+        "Now start the server; show the results with: rainbow restored\n"
     )
 
 
 def _described(made: Backup) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "path": str(made.path),
         "database_schema": made.schema,
         "jobs": made.jobs,
         "last_event": made.last_event,
     }
     if made.last_event_at is not None:
-        found["last_event_at"] = datetime.fromtimestamp(made.last_event_at, UTC).isoformat(timespec="seconds")
-    return {**found, "bytes": made.bytes}
+        document["last_event_at"] = datetime.fromtimestamp(made.last_event_at, UTC).isoformat(timespec="seconds")
+    return {**document, "bytes": made.bytes}
 
 
 def _sentence(made: Backup) -> str:
@@ -146,14 +148,14 @@ def _sentence(made: Backup) -> str:
     return f"{jobs}, {made.last_event} events{newest} ({made.bytes / 2**20:.1f} MiB)"
 
 
-def _show(document: dict[str, Any], text: str, form: str) -> None:
-    from rainbow_sched.cli.render.listings import MACHINE, document_text
+def _show(document: dict[str, Any], text: str, format: str) -> None:
+    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 
-    click.echo(document_text(document, form) if form in MACHINE else text, nl=False)
+    click.echo(document_text(document, format) if format in MACHINE_FORMATS else text, nl=False)
 
 
 def _progress() -> Progress:
-    """Report on stderr what is copied, where somebody looks."""
+    """Return a function that reports the progress on stderr, if stderr is a terminal."""
     import sys
     import time
 
@@ -161,12 +163,12 @@ def _progress() -> Progress:
 
     if not sys.stderr.isatty():
         return no_progress
-    told = time.monotonic()
+    last_report = time.monotonic()
 
     def report(what: str, share: float) -> None:
-        nonlocal told
-        if time.monotonic() - told >= BAR_SECONDS:
-            told = time.monotonic()
+        nonlocal last_report
+        if time.monotonic() - last_report >= PROGRESS_SECONDS:
+            last_report = time.monotonic()
             print(f"\r\x1b[Krainbow: copying {what}: {share:.0%}", end="" if share < 1 else "\n", file=sys.stderr)
 
     return report

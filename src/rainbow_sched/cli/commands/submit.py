@@ -1,4 +1,4 @@
-"""`rainbow submit`: hand a job over and print its id."""
+"""`rainbow submit`: submit a job and print its id."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rainbow_sched.cli.input.job_options import Asked, WithCommand, asks
+from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_options
 from rainbow_sched.cli.input.options import document_output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.cli.input.job_request import Prepared
-    from rainbow_sched.cli.input.signing import Signer
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from rainbow_sched.cli.input.job_request import PreparedJob
     from rainbow_sched.client import AsyncClient
     from rainbow_sched.client.views import Submitted
 
@@ -28,59 +29,61 @@ Examples:
   id=$(rainbow submit jobspec.yaml) && rainbow wait $id
 
 \b
-Exit code: 0 stored; 3 --fail-fast and no cluster could ever run it.
+Exit code: 0 stored; 3 with --fail-fast if no cluster can ever run the job.
 """
 
 
-@click.command(cls=WithCommand, epilog=EPILOG)
-@asks
+@click.command(cls=JobCommand, epilog=EPILOG)
+@job_options
 @document_output("name")
 @connected
-def submit(link: Link, form: str, asked: Asked) -> int:
-    """Submit a job and print its id. When it returns, the job is stored and survives any crash.
+def submit(connector: Connector, format: str, options: JobOptions) -> int:
+    """Submit a job and print its id. Once the id is printed, the job survives any crash.
 
     FILE is a jobspec (nextgen, Flux) or a script with #SBATCH, # flux: or #RAINBOW lines.
-    COMMAND runs as it is, without a shell. Flags beat what stands in a script.
+    COMMAND runs without a shell. Options override directives of a script.
 
-    The id alone goes to stdout (of an array: a range, as rainbow wait takes it); what
-    happened to the job goes to stderr.
+    Only the id goes to stdout (for an array a range, as rainbow wait takes it); messages go
+    to stderr.
     """
-    from rainbow_sched.cli.input.job_request import prepare
-    from rainbow_sched.cli.input.signing import signer_of
-    from rainbow_sched.cli.render.listings import MACHINE, document_text
-    from rainbow_sched.cli.shell.exit_codes import Exit
-    from rainbow_sched.cli.shell.messages import say
+    from rainbow_sched.cli.input.job_request import prepare, signing_key
+    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
+    from rainbow_sched.cli.shell.exit_codes import ExitCode
+    from rainbow_sched.cli.shell.messages import print_message
 
-    prepared = prepare(asked, time.time(), os.environ)
-    signer = signer_of(asked, os.environ)
-    answers = link.ask(lambda client: _submitted(client, prepared, signer))
+    prepared = prepare(options, time.time(), os.environ)
+    key = signing_key(options, os.environ)
+    answers = connector.call(lambda client: _submit(client, prepared, key))
     answer = answers[0]
-    code = int(Exit.UNSATISFIABLE if answer.state == "infeasible" else Exit.OK)
+    code = int(ExitCode.UNSATISFIABLE if answer.state == "infeasible" else ExitCode.OK)
     if not prepared.request.tasks:
-        say(f"{prepared.source}: it has no task, so an agent has nothing to run; it waits for rainbow receive")
+        print_message(
+            f"{prepared.source}: the jobspec has no task, so agents cannot run the job; it waits for rainbow receive"
+        )
     for ignored in prepared.request.ignored:
-        say(f"{prepared.source or 'flags'}: {ignored}")
-    if form in MACHINE:
-        ids = {"ids": [one.id for one in answers]} if asked.array else {}
-        click.echo(document_text({"schema": "rainbow.submitted/1", **answer.as_dict(), **ids}, form), nl=False)
+        print_message(f"{prepared.source or 'flags'}: {ignored}")
+    if format in MACHINE_FORMATS:
+        ids = {"ids": [one.id for one in answers]} if options.array else {}
+        click.echo(document_text({"schema": "rainbow.submitted/1", **answer.as_dict(), **ids}, format), nl=False)
         return code
-    said = answer.reason or (f"goes to {answer.cluster}" if answer.cluster else f"is {answer.state}")
-    where = f" → {answer.cluster}" if answer.cluster and answer.cluster not in said else ""
-    say(f"{said}{where}" + (f" (the first of {len(answers)} jobs)" if asked.array else ""))
-    click.echo(ranges([one.id for one in answers]))
+    outcome = answer.reason or (f"goes to {answer.cluster}" if answer.cluster else f"is {answer.state}")
+    where = f" → {answer.cluster}" if answer.cluster and answer.cluster not in outcome else ""
+    print_message(f"{outcome}{where}" + (f" (first of {len(answers)} jobs)" if options.array else ""))
+    click.echo(format_ranges([one.id for one in answers]))
     return code
 
 
-async def _submitted(client: AsyncClient, prepared: Prepared, signer: Signer | None) -> tuple[Submitted, ...]:
-    from rainbow_sched.cli.input.cluster_names import need_clusters
+async def _submit(client: AsyncClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> tuple[Submitted, ...]:
+    from rainbow_sched.cli.input.cluster_names import check_clusters
+    from rainbow_sched.cli.input.job_request import sign
 
-    await need_clusters(client, prepared.submission.terms)
-    submission = prepared.submission if signer is None else await signer(client, prepared)
+    await check_clusters(client, prepared.submission.terms)
+    submission = await sign(client, prepared, key)
     return await client.submit_batch([submission]) if submission.array else (await client.submit_one(submission),)
 
 
-def ranges(ids: Sequence[int]) -> str:
-    """`4-8 11`: ids as `wait`, `logs` and `cancel` take them."""
+def format_ranges(ids: Sequence[int]) -> str:
+    """Format ids as `4-8 11`, as `wait`, `logs` and `cancel` take them."""
     runs: list[list[int]] = []
     for id in sorted(ids):
         if runs and runs[-1][-1] == id - 1:

@@ -1,4 +1,4 @@
-"""`rainbow token`: credentials made, listed, rotated and revoked."""
+"""`rainbow token`: create, list, rotate and revoke tokens."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import click
 
 from rainbow_sched.cli.input.options import document_output, output
 from rainbow_sched.cli.render.listings import Column, Listing, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.lazy_group import Commands
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
     from rainbow_sched.client.views import NewToken
 
 EPILOG = """\b
-A token opens at most what its owner may; without --scope, all of it. Its text is
-printed once and kept nowhere. Tokens live for 30 days unless --ttl says otherwise.
+A token grants at most the rights of its owner; without --scope, all of them. Its text is
+printed once and is not stored. Tokens are valid for 30 days unless --ttl is given.
 
 \b
 Examples:
@@ -45,88 +45,90 @@ LISTING = Listing(
 )
 
 
-@click.group(cls=Commands, epilog=EPILOG)
+@click.group(cls=CommandGroup, epilog=EPILOG)
 def token() -> None:
-    """Make, list, rotate and revoke tokens."""
+    """Create, list, rotate and revoke tokens."""
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token create --scope submit:perl --ttl 7d > perl.token\n")
-@click.option("--user", "owner", default="", metavar="NAME", help="Whose (default: yours). For administrators.")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="What it opens; repeatable.")
-@click.option("--ttl", metavar="TIME", help="How long it lives: 12h, 30d.")
-@click.option("--note", default="", help="A note for the list.")
-@click.option("--join", is_flag=True, help="Admits one cluster, once, within an hour.")
-@click.option("--name", "pattern", metavar="PATTERN", help="With --join: the names it may register.")
+@click.option("--user", "owner", default="", metavar="NAME", help="Owner (default: you). For administrators.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="A right of the token; repeatable.")
+@click.option("--ttl", metavar="TIME", help="How long it is valid: 12h, 30d.")
+@click.option("--note", default="", help="Note, shown in the list.")
+@click.option("--join", is_flag=True, help="A token to register one cluster, valid for an hour.")
+@click.option("--name", "pattern", metavar="PATTERN", help="With --join: pattern for the cluster's name.")
 @document_output()
 @connected
 def create(
-    link: Link,
+    connector: Connector,
     owner: str,
     scopes: tuple[str, ...],
     ttl: str | None,
     note: str,
     join: bool,
     pattern: str | None,
-    form: str,
+    format: str,
 ) -> None:
-    """Make a token; its text goes to stdout, once."""
+    """Create a token and print its text, only this once."""
     if pattern and not join:
-        raise click.UsageError("--name goes with --join")
-    asked = (*scopes, f"register:{pattern}") if pattern else scopes
+        raise click.UsageError("--name needs --join")
+    scopes = (*scopes, f"register:{pattern}") if pattern else scopes
     seconds = _seconds(ttl)
-    made = link.ask(lambda client: client.create_token(owner=owner, scopes=asked, ttl=seconds, note=note, join=join))
-    _show(made, form)
+    made = connector.call(
+        lambda client: client.create_token(owner=owner, scopes=scopes, ttl=seconds, note=note, join=join)
+    )
+    _show(made, format)
 
 
 @token.command("list", epilog="\b\nExample:\n  rainbow token list --all -o json\n")
-@click.option("--user", "owner", default="", metavar="NAME", help="Whose (default: yours).")
-@click.option("--all", "everybody", is_flag=True, help="Everybody's. For administrators.")
-@click.option("--dead", is_flag=True, help="With those that are revoked, expired or used up.")
+@click.option("--user", "owner", default="", metavar="NAME", help="Owner (default: you).")
+@click.option("--all", "everybody", is_flag=True, help="Tokens of all users. For administrators.")
+@click.option("--dead", is_flag=True, help="Include tokens that are revoked, expired or used up.")
 @output
 @connected
-def listed(link: Link, owner: str, everybody: bool, dead: bool, form: str) -> None:
-    """List tokens; their texts are kept nowhere."""
-    found = link.ask(lambda client: client.tokens(owner=owner, everybody=everybody, dead=dead))
-    click.echo(listing_text(LISTING, [one.as_dict() for one in found], form), nl=False)
+def listed(connector: Connector, owner: str, everybody: bool, dead: bool, format: str) -> None:
+    """List tokens, without their texts."""
+    tokens = connector.call(lambda client: client.tokens(owner=owner, everybody=everybody, dead=dead))
+    click.echo(listing_text(LISTING, [one.as_dict() for one in tokens], format), nl=False)
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token revoke 3f9k2m1xq0ab\n")
 @click.argument("ids", nargs=-1, required=True)
 @connected
-def revoke(link: Link, ids: tuple[str, ...]) -> None:
-    """End the tokens IDS now; what is open by them is cut within a second."""
+def revoke(connector: Connector, ids: tuple[str, ...]) -> None:
+    """Revoke the tokens IDS immediately; their open streams end within a second."""
 
     async def each(client: AsyncClient) -> None:
         for id in ids:
             await client.revoke_token(id)
             click.echo(f"{id} is revoked")
 
-    link.ask(each)
+    connector.call(each)
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token rotate 3f9k2m1xq0ab --grace 1h\n")
 @click.argument("id", required=False, default="")
-@click.option("--grace", metavar="TIME", help="How long the old one stays good (default: 10m).")
+@click.option("--grace", metavar="TIME", help="How long the old token stays valid (default: 10m).")
 @document_output()
 @connected
-def rotate(link: Link, id: str, grace: str | None, form: str) -> None:
-    """Make a new token in place of ID, by default of the one in use. For a while both are good."""
+def rotate(connector: Connector, id: str, grace: str | None, format: str) -> None:
+    """Replace the token ID, by default the one in use. Both are valid for the grace period."""
     seconds = _seconds(grace)
-    _show(link.ask(lambda client: client.rotate_token(id, grace=seconds)), form)
+    _show(connector.call(lambda client: client.rotate_token(id, grace=seconds)), format)
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token renew perl\n")
 @click.argument("clusters", nargs=-1, required=True)
 @connected
-def renew(link: Link, clusters: tuple[str, ...]) -> None:
-    """Have the agents of CLUSTERS replace their secrets by themselves, within a minute. For administrators."""
+def renew(connector: Connector, clusters: tuple[str, ...]) -> None:
+    """Ask the agents of CLUSTERS to replace their secrets, within a minute. For administrators."""
 
     async def each(client: AsyncClient) -> None:
         for cluster in clusters:
             await client.ask_renewal(cluster)
-            click.echo(f"the agent of {cluster} is asked")
+            click.echo(f"asked the agent of {cluster} to renew its secret")
 
-    link.ask(each)
+    connector.call(each)
 
 
 def _seconds(text: str | None) -> float:
@@ -137,20 +139,22 @@ def _seconds(text: str | None) -> float:
         return 0.0
     seconds = parse_duration(text)
     if seconds is None:
-        raise Invalid("a token does not live for ever; write for example 30d")
+        raise Invalid("a token needs an expiry; write for example 30d")
     return seconds
 
 
-def _show(made: NewToken, form: str) -> None:
-    from rainbow_sched.cli.render.listings import MACHINE, document_text
-    from rainbow_sched.cli.shell.messages import say
+def _show(made: NewToken, format: str) -> None:
+    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
+    from rainbow_sched.cli.shell.messages import print_message
 
-    if form in MACHINE:
+    if format in MACHINE_FORMATS:
         document = {"schema": "rainbow.token/1", "text": made.text, "token": made.token.as_dict()}
-        click.echo(document_text(document, form), nl=False)
+        click.echo(document_text(document, format), nl=False)
         return
     click.echo(made.text)
     row = made.token.as_dict()
     once = ", one use" if made.token.uses_left == 1 else ""
-    until = row.get("expires_at", "it is revoked")
-    say(f"token {made.token.id} of {made.token.owner}{once}, good until {until}: {', '.join(made.token.scopes)}")
+    until = row.get("expires_at", "revoked")
+    print_message(
+        f"token {made.token.id} of {made.token.owner}{once}, valid until {until}: {', '.join(made.token.scopes)}"
+    )

@@ -1,4 +1,4 @@
-"""`rainbow user`: the people whom the server knows."""
+"""`rainbow user`: manage users."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, listing_text
-from rainbow_sched.cli.shell.connect import Link, connected
-from rainbow_sched.cli.shell.lazy_group import Commands
+from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 EPILOG = """\b
 Rights are scopes: submit:CLUSTER, submit:@GROUP, submit:*, job:read:group|all,
-job:cancel:group|all, register:PATTERN, agent:CLUSTER, admin. Everybody may see
+job:cancel:group|all, register:PATTERN, agent:CLUSTER, admin. All users may see
 and cancel their own jobs. A user without --allow and --group gets submit:*.
 
 \b
@@ -37,7 +37,7 @@ _allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help=
 _group = click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; repeatable.")
 
 
-@click.group(cls=Commands, epilog=EPILOG)
+@click.group(cls=CommandGroup, epilog=EPILOG)
 def user() -> None:
     """Add, change, list and disable users. For administrators."""
 
@@ -47,56 +47,56 @@ def user() -> None:
 @_allow
 @_group
 @connected
-def add(link: Link, name: str, rights: tuple[str, ...], groups: tuple[str, ...]) -> None:
-    """Add the user NAME. Give them a token with: rainbow token create --user NAME."""
+def add(connector: Connector, name: str, rights: tuple[str, ...], groups: tuple[str, ...]) -> None:
+    """Add the user NAME. Create a token for the user with: rainbow token create --user NAME."""
     chosen = rights if rights or groups else ("submit:*",)
-    made = link.ask(lambda client: client.put_user(name, groups=groups, rights=chosen, create=True))
-    click.echo(f"{made.name}: groups {', '.join(made.groups) or '-'}; rights {', '.join(made.rights) or '-'}")
+    updated = connector.call(lambda client: client.put_user(name, groups=groups, rights=chosen, create=True))
+    click.echo(f"{updated.name}: groups {', '.join(updated.groups) or '-'}; rights {', '.join(updated.rights) or '-'}")
 
 
 @user.command("set", epilog="\b\nExample:\n  rainbow user set ana --allow submit:perl --group physics\n")
 @click.argument("name")
 @_allow
 @_group
-@click.option("--no-rights", is_flag=True, help="Take all rights of their own.")
-@click.option("--no-groups", is_flag=True, help="Take them out of all groups.")
+@click.option("--no-rights", is_flag=True, help="Remove all rights of the user.")
+@click.option("--no-groups", is_flag=True, help="Remove the user from all groups.")
 @connected
 def change(
-    link: Link, name: str, rights: tuple[str, ...], groups: tuple[str, ...], no_rights: bool, no_groups: bool
+    connector: Connector, name: str, rights: tuple[str, ...], groups: tuple[str, ...], no_rights: bool, no_groups: bool
 ) -> None:
-    """Replace the rights or the groups of the user NAME; what is not given stays."""
+    """Replace the rights or the groups of the user NAME; options that are not given change nothing."""
     if not (rights or groups or no_rights or no_groups):
-        raise click.UsageError("say what to change: --allow, --group, --no-rights or --no-groups")
-    made = link.ask(
+        raise click.UsageError("nothing to change; give --allow, --group, --no-rights or --no-groups")
+    updated = connector.call(
         lambda client: client.put_user(
             name, groups=groups if groups or no_groups else None, rights=rights if rights or no_rights else None
         )
     )
-    click.echo(f"{made.name}: groups {', '.join(made.groups) or '-'}; rights {', '.join(made.rights) or '-'}")
+    click.echo(f"{updated.name}: groups {', '.join(updated.groups) or '-'}; rights {', '.join(updated.rights) or '-'}")
 
 
 @user.command("list", epilog="\b\nExample:\n  rainbow user list -o json\n")
 @output
 @connected
-def listed(link: Link, form: str) -> None:
+def listed(connector: Connector, format: str) -> None:
     """List users with their groups and rights."""
-    rows = [one.as_dict() for one in link.ask(lambda client: client.users())]
-    click.echo(listing_text(LISTING, rows, form), nl=False)
+    rows = [one.as_dict() for one in connector.call(lambda client: client.users())]
+    click.echo(listing_text(LISTING, rows, format), nl=False)
 
 
 @user.command(epilog="\b\nExample:\n  rainbow user disable bob\n")
 @click.argument("name")
 @connected
-def disable(link: Link, name: str) -> None:
-    """Refuse the user NAME from now on: every token, every open stream. Their jobs stay."""
-    link.ask(lambda client: client.put_user(name, disabled=True))
+def disable(connector: Connector, name: str) -> None:
+    """Disable the user NAME: reject all tokens and end open streams. The jobs continue."""
+    connector.call(lambda client: client.put_user(name, disabled=True))
     click.echo(f"{name} is disabled")
 
 
 @user.command(epilog="\b\nExample:\n  rainbow user enable bob\n")
 @click.argument("name")
 @connected
-def enable(link: Link, name: str) -> None:
-    """Let the user NAME in again."""
-    link.ask(lambda client: client.put_user(name, disabled=False))
+def enable(connector: Connector, name: str) -> None:
+    """Enable the user NAME again."""
+    connector.call(lambda client: client.put_user(name, disabled=False))
     click.echo(f"{name} is active")

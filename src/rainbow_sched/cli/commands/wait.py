@@ -1,4 +1,4 @@
-"""`rainbow wait`: block until jobs have ended."""
+"""`rainbow wait`: wait until jobs have ended."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.shell.connect import Link, connected
+from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
     from rainbow_sched.client.views import JobInfo
 
-NAMED = 10  # jobs told one by one; of more, only those that did not succeed
+MAX_LISTED_JOBS = 10  # of more jobs, only those that did not succeed are listed
 
 EPILOG = """\b
-Exit code: the job's own; of several jobs the largest; 124 when --timeout passed;
-125 when Rainbow itself failed.
+Exit code: the job's own; of several jobs the largest; 124 after --timeout;
+125 if Rainbow failed.
 
 \b
 Examples:
@@ -34,39 +34,45 @@ Examples:
 @click.option("--timeout", metavar="DURATION", help="Give up after this long: 30m, 2h.")
 @output
 @connected
-def wait(link: Link, ids: tuple[str, ...], timeout: str | None, form: str) -> int:
-    """Wait until every one of IDS has ended: ids, ranges such as 3-9, names, last or all."""
+def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format: str) -> int:
+    """Wait until all jobs IDS have ended: ids, ranges such as 3-9, names, last or all."""
     from rainbow_sched.cli.render import jobs
     from rainbow_sched.cli.render.listings import listing_text
-    from rainbow_sched.cli.shell.exit_codes import Exit, of_job
-    from rainbow_sched.cli.shell.messages import say
+    from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
+    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
     seconds = parse_duration(timeout) if timeout else None
 
-    async def asking(client: AsyncClient) -> tuple[JobInfo, ...]:
+    async def wait_all(client: AsyncClient) -> tuple[JobInfo, ...]:
         import asyncio
 
         from rainbow_sched.cli.input.job_ids import resolve
 
         async with asyncio.timeout(seconds):
-            found = await resolve(client, ids)
+            selected = await resolve(client, ids)
             client.connection.outlast_restarts()
-            return await client.wait_all(found)
+            return await client.wait_all(selected)
 
     try:
-        rows = [job.as_dict() for job in link.ask(asking)]
+        rows = [job.as_dict() for job in connector.call(wait_all)]
     except TimeoutError:
-        say(f"not all of them ended within {timeout}")
-        return Exit.TIME_LIMIT
-    if form != "table":
-        click.echo(listing_text(jobs.listing(time.time()), rows, form), nl=False)
+        print_message(f"not all jobs ended within {timeout}")
+        return ExitCode.TIME_LIMIT
+    if format != "table":
+        click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)
     else:
-        named = rows if len(rows) <= NAMED else [row for row in rows if row["state"] != "succeeded"][:NAMED]
-        for row in named:
+        listed = (
+            rows
+            if len(rows) <= MAX_LISTED_JOBS
+            else [row for row in rows if row["state"] != "succeeded"][:MAX_LISTED_JOBS]
+        )
+        for row in listed:
             how = jobs.info(row)
-            say(f"job {row['id']} {row['state']}" + (f" ({how})" if how else ""))
-        if len(rows) > NAMED:
+            print_message(f"job {row['id']} {row['state']}" + (f" ({how})" if how else ""))
+        if len(rows) > MAX_LISTED_JOBS:
             counts = Counter(row["state"] for row in rows)
-            say(f"{len(rows)} jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
-    return max((of_job(row) for row in rows), default=0)
+            print_message(
+                f"{len(rows)} jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
+            )
+    return max((exit_code_of_job(row) for row in rows), default=0)

@@ -1,4 +1,4 @@
-"""Graphs, states and secrets from files and flags, as the cluster commands take them."""
+"""Read graphs, states and secrets from files and options of the cluster commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rainbow_sched.cli.shell.messages import say
+from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.client.settings import read_secret
 from rainbow_sched.model.errors import Invalid
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's bytes; `-` is stdin."""
+    """Return the bytes of a file; `-` is stdin."""
     if path == "-":
         return sys.stdin.buffer.read()
     try:
@@ -31,7 +31,7 @@ def read_bytes(path: str) -> bytes:
 
 @contextlib.contextmanager
 def graph_errors(path: str) -> Iterator[None]:
-    """Say in which file a graph is wrong: the server, which reads it, does not know."""
+    """Add the name of the file to errors of a graph, which the server does not know."""
     try:
         yield
     except Invalid as error:
@@ -39,46 +39,48 @@ def graph_errors(path: str) -> Iterator[None]:
 
 
 def read_object(path: str) -> dict[str, Any]:
-    """A file that holds one JSON object."""
+    """Return the JSON object in a file."""
     try:
-        found = json.loads(read_bytes(path))
+        value = json.loads(read_bytes(path))
     except ValueError as error:
         raise Invalid(f"is not JSON: {error}", where=path) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise Invalid('must hold a JSON object, for example {"nodes_free": 20}', where=path)
-    return found
+    return value
 
 
-def value_of(text: str) -> object:
-    """A value from a command line: JSON where it is JSON, else text."""
+def parse_value(text: str) -> object:
+    """Return the JSON value of an argument, or its text if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def given_secret(secret: str | None, secret_file: str | None) -> str:
-    """A secret from a file or, for the prototype's scripts, from a flag that everybody on the machine can read."""
+def secret_from_options(secret: str | None, secret_file: str | None) -> str:
+    """Return the secret from a file or, with a warning, from the command line, as the prototype's scripts pass it."""
     if secret_file:
         return read_secret(secret_file, "the secret")
     if secret:
-        say("warning: others on this machine can read a secret on the command line; give it by file or environment")
+        print_message(
+            "warning: other users can read a secret on the command line; pass it in a file or the environment"
+        )
     return secret or ""
 
 
-def with_cluster(settings: ClientSettings, name: str | None, secret: str) -> tuple[ClientSettings, str]:
-    """Settings that speak for a cluster, and its name: the flag's, else the config's."""
-    chosen = name or settings.cluster
-    if not chosen:
-        raise Invalid("which cluster? give --cluster-name, or a config file with cluster: {name, secret}")
+def cluster_settings(settings: ClientSettings, name: str | None, secret: str) -> tuple[ClientSettings, str]:
+    """Return settings with the credentials of a cluster, and its name: from the option, else from the config file."""
+    cluster = name or settings.cluster
+    if not cluster:
+        raise Invalid("no cluster is named; give --cluster-name, or a config file with cluster: {name, secret}")
     if secret:
         origins: Mapping[str, Any] = {**settings.origins, "cluster_secret": "flag"}
-        settings = replace(settings, cluster=chosen, cluster_secret=secret, origins=origins)
-    return settings, chosen
+        settings = replace(settings, cluster=cluster, cluster_secret=secret, origins=origins)
+    return settings, cluster
 
 
-def config_target(settings: ClientSettings) -> Path:
-    """The file that `--save` writes: the one that was read, else the user's own."""
+def config_path_to_write(settings: ClientSettings) -> Path:
+    """Return the config file to write: the one that was read, else the user's own."""
     from rainbow_sched.client.config import user_path
 
     return settings.config.path or user_path(os.environ)

@@ -1,4 +1,4 @@
-"""The options that say what a job asks for and on which terms, shared by `submit`, `run` and `plan`."""
+"""Options for the resources and terms of a job, shared by `submit`, `run` and `plan`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from rainbow_sched.cli.input.options import Whole, on_clusters
+from rainbow_sched.cli.input.options import WholeNumber, on_clusters
 from rainbow_sched.model.job import DEFAULT_RERUNS, MAX_RETRIES_OR_RERUNS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -18,8 +18,8 @@ COMMAND_KEY = "rainbow.command"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What was typed; None, empty or False: not said."""
+class JobOptions:
+    """Values of the options; None, empty or False: not given."""
 
     file: str | None = None
     jobspec: str | None = None
@@ -61,23 +61,30 @@ class Asked:
     key: str | None = None
 
 
-class Rerun(click.Option):
-    """`--rerun` alone or `--rerun=N`: a number counts only after `=`, for the next word may be the script."""
+class RerunOption(click.Option):
+    """`--rerun` or `--rerun=N`. The number needs `=`, because the next word may be the script."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Show it as it is written."""
         record = super().get_help_record(ctx)
         return record and (RERUN + "[=N]", record[1])
 
 
 RERUN = "--rerun"
 RESOURCES = (
-    click.option("-N", "--nodes", type=Whole(1), metavar="N", help="Nodes; alone, each one whole."),
-    click.option("-n", "--tasks", "--ntasks", "tasks", type=Whole(1), metavar="N", help="Tasks in all."),
-    click.option("-c", "--cores", "--cores-per-task", "cores", type=Whole(1), metavar="N", help="Cores of each task."),
-    click.option("-g", "--gpus", "--gpus-per-task", "gpus", type=Whole(0), metavar="N", help="GPUs of each task."),
-    click.option("--gpus-per-node", type=Whole(0), metavar="N", help="GPUs of each node; needs -N."),
-    click.option("--mem", metavar="SIZE", help="Memory of each node (without -N: of the job): 4G, 512M."),
+    click.option(
+        "-N",
+        "--nodes",
+        type=WholeNumber(1),
+        metavar="N",
+        help="Number of nodes; without -n or -c the job gets them exclusively.",
+    ),
+    click.option("-n", "--tasks", "--ntasks", "tasks", type=WholeNumber(1), metavar="N", help="Total number of tasks."),
+    click.option(
+        "-c", "--cores", "--cores-per-task", "cores", type=WholeNumber(1), metavar="N", help="Cores per task."
+    ),
+    click.option("-g", "--gpus", "--gpus-per-task", "gpus", type=WholeNumber(0), metavar="N", help="GPUs per task."),
+    click.option("--gpus-per-node", type=WholeNumber(0), metavar="N", help="GPUs per node; needs -N."),
+    click.option("--mem", metavar="SIZE", help="Memory per node (without -N: of the job): 4G, 512M."),
     click.option(
         "-t",
         "--time",
@@ -86,50 +93,61 @@ RESOURCES = (
         metavar="DURATION",
         help="Time limit: 30m, 1.5h, 01:30:00; a bare number is seconds.",
     ),
-    click.option("--exclusive", is_flag=True, help="Take the nodes for this job alone."),
+    click.option("--exclusive", is_flag=True, help="Do not share the nodes with other jobs."),
     click.option(
-        "--software", multiple=True, metavar="SPEC", help="Needed software: 'lammps@>=2024 +kokkos'; repeatable."
+        "--software", multiple=True, metavar="SPEC", help="Required software: 'lammps@>=2024 +kokkos'; repeatable."
     ),
-    click.option("--image", metavar="REF", help="Container image that the job runs in."),
-    click.option("--compat", metavar="FILE", help="The image's compatibility document; clusters must meet it."),
-    click.option("--compat-table", metavar="FILE", help="The site's own rows for what such a document may ask."),
+    click.option("--image", metavar="REF", help="Container image to run the job in."),
+    click.option("--compat", metavar="FILE", help="The image's compatibility document, which clusters must meet."),
+    click.option(
+        "--compat-table",
+        metavar="FILE",
+        help="The site's additional rules for entries of compatibility documents.",
+    ),
     click.option("--name", "--job-name", "name", help="Name of the job (default: the command)."),
     click.option(
-        "--env", multiple=True, metavar="KEY[=VALUE]", help="Environment; without a value, yours. Repeatable."
+        "--env",
+        multiple=True,
+        metavar="KEY[=VALUE]",
+        help="Environment variable; without a value, copied from yours. Repeatable.",
     ),
-    click.option("--cwd", metavar="DIR", help="Working directory on the cluster (default: one of its own)."),
+    click.option("--cwd", metavar="DIR", help="Working directory on the cluster (default: a new one)."),
     click.option(
-        "--command", metavar="TEXT", help="The command as one text, split as a shell would; or write -- COMMAND."
+        "--command", metavar="TEXT", help="Command as one text, split like a shell does; or write -- COMMAND."
     ),
     click.option("--jobspec", metavar="FILE", help="The same as FILE."),
 )
 TERMS = (
     click.option(
-        "--select", metavar="POLICY[:K=V,...]", help="Policy that chooses: random, least:key=queue_depth, start ..."
+        "--select", metavar="POLICY[:K=V,...]", help="Selection policy: random, least:key=queue_depth, start ..."
     ),
     click.option(
         "--select-option", "select_options", multiple=True, metavar="K=V", help="Option of the policy; V may be @FILE."
     ),
-    click.option("--prefer", type=click.Choice(["start", "cost"]), help="The earliest start, or the lowest cost."),
-    click.option("--deadline", metavar="TIME", help="Must have ended by: +6h, 18:00, 2026-11-16T09:00."),
-    click.option("--max-cost", type=click.FloatRange(0), metavar="N", help="Must not cost more than this."),
-    on_clusters("Only these clusters."),
-    click.option("--not", "not_clusters", metavar="NAME[,NAME]", help="None of these clusters."),
-    click.option("--hold", is_flag=True, help="Do not start before rainbow release."),
-    click.option("--start-after", metavar="TIME", help="Do not start before: +2h, 22:00."),
-    click.option("--priority", type=int, default=0, metavar="N", help="Higher goes first among your jobs."),
+    click.option(
+        "--prefer", type=click.Choice(["start", "cost"]), help="Prefer the earliest start or the lowest cost."
+    ),
+    click.option(
+        "--deadline", metavar="TIME", help="Time by which the job must have ended: +6h, 18:00, 2026-11-16T09:00."
+    ),
+    click.option("--max-cost", type=click.FloatRange(0), metavar="N", help="Maximum cost."),
+    on_clusters("Use only these clusters."),
+    click.option("--not", "not_clusters", metavar="NAME[,NAME]", help="Do not use these clusters."),
+    click.option("--hold", is_flag=True, help="Hold the job until rainbow release."),
+    click.option("--start-after", metavar="TIME", help="Earliest start: +2h, 22:00."),
+    click.option("--priority", type=int, default=0, metavar="N", help="Priority among your jobs; higher starts first."),
     click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to filter by; repeatable."),
     click.option(
         RERUN,
-        cls=Rerun,
-        type=Whole(0, MAX_RETRIES_OR_RERUNS),
+        cls=RerunOption,
+        type=WholeNumber(0, MAX_RETRIES_OR_RERUNS),
         default=0,
-        help=f"Run again up to N times (without a number: {DEFAULT_RERUNS}) after an unknown outcome: the cluster or "
-        "a node was lost, or the job was preempted. Not after a failure.",
+        help=f"Run again up to N times (default {DEFAULT_RERUNS}) after an unknown outcome: the cluster or a node was "
+        "lost, or the job was preempted. Not after a failure.",
     ),
     click.option(
         "--retries",
-        type=Whole(0, MAX_RETRIES_OR_RERUNS),
+        type=WholeNumber(0, MAX_RETRIES_OR_RERUNS),
         default=0,
         metavar="N",
         help="Run again up to N times after a known failure. Not after an unknown outcome.",
@@ -137,68 +155,70 @@ TERMS = (
     click.option(
         "--lost-after",
         metavar="DURATION",
-        help="Give a run up when its cluster is silent for so long (default: 30m with --rerun, else never).",
+        help="Give up on a running job when its cluster has been unreachable for this long (default: 30m with --rerun, "
+        "else never).",
     ),
+    click.option("--fail-fast", is_flag=True, help="Reject the job if no cluster can ever run it, instead of waiting."),
     click.option(
-        "--fail-fast", is_flag=True, help="Refuse at once what no cluster could ever run, instead of waiting."
+        "--array", metavar="RANGE", help="Submit an array of jobs: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."
     ),
-    click.option("--array", metavar="RANGE", help="Many jobs in one: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."),
     click.option(
         "-d",
         "--dependency",
         "dependencies",
         multiple=True,
         metavar="KIND:ID[:ID...][,...]",
-        help="after, afterok, afternotok or afterany:ID; of an array: afterok:3-9. Repeatable.",
+        help="after, afterok, afternotok or afterany:ID; for an array: afterok:3-9. Repeatable.",
     ),
-    click.option("--sign", is_flag=True, help="Sign it with your key, for sites that run signed jobs only."),
-    click.option("--key", metavar="FILE", help="With --sign: another key than the one of rainbow key create."),
+    click.option("--sign", is_flag=True, help="Sign the job with your key, for sites that run only signed jobs."),
+    click.option(
+        "--key", metavar="FILE", help="With --sign: file of the key (default: the key from rainbow key create)."
+    ),
 )
 
 
-class WithCommand(click.Command):
-    """A command that takes everything after `--` as the job's own command line, untouched."""
+class JobCommand(click.Command):
+    """A command that takes everything after `--` as the command line of the job."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Cut the job's command line off before click sees it."""
+        """Remove the job's command line before click parses the rest."""
         if "--" in args:
-            at = args.index("--")
-            ctx.meta[COMMAND_KEY] = tuple(args[at + 1 :])
-            args = args[:at]
+            separator = args.index("--")
+            ctx.meta[COMMAND_KEY] = tuple(args[separator + 1 :])
+            args = args[:separator]
         try:
-            return super().parse_args(ctx, _with_number_of_reruns(args))
+            return super().parse_args(ctx, _with_rerun_counts(args))
         except click.NoSuchOption:
             raise
         except click.UsageError as error:
             if "unexpected extra argument" in error.message:
-                message = "one FILE is taken; to run a command, write -- before it, as in: -- echo hello"
+                message = "only one FILE is allowed; to run a command, write -- before it, as in: -- echo hello"
                 raise click.UsageError(message, ctx) from None
             raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Show the `--` in the usage line."""
         return ["[OPTIONS] FILE | [OPTIONS] -- COMMAND..."]
 
 
-def _with_number_of_reruns(args: list[str]) -> list[str]:
-    """Give each bare `--rerun` its number: click would take the next word for it."""
-    for word, following in pairwise(args):
-        if word == RERUN and following.isdecimal():
-            raise click.UsageError(f"{RERUN} takes its number after =, as in {RERUN}={following}")
+def _with_rerun_counts(args: list[str]) -> list[str]:
+    """Add the default number to each `--rerun` without one; click would take the next word."""
+    for word, next_word in pairwise(args):
+        if word == RERUN and next_word.isdecimal():
+            raise click.UsageError(f"write the number of {RERUN} after =, as in {RERUN}={next_word}")
     return [f"{RERUN}={DEFAULT_RERUNS}" if word == RERUN else word for word in args]
 
 
-def asks(command: Command) -> Command:
-    """Give a command all of these options, as one argument `asked`."""
+def job_options(command: Command) -> Command:
+    """Add all job options to a command, as one argument `options`."""
 
     @click.argument("file", required=False)
     @functools.wraps(command)
-    def with_asked(*args: Any, **kwargs: Any) -> Any:
+    def with_options(*args: Any, **kwargs: Any) -> Any:
         kwargs["argv"] = click.get_current_context().meta.get(COMMAND_KEY, ())
-        asked = Asked(**{field.name: kwargs.pop(field.name) for field in fields(Asked)})
-        return command(*args, asked=asked, **kwargs)
+        options = JobOptions(**{field.name: kwargs.pop(field.name) for field in fields(JobOptions)})
+        return command(*args, options=options, **kwargs)
 
-    decorated: Any = with_asked
+    decorated: Any = with_options
     for option in reversed((*RESOURCES, *TERMS)):
         decorated = option(decorated)
     return cast(Command, decorated)

@@ -1,4 +1,4 @@
-"""Options that several commands share: `-o`, `-M`, numbers, and how key=value pairs are read."""
+"""Options shared by several commands: `-o`, `-M`, whole numbers and KEY=VALUE pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rainbow_sched.cli.render.listings import FORMS, MACHINE
+from rainbow_sched.cli.render.listings import FORMATS, MACHINE_FORMATS
 from rainbow_sched.model.hints import nearest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -19,52 +19,51 @@ else:
     _TextType = click.ParamType  # generic to type checkers only, in older versions of click
 
 
-class Whole(click.IntRange):
-    """A whole number within bounds; click would call it an `integer range`."""
+class WholeNumber(click.IntRange):
+    """A whole number within bounds, which click calls an `integer range`."""
 
     name = "whole number"
 
 
-class Form(_TextType):
-    """The value of `-o`: one of the forms, or a '{format}'."""
+class OutputFormat(_TextType):
+    """The value of `-o`: a named format, or a text such as '{id} {state}'."""
 
-    name = "form"
+    name = "format"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """As shown in the help."""
-        return "FORM"
+        return "FORMAT"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The form, or a usage error that names the forms there are."""
-        if value in FORMS or "{" in value:
+        """The format, or a usage error that names the formats there are."""
+        if value in FORMATS or "{" in value:
             return value
-        near = nearest(value, FORMS)
-        hint = f"did you mean {near}?" if near else "use " + ", ".join(FORMS) + " or '{id} {state}'"
-        return self.fail(f"there is no output form {value!r}; {hint}", param, ctx)
+        near = nearest(value, FORMATS)
+        hint = f"did you mean {near}?" if near else "use " + ", ".join(FORMATS) + " or '{id} {state}'"
+        return self.fail(f"there is no output format {value!r}; {hint}", param, ctx)
 
 
 def output(command: Command) -> Command:
-    """Add `-o`."""
-    return _form("table, wide, json, jsonl, yaml, name, or a format such as '{id} {state}'.")(command)
+    """Add `-o` to a listing."""
+    return _format_option("table, wide, json, jsonl, yaml, name, or a format such as '{id} {state}'.")(command)
 
 
 def document_output(*also: str) -> Callable[[Command], Command]:
-    """Add `-o` to a command that answers with one thing, which has no rows; `also` names more forms that it takes."""
-    forms = ("table", *MACHINE, *also)
+    """Add `-o` to a command whose output is one document; `also` adds formats."""
+    formats = ("table", *MACHINE_FORMATS, *also)
 
     def checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
-        if value in (*forms, "wide"):
+        if value in (*formats, "wide"):
             return value
-        if ctx.get_parameter_source("form") is click.core.ParameterSource.ENVIRONMENT:
-            return "table"  # it was said for all commands, and for listings it is right
-        raise click.UsageError(f"there are no rows here to show as {value!r}; -o takes {', '.join(forms)}")
+        if ctx.get_parameter_source("format") is click.core.ParameterSource.ENVIRONMENT:
+            return "table"  # RAINBOW_OUTPUT applies to listings
+        raise click.UsageError(f"this output has no rows to show as {value!r}; use -o {', '.join(formats)}")
 
-    return _form(f"{', '.join(forms[:-1])} or {forms[-1]}.", callback=checked)
+    return _format_option(f"{', '.join(formats[:-1])} or {formats[-1]}.", callback=checked)
 
 
-def _form(help: str, **more: Any) -> Callable[[Command], Command]:
+def _format_option(help: str, **more: Any) -> Callable[[Command], Command]:
     return click.option(
-        "-o", "--output", "form", type=Form(), default="table", envvar="RAINBOW_OUTPUT", help=help, **more
+        "-o", "--output", "format", type=OutputFormat(), default="table", envvar="RAINBOW_OUTPUT", help=help, **more
     )
 
 
@@ -78,12 +77,12 @@ def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 
 
 def names(text: str) -> tuple[str, ...]:
-    """`a,b` as its parts."""
+    """Split `a,b` at commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
-    """`k=v` words as a mapping."""
+    """Return KEY=VALUE words as a mapping."""
     out: dict[str, str] = {}
     for value in values:
         key, separator, rest = value.partition("=")

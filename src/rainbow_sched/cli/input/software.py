@@ -1,6 +1,6 @@
-"""`--software 'lammps@>=2024 +kokkos'` into a requirement on the subsystem `software`.
+"""Parse `--software 'lammps@>=2024 +kokkos'` to a requirement on the subsystem `software`.
 
-| written | asks of one vertex of the subsystem |
+| syntax | requires of one vertex of the subsystem |
 |---|---|
 | `lammps` | field `name` = lammps |
 | `@2024.1` | field `version` = 2024.1 |
@@ -23,14 +23,16 @@ _VARIANT = re.compile(r"([+~])([A-Za-z0-9_][A-Za-z0-9._-]*)")
 
 
 def requirement(text: str) -> Requirement:
-    """What `text` asks for, all of it of one vertex."""
+    """Return the requirement; one vertex must meet all of it."""
     words = text.replace("+", " +").replace("~", " ~").split()
-    found = _NAME.fullmatch(words[0]) if words else None
-    if found is None:
-        raise Invalid("write a name and perhaps a version and variants: 'lammps@>=2024 +kokkos'", where=f"{text!r}")
-    terms: list[Term] = [Equals("name", found[1])]
-    if found[2]:
-        terms.append(_version(found[2], text))
+    matched = _NAME.fullmatch(words[0]) if words else None
+    if matched is None:
+        raise Invalid(
+            "write a name, optionally with a version and variants: 'lammps@>=2024 +kokkos'", where=f"{text!r}"
+        )
+    terms: list[Term] = [Equals("name", matched[1])]
+    if matched[2]:
+        terms.append(_version(matched[2], text))
     for word in words[1:]:
         variant = _VARIANT.fullmatch(word)
         key, separator, value = word.partition("=")
@@ -58,8 +60,8 @@ def _range(least: str | None, most: str | None, text: str) -> Within:
     for bound in filter(None, (least, most)):
         if not is_version(bound):
             raise Invalid(
-                f"{bound[:40]!r} is no version, which begins with a digit or with v and a digit; "
-                "to ask for just this one write @ without >=, <= or :",
+                f"{bound[:40]!r} is not a version, which begins with a digit, or v and a digit; "
+                "to require exactly this text, write @ without >=, <= or :",
                 where=f"{text!r}",
             )
     return Within("version", min=least, max=most)
@@ -67,5 +69,5 @@ def _range(least: str | None, most: str | None, text: str) -> Within:
 
 def _bare(version: str, text: str) -> str:
     if not version or version[0] in "<>=@":
-        raise Invalid("a version is written @2024, @>=2024, @<=3 or @1.2:1.4", where=f"{text!r}")
+        raise Invalid("write a version as @2024, @>=2024, @<=3 or @1.2:1.4", where=f"{text!r}")
     return version

@@ -1,4 +1,4 @@
-"""How clusters look: one line each, or one of them in full, from plain rows."""
+"""Format clusters: as a listing, or one cluster with all details."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 from rainbow_sched.cli.render.jobs import seconds
 from rainbow_sched.cli.render.listings import Column, Listing, table, text
 from rainbow_sched.cli.render.terminal import clean, one_line
-from rainbow_sched.cli.render.times import ago
+from rainbow_sched.cli.render.times import format_age
 from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.cluster_rules import short_duration
 
 
 def free_of(cluster: Mapping[str, Any], type: str) -> str:
-    """`12/64`: how much of a resource is free, of how much."""
-    found = [total for total in cluster.get("totals", ()) if total["type"] == type]
-    if not found:
+    """Format the free and total amount of a resource: `12/64`."""
+    totals = [total for total in cluster.get("totals", ()) if total["type"] == type]
+    if not totals:
         return "-"
-    return f"{sum(total['free'] for total in found)}/{sum(total['all'] for total in found)}"
+    return f"{sum(total['free'] for total in totals)}/{sum(total['all'] for total in totals)}"
 
 
 def seen(cluster: Mapping[str, Any], now: float) -> str:
-    """How long ago the cluster last spoke."""
+    """Format the age of the last contact."""
     at = seconds(cluster.get("seen_at"))
-    return "never" if at is None else ago(now - at)
+    return "never" if at is None else format_age(now - at)
 
 
 def track_record(cluster: Mapping[str, Any]) -> str:
-    """`93% of 120, x1.4`: how often jobs started by the bid's p90, and how much longer than said they waited."""
+    """Format `93% of 120, x1.4`: the share of jobs that started before the predicted p90, and actual/predicted wait."""
     record = TrackRecord.from_mapping(cluster.get("record", {}))
-    held = record.p90_held
-    if held is None:
+    share = record.p90_held
+    if share is None:
         return "-"
-    return f"{held:.0%} of {record.jobs}, x{math.exp(record.log_bias / record.weight):.1f}"
+    return f"{share:.0%} of {record.jobs}, x{math.exp(record.log_bias / record.weight):.1f}"
 
 
 def listing(now: float) -> Listing:
-    """How `rainbow clusters` lists."""
+    """Return the layout of `rainbow clusters`."""
     return Listing(
         schema="rainbow.clusters/1",
         key="clusters",
@@ -68,45 +68,45 @@ def listing(now: float) -> Listing:
     )
 
 
-def said_rules(rules: Mapping[str, Any]) -> str:
-    """`users ana, bob; groups lab; at most 4 nodes and 2h per job; at most 10 jobs of one user; signed jobs only`."""
-    words = [f"{what} {one_line(', '.join(rules[what]))}" for what in ("users", "groups") if rules.get(what)]
-    most = [f"{rules['max_nodes']} nodes"] if rules.get("max_nodes") else []
-    most += [short_duration(rules["max_time"])] if rules.get("max_time") else []
-    words += [f"at most {' and '.join(most)} per job"] if most else []
-    words += [f"at most {rules['max_queued']} jobs of one user"] if rules.get("max_queued") else []
-    words += ["signed jobs only"] if rules.get("signed") else []
-    return "; ".join(words)
+def format_rules(rules: Mapping[str, Any]) -> str:
+    """Format `users ana; groups lab; at most 4 nodes and 2h per job; at most 10 jobs per user; signed jobs only`."""
+    parts = [f"{what} {one_line(', '.join(rules[what]))}" for what in ("users", "groups") if rules.get(what)]
+    limits = [f"{rules['max_nodes']} nodes"] if rules.get("max_nodes") else []
+    limits += [short_duration(rules["max_time"])] if rules.get("max_time") else []
+    parts += [f"at most {' and '.join(limits)} per job"] if limits else []
+    parts += [f"at most {rules['max_queued']} jobs per user"] if rules.get("max_queued") else []
+    parts += ["signed jobs only"] if rules.get("signed") else []
+    return "; ".join(parts)
 
 
-def said_nodes(cluster: Mapping[str, Any]) -> str:
-    """Whether jobs stay on the nodes that meet their requirements, and how often the manager gave others."""
+def format_node_rules(cluster: Mapping[str, Any]) -> str:
+    """Describe whether node requirements are enforced, and how often the manager used wrong nodes."""
     rules = cluster.get("node_rules", {})
     if not rules:
-        said = "not enforced: it has no agent"
+        text = "not enforced: the cluster has no agent"
     elif not rules.get("hosts"):
-        said = "not enforced: its agent does not keep jobs on nodes; upgrade it"
+        text = "not enforced: the agent is too old; upgrade it"
     else:
-        said = "enforced"
-        if words := ", ".join(rules.get("subsystems", ())):
-            said += f"; the manager is told {one_line(words)} in its own words"
+        text = "enforced"
+        if names := ", ".join(rules.get("subsystems", ())):
+            text += f"; {one_line(names)} as native constraints of the manager"
     wrong = cluster.get("wrong_nodes", 0)
-    return said + (f"; {wrong} job{'' if wrong == 1 else 's'} returned because of wrong nodes" if wrong else "")
+    return text + (f"; {wrong} job{'' if wrong == 1 else 's'} returned because of wrong nodes" if wrong else "")
 
 
-def in_full(cluster: Mapping[str, Any], now: float) -> str:
-    """One cluster with its totals and its state."""
+def cluster_details(cluster: Mapping[str, Any], now: float) -> str:
+    """Format one cluster with its totals and its state."""
     lines = [
         f"{one_line(cluster['name'])}: {cluster.get('standing', 'unknown')}"
         + (f" ({one_line(cluster['reason'])})" if cluster.get("reason") else ""),
-        f"  manager     {one_line(cluster.get('manager', '')) or 'unknown: no agent has told'}",
+        f"  manager     {one_line(cluster.get('manager', '')) or 'unknown: no agent connected yet'}",
         f"  seen        {seen(cluster, now)}" + ("" if seen(cluster, now) == "never" else " ago"),
         f"  jobs        {cluster.get('running', 0)} running, {cluster.get('queued', 0)} waiting there",
         f"  subsystems  {one_line(', '.join(cluster.get('subsystems', ()))) or 'none'}",
         f"  bids        {track_record(cluster)}",
-        f"  nodes       {said_nodes(cluster)}",
+        f"  nodes       {format_node_rules(cluster)}",
     ]
-    if rules := said_rules(cluster.get("rules", {})):
+    if rules := format_rules(cluster.get("rules", {})):
         lines.append(f"  rules       {rules}")
     totals = table(
         (
@@ -123,11 +123,11 @@ def in_full(cluster: Mapping[str, Any], now: float) -> str:
     state = cluster.get("state", {})
     if state:
         at = seconds(cluster.get("state_at"))
-        lines.append(f"  state{'' if at is None else f', reported {ago(now - at)} ago'}:")
+        lines.append(f"  state{'' if at is None else f', reported {format_age(now - at)} ago'}:")
         lines += [f"    {one_line(str(key))} = {one_line(str(value))}" for key, value in sorted(state.items())]
     return "\n".join(lines) + "\n"
 
 
 def tree(cluster: Mapping[str, Any]) -> str:
-    """The containment tree as the server drew it."""
+    """Format the containment tree."""
     return "".join(f"{clean(line)}\n" for line in cluster.get("tree", ()))

@@ -1,4 +1,4 @@
-"""How an explanation of a job looks: where it is, what each cluster says, what would help, and the whole story."""
+"""Format the explanation of a job: its state, each cluster's reasons, possible changes, and its timeline."""
 
 from __future__ import annotations
 
@@ -6,66 +6,75 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rainbow_sched.cli.render import plan
-from rainbow_sched.cli.render.jobs import ENDED, info, letter, seconds, word
-from rainbow_sched.cli.render.terminal import COLUMNS, hung, one_line, width
-from rainbow_sched.cli.render.times import ago, clock
+from rainbow_sched.cli.render.jobs import ENDED, info, seconds, state_letter, state_word
+from rainbow_sched.cli.render.terminal import COLUMNS, hanging, one_line, width
+from rainbow_sched.cli.render.times import format_age, format_clock
 from rainbow_sched.model.decision import Decision
 
-SAYS = {"now": "NOW", "later": "LATER", "never": "NEVER", "unknown": "UNKNOWN", "closed": "SKIP"}
+FIT_WORDS = {"now": "NOW", "later": "LATER", "never": "NEVER", "unknown": "UNKNOWN", "closed": "SKIP"}
 
 
 def headline(job: Mapping[str, Any], explanations: Sequence[Mapping[str, Any]], now: float) -> str:
-    """`Job 122 (train) is PENDING since 09:02; evaluated 14 times, last 6 s ago. Nothing can run it now; ...`."""
+    """Format `Job 122 (train) is PENDING since 09:02:00; evaluated 14 times, last 6s ago. No cluster ...`.
+
+    An ended job is `Job 2 (sh) succeeded on here at 12:27:35 (exit 0).`
+    """
     name = f" ({one_line(job['name'])})" if job.get("name") else ""
-    state = word(job).upper()
     nodes = f" ({one_line(job['hosts'])})" if job.get("hosts") else ""
     where = f" on {one_line(job['cluster'])}{nodes}" if job.get("cluster") else ""
     since = seconds(job.get("ended_at")) or seconds(job.get("started_at")) or seconds(job.get("submitted_at"))
-    when = f" since {clock(since, now)}" if since else ""
-    tried = job.get("evaluations", 0)
+    if job["state"] in ENDED:
+        when = f" at {format_clock(since, now)}" if since else ""
+        known = "exit 0" if job.get("exit_code") == 0 and job["state"] == "succeeded" else one_line(info(job))
+        return f"Job {job['id']}{name} {state_word(job)}{where}{when}{f' ({known})' if known else ''}.\n"
+    when = f" since {format_clock(since, now)}" if since else ""
+    count = job.get("evaluations", 0)
     at = seconds(job.get("evaluated_at"))
-    last = f", last {ago(now - at)} ago" if at is not None else ""
-    parts = [f"Job {job['id']}{name} is {state}{where}{when}; evaluated {tried} time{'' if tried == 1 else 's'}{last}."]
-    waits = letter(job) in "DPS" and not job.get("cluster")
+    last = f", last {format_age(now - at)} ago" if at is not None else ""
+    evaluated = f"evaluated {count} time{'' if count == 1 else 's'}{last}"
+    parts = [f"Job {job['id']}{name} is {state_word(job).upper()}{where}{when}; {evaluated}."]
+    waits = state_letter(job) in "DPS" and not job.get("cluster")
     if waits:
-        parts.append(_hope(explanations))
-    known = "" if waits and job.get("hold") == "nothing-fits" else info(job)  # the decision says it better
+        parts.append(_outlook(explanations))
+    known = "" if waits and job.get("hold") == "nothing-fits" else info(job)  # the decision has more details
     if known:
         parts.append(f"{one_line(known)}.")
     return " ".join(parts) + "\n"
 
 
-def _hope(explanations: Sequence[Mapping[str, Any]]) -> str:
+def _outlook(explanations: Sequence[Mapping[str, Any]]) -> str:
     by_fit = [entry["fit"] for entry in explanations]
     now, later = by_fit.count("now"), by_fit.count("later") + by_fit.count("unknown")
     if now:
-        return f"{now} cluster{'' if now == 1 else 's'} could run it now."
+        return f"{now} cluster{'' if now == 1 else 's'} can run it now."
     if later:
-        return f"Nothing can run it now; {later} cluster{'' if later == 1 else 's'} could later."
-    closed = by_fit.count("closed")  # nobody asked them whether it fits
+        return f"No cluster can run it now; {later} cluster{'' if later == 1 else 's'} can later."
+    closed = by_fit.count("closed")  # not evaluated
     if closed:
-        return f"Nothing can run it now; {closed} cluster{' takes' if closed == 1 else 's take'} no work at the moment."
-    return "No cluster could ever run it."
+        return f"No cluster can run it now; {closed} cluster{' accepts' if closed == 1 else 's accept'} no jobs."
+    return "No cluster can ever run it."
 
 
 def verdicts(explanations: Sequence[Mapping[str, Any]], limit: int = COLUMNS) -> str:
-    """One line for each cluster: ` corona  LATER  nodes: 2 free, 8 needed`."""
+    """Format one line per cluster: ` corona  LATER  nodes: 2 free, 8 needed`."""
     if not explanations:
         return ""
     size = max(width(one_line(entry["cluster"])) for entry in explanations)
     lines = []
     for entry in explanations:
         name = one_line(entry["cluster"])
-        said = plan.sentences(entry) or [f"{entry.get('slots_now', 0)} would fit"]
-        lines.append(hung(f" {name}{' ' * (size - width(name))}  {SAYS.get(entry['fit'], '?'):<7}  ", said, limit))
+        reasons = plan.sentences(entry) or [f"{entry.get('slots_now', 0)} would fit"]
+        lines.append(
+            hanging(f" {name}{' ' * (size - width(name))}  {FIT_WORDS.get(entry['fit'], '?'):<7}  ", reasons, limit)
+        )
     return "".join(lines)
 
 
 def last_decision(decision: Decision | None, now: float, *, ended: bool) -> str:
-    """What was decided last, and why."""
+    """Format the last decision and its reasons."""
     if decision is None:
-        return f"Nothing was decided{'' if ended else ' yet'}.\n"
-    when = clock(decision.record["at"], now)
+        return f"There is no decision{'' if ended else ' yet'}.\n"
+    when = format_clock(decision.record["at"], now)
     if decision.winner is None:
         reasons = [one_line(reason) for reason in decision.record["outcome"]["reasons"]]
         of_others = tuple(f"{one_line(row.name)}: " for row in decision.rows() if plan.excluded(decision, row.name))
@@ -76,10 +85,10 @@ def last_decision(decision: Decision | None, now: float, *, ended: bool) -> str:
 
 
 def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Every event of the job, the oldest first."""
+    """Format all events of the job, oldest first."""
     lines = []
     for event in events:
-        at = clock(seconds(event.get("at")) or now, now)
+        at = format_clock(seconds(event.get("at")) or now, now)
         detail = ", ".join(
             f"{key}={one_line(str(value))}" for key, value in event.get("detail", {}).items() if value != ""
         )
@@ -88,27 +97,27 @@ def timeline(events: Sequence[Mapping[str, Any]], now: float) -> str:
 
 
 def unknown_reports(events: Sequence[Mapping[str, Any]], now: float) -> str:
-    """The reports of agents that the server keeps and does not understand, as they came."""
+    """Format the reports of agents that the server stored but does not understand."""
     lines = []
     for event in events:
         detail = event.get("detail", {})
         if "unknown_report" in detail:
-            at = clock(seconds(event.get("at")) or now, now)
+            at = format_clock(seconds(event.get("at")) or now, now)
             who = f"{one_line(str(detail.get('cluster')))} reported at {at} of attempt {detail.get('of')}"
             lines.append(f" {who}: {one_line(str(detail['unknown_report']))}\n   {one_line(str(detail.get('why')))}\n")
     if not lines:
         return ""
-    remedy = " The agent keeps it and sends it again after a restart or an upgrade of the server, or its own restart.\n"
-    return "Not understood, so nothing was changed by it:\n" + "".join(lines) + remedy
+    remedy = " The agent sends it again after a restart or an upgrade of the server, or after its own restart.\n"
+    return "Reports that the server does not understand and ignored:\n" + "".join(lines) + remedy
 
 
 def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = COLUMNS) -> str:
-    """Everything that `rainbow explain` prints."""
+    """Return the output of `rainbow explain`."""
     job = view["job"]
     decision = Decision.from_record(view["decision"]) if view.get("decision") else None
     terms = job.get("terms", {})
     only, never = terms.get("only_clusters", ()), terms.get("not_clusters", ())
-    explanations = [e for e in view.get("explanations", ()) if not plan.left_out(e["cluster"], only, never)]
+    explanations = [e for e in view.get("explanations", ()) if not plan.is_left_out(e["cluster"], only, never)]
     ended = job["state"] in ENDED
     parts = [headline(job, explanations, now), last_decision(decision, now, ended=ended)]
     if not ended or verbose:

@@ -1,4 +1,4 @@
-"""How jobs look: Flux's letters for states, how long, and what there is to know, from plain rows."""
+"""Format jobs: state letters, durations and details."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow_sched.cli.render.listings import Column, Listing, text
-from rainbow_sched.cli.render.times import short
+from rainbow_sched.cli.render.times import format_duration
 
 ENDED = {
     "succeeded": "CD",
@@ -16,14 +16,14 @@ ENDED = {
     "cancelled": "CA",
     "infeasible": "F",
     "expired": "TO",
-    "handed_off": "HO",  # ours: the cluster owns it now, and nobody will tell how it ends
+    "handed_off": "HO",  # not in Flux: the cluster took the job over and reports nothing
 }
-WORDS = {"D": "waiting", "P": "held", "S": "pending", "R": "running", "C": "ending"}
-HELD = {"dependency": "D", "time": "D", "user": "P", "nothing-fits": "S"}
-WAITS_FOR = {
+STATE_WORDS = {"D": "waiting", "P": "held", "S": "pending", "R": "running", "C": "ending"}
+HOLD_LETTERS = {"dependency": "D", "time": "D", "user": "P", "nothing-fits": "S"}
+HOLD_REASONS = {
     "dependency": "waits for another job",
     "time": "waits for its start time",
-    "user": "held; rainbow release lets it go",
+    "user": "held; release with: rainbow release {id}",
     "nothing-fits": "no cluster fits now",
 }
 FILTERS: Mapping[str, frozenset[str]] = {
@@ -41,7 +41,7 @@ FILTERS: Mapping[str, frozenset[str]] = {
     "handed-off": frozenset({"HO"}),
     "inactive": frozenset({"CD", "F", "CA", "TO", "HO"}),
 }
-STATES: Mapping[str, tuple[str, ...]] = {  # what the server is asked for, before the letters decide
+STATES: Mapping[str, tuple[str, ...]] = {  # by letter: the states that the server filters by
     "D": ("held",),
     "P": ("held",),
     "S": ("held", "queued", "bound"),
@@ -55,32 +55,32 @@ STATES: Mapping[str, tuple[str, ...]] = {  # what the server is asked for, befor
 }
 
 
-def letter(job: Mapping[str, Any]) -> str:
-    """D depends, P held, S waits, R runs, C ends; CD done, F failed, CA cancelled, TO too late, HO handed off."""
+def state_letter(job: Mapping[str, Any]) -> str:
+    """Return Flux's letter: D depends, P held, S waits, R runs, C ends; or CD, F, CA, TO, HO for an ended job."""
     state: str = job.get("state", "")
     if state in ENDED:
         return "TO" if state == "failed" and job.get("failure") == "time-limit" else ENDED[state]
     if state == "held":
-        return HELD.get(job.get("hold", ""), "P")
+        return HOLD_LETTERS.get(job.get("hold", ""), "P")
     if state == "bound":
         return {"running": "R", "finishing": "C"}.get(job.get("attempt_state", ""), "S")
     return "C" if state == "cancelling" else "S"
 
 
-def word(job: Mapping[str, Any]) -> str:
-    """The letter of a job that has not ended as a word, or how it ended."""
-    return WORDS.get(letter(job)) or str(job["state"]).replace("_", " ")
+def state_word(job: Mapping[str, Any]) -> str:
+    """Return the state of an active job as a word, or the final state."""
+    return STATE_WORDS.get(state_letter(job)) or str(job["state"]).replace("_", " ")
 
 
 def seconds(value: object) -> float | None:
-    """A row's time as seconds since the epoch."""
+    """Return a time in a row as seconds since the epoch."""
     if not isinstance(value, str):
         return None
     return datetime.datetime.fromisoformat(value).timestamp()
 
 
 def elapsed(job: Mapping[str, Any], now: float) -> float:
-    """How long it ran, or runs, or has been waiting."""
+    """Return how long the job ran, has been running, or has been waiting, in seconds."""
     began = seconds(job.get("started_at"))
     ended = seconds(job.get("ended_at"))
     if began is None:
@@ -89,7 +89,7 @@ def elapsed(job: Mapping[str, Any], now: float) -> float:
 
 
 def info(job: Mapping[str, Any]) -> str:
-    """What there is to know in a few words: why it waits, where it is, how it ended."""
+    """Describe in a few words why a job waits, where it is, or how it ended."""
     state: str = job.get("state", "")
     reason: str = job.get("reason", "")
     if state in ENDED:
@@ -97,33 +97,33 @@ def info(job: Mapping[str, Any]) -> str:
         how = f"exit {code}" if code is not None and code >= 0 else f"signal {-code}" if code is not None else ""
         return reason or how
     if state == "held":
-        return reason or WAITS_FOR.get(job.get("hold", ""), "held")
+        return reason or HOLD_REASONS.get(job.get("hold", ""), "held").format(id=job["id"])
     if state == "bound":
         native = f"native {job['native_id']}" if job.get("native_id") else ""
-        where = {
-            "offered": "offered, not taken yet",
+        steps = {
+            "offered": "offered, not accepted yet",
             "leased": "leased",
             "accepted": "accepted",
             "submitted": "queued there",
         }
-        step = where.get(job.get("attempt_state", ""), "")
+        step = steps.get(job.get("attempt_state", ""), "")
         return ", ".join(part for part in (native, step) if part) or reason
     return reason
 
 
 def short_user(job: Mapping[str, Any]) -> str:
-    """`user:ana` as `ana`."""
+    """Return `ana` for `user:ana`."""
     return str(job.get("owner", "")).removeprefix("user:")
 
 
 def shown_name(job: Mapping[str, Any]) -> str:
-    """The name; of a member of an array with its index: `sh[3]`."""
+    """Return the name, with the index for a job of an array: `sh[3]`."""
     index = job.get("terms", {}).get("labels", {}).get("array_index", "")
     return f"{job.get('name', '')}[{index}]" if index else str(job.get("name", ""))
 
 
 def listing(now: float) -> Listing:
-    """How `rainbow jobs` lists."""
+    """Return the layout of `rainbow jobs`."""
     return Listing(
         schema="rainbow.jobs/1",
         key="jobs",
@@ -137,10 +137,10 @@ def listing(now: float) -> Listing:
             Column("JOBID", text("id"), right=True),
             Column("USER", short_user),
             Column("NAME", shown_name),
-            Column("ST", letter, right=True),
+            Column("ST", state_letter, right=True),
             Column("N", lambda job: str(job.get("nodes") or "-"), right=True),
             Column("CLUSTER", text("cluster")),
-            Column("TIME", lambda job: short(elapsed(job, now)), right=True),
+            Column("TIME", lambda job: format_duration(elapsed(job, now)), right=True),
             Column("TRY", text("attempt"), right=True, wide=True),
             Column("NATIVE", text("native_id"), wide=True),
             Column("NODES", text("hosts"), wide=True),
@@ -150,27 +150,33 @@ def listing(now: float) -> Listing:
         ),
         fields={
             "user": short_user,
-            "st": letter,
+            "st": state_letter,
             "status": lambda job: job.get("state", "").upper(),
             "returncode": lambda job: job.get("exit_code", ""),
-            "time": lambda job: short(elapsed(job, now)),
+            "time": lambda job: format_duration(elapsed(job, now)),
             "info": info,
         },
         empty="no jobs",
     )
 
 
-LIVE, OVER = ("running", "pending"), ("completed", "failed", "cancelled", "timeout", "handed-off")
+ACTIVE, ENDED_GROUPS = ("running", "pending"), ("completed", "failed", "cancelled", "timeout", "handed-off")
 
 
-def counts(jobs: list[dict[str, Any]], asked: frozenset[str]) -> dict[str, int]:
-    """How many of each kind: only of what was asked for, since the others were not counted."""
-    found = Counter(letter(job) for job in jobs)
-    return {name: sum(found[one] for one in FILTERS[name]) for name in (*LIVE, *OVER) if FILTERS[name] & asked}
+def counts(jobs: list[dict[str, Any]], letters: frozenset[str]) -> dict[str, int]:
+    """Count jobs by group, for groups with one of `letters` only."""
+    by_letter = Counter(state_letter(job) for job in jobs)
+    return {
+        name: sum(by_letter[one] for one in FILTERS[name])
+        for name in (*ACTIVE, *ENDED_GROUPS)
+        if FILTERS[name] & letters
+    }
 
 
-def stats(jobs: list[dict[str, Any]], asked: frozenset[str]) -> str:
-    """`3 running, 1 pending; 10 completed, 2 failed`."""
-    counted = counts(jobs, asked)
-    parts = [", ".join(f"{counted[name]} {name}" for name in group if name in counted) for group in (LIVE, OVER)]
+def stats(jobs: list[dict[str, Any]], letters: frozenset[str]) -> str:
+    """Format `3 running, 1 pending; 10 completed, 2 failed`."""
+    counted = counts(jobs, letters)
+    parts = [
+        ", ".join(f"{counted[name]} {name}" for name in group if name in counted) for group in (ACTIVE, ENDED_GROUPS)
+    ]
     return "; ".join(part for part in parts if part)

@@ -1,6 +1,6 @@
-"""Text of others made safe for a terminal: nothing in it can move the cursor, recolour, retitle or reorder.
+"""Remove control sequences from text before it is printed on a terminal.
 
-`clean` takes a whole text. `Cleaner` takes it in pieces and gives the same, wherever it is cut.
+`clean` takes a whole text; `Cleaner` takes it in chunks, with the same result wherever it is split.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 
 COLUMNS, MIN_COLUMNS = 120, 40
-MAX_SEQUENCE = 256  # a longer "escape sequence" is taken for text, so that nobody can hide a whole log in one
+MAX_SEQUENCE = 256  # a longer sequence is printed as text, so that it cannot hide output
 
 # CSI ... final; OSC, DCS, SOS, PM, APC up to their terminator; two- and three-character escapes; each 7 or 8 bit.
 _BODY = rf"[^\x07\x1b\x9c\n\r]{{0,{MAX_SEQUENCE}}}"
@@ -24,11 +24,11 @@ _SEQUENCE = re.compile(
     r"|\x1b[ -/]{1,16}[0-~]"
     r"|\x1b(?![\[\]PX^_])[0-~]"
 )
-# The beginning of one of the above, at the end of a piece: kept back until more comes.
+# The start of a sequence at the end of a chunk, buffered until the next chunk.
 _UNFINISHED = re.compile(
     rf"(?:(?:\x1b\[|\x9b){_CSI}|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){_BODY}\x1b?|\x1b[ -/]{{0,16}}|\r)\Z"
 )
-# C0 but for tab and newline, DEL, C1; directional marks and overrides; byte order mark; tags; lone surrogates.
+# C0 without tab and newline, DEL, C1; directional marks and overrides; byte order mark; tags; lone surrogates.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -36,7 +36,7 @@ _HARMLESS = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
 
 
 def clean(text: str) -> str:
-    """`text` without control sequences; tabs and line ends stay, a lone carriage return becomes a line end."""
+    """Remove control sequences; keep tabs and line ends, and turn a single carriage return into a line end."""
     if _HARMLESS.fullmatch(text):
         return text
     text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
@@ -44,20 +44,20 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`clean`, and on one line: for names and reasons in tables and messages."""
+    """Clean a text and join its lines, for names and reasons in tables and messages."""
     return " ".join(clean(text).split())
 
 
 def columns() -> int:
-    """How wide lines may be: as wide as the terminal; 120 where nobody looks."""
+    """Return the width of the terminal, or 120 if stdout is not one."""
     try:
         return max(MIN_COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns)
     except (OSError, ValueError):
         return COLUMNS
 
 
-def hung(lead: str, sentences: Sequence[str], limit: int) -> str:
-    """`lead`, and beside it each sentence on lines of its own, within `limit` columns where words allow."""
+def hanging(lead: str, sentences: Sequence[str], limit: int) -> str:
+    """Format each sentence on its own lines beside `lead`, wrapped at `limit` columns."""
     words = textwrap.TextWrapper(max(20, limit - width(lead)), break_long_words=False, break_on_hyphens=False)
     lines = [line for sentence in sentences for line in words.wrap(one_line(sentence))]
     between = "\n" + " " * width(lead)
@@ -65,38 +65,38 @@ def hung(lead: str, sentences: Sequence[str], limit: int) -> str:
 
 
 class Cleaner:
-    """`clean` for a text that comes in pieces."""
+    """`clean` for a text in chunks."""
 
     def __init__(self) -> None:
-        self._kept = ""
+        self._buffer = ""
 
-    def feed(self, piece: str) -> str:
-        """What is safe to print so far."""
-        text = self._kept + piece
-        held = _held_back(text)
-        self._kept = text[held:]
-        return clean(text[:held])
+    def feed(self, chunk: str) -> str:
+        """Add a chunk; return the text that can be printed."""
+        text = self._buffer + chunk
+        end = _unfinished_start(text)
+        self._buffer = text[end:]
+        return clean(text[:end])
 
     def finish(self) -> str:
-        """The rest, when no more comes."""
-        rest, self._kept = self._kept, ""
+        """Return the buffered rest."""
+        rest, self._buffer = self._buffer, ""
         return clean(rest)
 
 
-def _held_back(text: str) -> int:
-    """Where the unfinished sequence at the end of `text` begins; the length of `text` if there is none."""
-    found = _UNFINISHED.search(text)
-    if found is None:
+def _unfinished_start(text: str) -> int:
+    """Return the start of the unfinished sequence at the end of `text`, or its length."""
+    unfinished = _UNFINISHED.search(text)
+    if unfinished is None:
         return len(text)
-    for whole in _SEQUENCE.finditer(text):
-        if whole.start() <= found.start() < whole.end():  # only the tail of a finished sequence looks unfinished
-            again = _UNFINISHED.search(text, whole.end())
+    for finished in _SEQUENCE.finditer(text):
+        if finished.start() <= unfinished.start() < finished.end():  # the end of a finished sequence looks unfinished
+            again = _UNFINISHED.search(text, finished.end())
             return again.start() if again else len(text)
-    return found.start()
+    return unfinished.start()
 
 
 def width(text: str) -> int:
-    """The columns that `text` takes on a terminal."""
+    """Return the number of columns of `text` on a terminal."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )

@@ -1,22 +1,23 @@
-"""Staying with a job: its output as it comes, a status line while it waits, keys that cancel or detach."""
+"""Attach the terminal to a job: print its output, show a status line, cancel or detach on ^C and ^Z."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rainbow_sched.cli.render.jobs import info, letter
+from rainbow_sched.cli.render.jobs import info, state_letter
 from rainbow_sched.cli.render.terminal import one_line
-from rainbow_sched.cli.render.times import stopwatch
-from rainbow_sched.cli.shell.exit_codes import Exit, of_job
-from rainbow_sched.cli.shell.interrupts import Act, Interrupts
-from rainbow_sched.cli.shell.messages import say
-from rainbow_sched.cli.shell.output_stream import Printer
+from rainbow_sched.cli.render.times import format_stopwatch
+from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
+from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.cli.shell.output_stream import OutputPrinter
 from rainbow_sched.client import JobFilter
 from rainbow_sched.model.errors import RainbowError
 
@@ -24,23 +25,59 @@ if TYPE_CHECKING:
     from rainbow_sched.client import AsyncClient
     from rainbow_sched.client.views import JobInfo
 
-PAUSE = 0.2
+POLL_SECONDS = 0.2
+DOUBLE_KEY_SECONDS = 2.0
+
+
+class KeyAction(enum.Enum):
+    """The reaction to ^C or ^Z."""
+
+    WARN = "warn"  # print what the next key does
+    CANCEL = "cancel"
+    LEAVE = "leave"  # the job is already cancelling; do not wait for it
+    DETACH = "detach"
+    SUSPEND = "suspend"  # the default of ^Z
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """Decides on ^C and ^Z: ^C twice within two seconds cancels, ^C then ^Z detaches."""
+
+    last: float | None = None  # time of the last ^C
+    cancelling: bool = False
+
+    def interrupt(self, now: float) -> KeyAction:
+        """Return the action for ^C."""
+        if self.cancelling:
+            return KeyAction.LEAVE
+        armed, self.last = self._armed(now), now
+        if armed:
+            self.cancelling = True
+            return KeyAction.CANCEL
+        return KeyAction.WARN
+
+    def stop(self, now: float) -> KeyAction:
+        """Return the action for ^Z."""
+        return KeyAction.DETACH if self._armed(now) else KeyAction.SUSPEND
+
+    def _armed(self, now: float) -> bool:
+        return self.last is not None and now - self.last <= DOUBLE_KEY_SECONDS
 
 
 def status_line(job: dict[str, Any], waited: float) -> str:
-    """`rainbow: 119 perl: waiting for resources (queued there)    00:00:08`."""
+    """Format `rainbow: 119 perl: waiting for resources (queued there)    00:00:08`."""
     where = f" {job['cluster']}" if job.get("cluster") else ""
-    what = {"D": "waiting", "P": "held", "S": "waiting for resources", "C": "ending"}.get(letter(job), "running")
+    what = {"D": "waiting", "P": "held", "S": "waiting for resources", "C": "ending"}.get(state_letter(job), "running")
     more = f" ({info(job)})" if info(job) else ""
-    return one_line(f"rainbow: {job['id']}{where}: {what}{more}") + f"    {stopwatch(waited)}"
+    return one_line(f"rainbow: {job['id']}{where}: {what}{more}") + f"    {format_stopwatch(waited)}"
 
 
-class Attached:
-    """One job that this terminal stays with until it ends, is detached from, or cancelled."""
+class AttachedJob:
+    """A job whose output this terminal prints until the job ends or the user detaches."""
 
     def __init__(self, client: AsyncClient, id: int, *, raw: bool = False) -> None:
         self._client, self._id = client, id
-        self._printer = Printer(raw=raw)
+        self._printer = OutputPrinter(raw=raw)
         self._interrupts = Interrupts()
         self._left = asyncio.Event()
         self._background: set[asyncio.Task[Any]] = set()
@@ -48,73 +85,72 @@ class Attached:
         self._began = asyncio.get_running_loop().time()
 
     async def follow(self) -> int:
-        """Stay to the end; the exit code."""
+        """Print the output until the job ends or the user detaches; return the exit code."""
         status = asyncio.create_task(self._status()) if sys.stderr.isatty() else None
-        working = asyncio.create_task(self._to_the_end())
+        output = asyncio.create_task(self._print_until_end())
         leaving = asyncio.create_task(self._left.wait())
         with self._keys():
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({output, leaving}, return_when=asyncio.FIRST_COMPLETED)
         for task in (status, leaving):
             if task is not None:
                 task.cancel()
         self._erase()
-        if not working.done():
-            working.cancel()
-            return Exit.INTERRUPTED if self._interrupts.cancelling else Exit.OK
+        if not output.done():
+            output.cancel()
+            return ExitCode.INTERRUPTED if self._interrupts.cancelling else ExitCode.OK
         try:
-            return self._ended(working.result())
+            return self._report_end(output.result())
         except BrokenPipeError:
-            say(f"nobody reads its output any more; job {self._id} goes on: rainbow cancel {self._id} ends it")
+            print_message(f"the output is closed; job {self._id} continues; cancel it with: rainbow cancel {self._id}")
             raise
 
-    def _ended(self, job: JobInfo) -> int:
-        by_itself = job.exit_code is not None and 0 <= job.exit_code < 128
-        if job.state != "succeeded" and not (job.state == "failed" and by_itself):
-            why = f" (why: rainbow explain {job.id})" if job.state == "infeasible" else ""
-            say(f"job {job.id} {job.state}" + (f": {job.reason}" if job.reason else "") + why)
+    def _report_end(self, job: JobInfo) -> int:
+        exited = job.exit_code is not None and 0 <= job.exit_code < 128
+        if job.state != "succeeded" and not (job.state == "failed" and exited):
+            why = f" (rainbow explain {job.id})" if job.state == "infeasible" else ""
+            print_message(f"job {job.id} {job.state}" + (f": {job.reason}" if job.reason else "") + why)
         if job.state == "cancelled" and self._interrupts.cancelling:
-            return Exit.INTERRUPTED
-        return of_job(job.as_dict())
+            return ExitCode.INTERRUPTED
+        return exit_code_of_job(job.as_dict())
 
-    async def _to_the_end(self) -> JobInfo:
-        """Print everything, and once the job has ended, what came last."""
-        at: dict[str, int] = {}
+    async def _print_until_end(self) -> JobInfo:
+        offsets: dict[str, int] = {}
         while True:
-            await self._print(at, follow=True)
+            await self._print(offsets, follow=True)
             job = await self._client.job(self._id)
             if job.ended:
-                await self._print(at, follow=False)
+                await self._print(offsets, follow=False)
                 self._printer.finish()
                 return await self._client.wait(self._id)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _print(self, at: dict[str, int], *, follow: bool) -> None:
-        async for chunk in self._client.logs(self._id, follow=follow, offsets=at):
+    async def _print(self, offsets: dict[str, int], *, follow: bool) -> None:
+        async for chunk in self._client.logs(self._id, follow=follow, offsets=offsets):
             self._erase()
             self._printer.write(chunk)
-            at[chunk.stream] = chunk.offset + len(chunk.data)
+            offsets[chunk.stream] = chunk.offset + len(chunk.data)
 
     async def _status(self) -> None:
-        """Draw the status line each second until the job runs; an error is told by what follows the job itself."""
+        """Draw the status line each second until the job runs; the output task reports errors."""
         with contextlib.suppress(RainbowError):
-            await self._draw_until_it_runs()
+            await self._draw_until_running()
 
-    async def _draw_until_it_runs(self) -> None:
+    async def _draw_until_running(self) -> None:
         loop = asyncio.get_running_loop()
         job = (await self._client.job(self._id)).as_dict()
         events = self._client.watch(JobFilter(ids=(self._id,)), after=0)
-        following = asyncio.ensure_future(anext(events))
+        next_event = asyncio.ensure_future(anext(events))
         try:
-            while letter(job) in "DPSC":
+            while state_letter(job) in "DPSC":
                 self._draw(status_line(job, loop.time() - self._began))
-                done, _ = await asyncio.wait({following}, timeout=1.0)
-                if done and following.exception() is not None:
-                    return  # the server says no more; the job's output and end come by other ways
+                done, _ = await asyncio.wait({next_event}, timeout=1.0)
+                if done and next_event.exception() is not None:
+                    return  # the output task reports the end of the job
                 if done:
                     job = (await self._client.job(self._id)).as_dict()
-                    following = asyncio.ensure_future(anext(events))
+                    next_event = asyncio.ensure_future(anext(events))
         finally:
-            following.cancel()
+            next_event.cancel()
             self._erase()
 
     async def _cancel(self) -> None:
@@ -122,7 +158,7 @@ class Attached:
             await self._client.cancel([self._id], reason="interrupted by its owner")
         except RainbowError as error:
             self._erase()
-            say(f"job {self._id} is not cancelled: {error}")
+            print_message(f"cannot cancel job {self._id}: {error}")
 
     def _draw(self, line: str) -> None:
         sys.stderr.write(f"\r{line}\x1b[K")
@@ -138,28 +174,28 @@ class Attached:
     @contextlib.contextmanager
     def _keys(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, lambda: self._act(self._interrupts.interrupt(loop.time())))
-        loop.add_signal_handler(signal.SIGTSTP, lambda: self._act(self._interrupts.stop(loop.time())))
+        loop.add_signal_handler(signal.SIGINT, lambda: self._react(self._interrupts.interrupt(loop.time())))
+        loop.add_signal_handler(signal.SIGTSTP, lambda: self._react(self._interrupts.stop(loop.time())))
         try:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
             loop.remove_signal_handler(signal.SIGTSTP)
 
-    def _act(self, act: Act) -> None:
+    def _react(self, action: KeyAction) -> None:
         self._erase()
-        match act:
-            case Act.WARN:
-                say(f"^C again within 2 s cancels job {self._id}; ^Z detaches and lets it go on")
-            case Act.CANCEL:
-                say(f"cancelling job {self._id}; ^C again leaves without waiting for it")
+        match action:
+            case KeyAction.WARN:
+                print_message(f"^C again within 2 s cancels job {self._id}; ^Z detaches and the job continues")
+            case KeyAction.CANCEL:
+                print_message(f"cancelling job {self._id}; ^C again leaves without waiting for it")
                 task = asyncio.create_task(self._cancel())
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
-            case Act.DETACH:
-                say(f"detached; job {self._id} goes on: rainbow logs -f {self._id}")
+            case KeyAction.DETACH:
+                print_message(f"detached; job {self._id} continues: rainbow logs -f {self._id}")
                 self._left.set()
-            case Act.LEAVE:
+            case KeyAction.LEAVE:
                 self._left.set()
-            case Act.SUSPEND:
+            case KeyAction.SUSPEND:
                 os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,9 +1,9 @@
-"""What a command needs to reach the server: settings made from its flags, and a client for as long as it runs."""
+"""Connection options of the commands, and a client made from them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,19 +18,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """The flags that every command takes to find its server."""
+class Connector:
+    """The connection options of a command."""
 
     server: str | None = None
     config_path: str | None = None
     token_file: str | None = None
 
     def settings(self, *, new_config: bool = False) -> ClientSettings:
-        """The settings in force. Warns when the config file, which holds secrets, is open to others.
+        """Return the settings; warn if other users can read the config file, which holds secrets.
 
-        `new_config`: the command writes the config file, so it need not be there yet.
+        `new_config`: the command writes the config file, so it need not exist yet.
         """
-        from rainbow_sched.cli.shell.messages import say
+        from rainbow_sched.cli.shell.messages import print_message
         from rainbow_sched.client.private_files import open_to_others
         from rainbow_sched.client.settings import Overrides, read_secret, resolve
 
@@ -40,50 +40,47 @@ class Link:
         )
         path = settings.config.path
         if path is not None and path.exists() and open_to_others(path):
-            say(f"warning: {path} holds secrets and others on this machine can read it; run: chmod 600 {path}")
+            print_message(
+                f"warning: {path} holds secrets and others on this machine can read it; run: chmod 600 {path}"
+            )
         return settings
 
-    def ask(self, question: Callable[[AsyncClient], Awaitable[R]], settings: ClientSettings | None = None) -> R:
-        """Ask with a client that is closed afterwards."""
-        chosen = settings or self.settings()
+    def call(self, use: Callable[[AsyncClient], Awaitable[R]], settings: ClientSettings | None = None) -> R:
+        """Run a coroutine function with a connected client, and return its result."""
+        import asyncio  # takes 30 ms, which --help does not need
 
-        async def asking() -> R:
-            from rainbow_sched.cli.render.times import short
-            from rainbow_sched.cli.shell.messages import say
+        settings = settings or self.settings()
+
+        async def run() -> R:
+            from rainbow_sched.cli.render.times import format_duration
+            from rainbow_sched.cli.shell.messages import print_message
             from rainbow_sched.client import AsyncClient
 
-            async with AsyncClient(settings=chosen) as client:
-                where = ", ".join(map(str, chosen.servers))
-                client.connection.on_unreachable = lambda seconds: say(
-                    f"no server answers at {where}; it is tried again for {short(seconds)}"
+            async with AsyncClient(settings=settings) as client:
+                servers = ", ".join(map(str, settings.servers))
+                client.connection.on_unreachable = lambda seconds: print_message(
+                    f"no server answers at {servers}; retrying for {format_duration(seconds)}"
                 )
-                return await question(client)
+                return await use(client)
 
-        return run(asking())
-
-
-def run(asked: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine to its end."""
-    import asyncio  # 30 ms that no --help needs
-
-    return asyncio.run(asked)
+        return asyncio.run(run())
 
 
 def connected(command: Command) -> Command:
-    """Give a command the flags that find its server, as one argument `link`."""
+    """Add the connection options to a command, as one argument `connector`."""
 
     @click.option(
         "--server",
         "--host",
         metavar="HOST:PORT[,...]",
-        help="Server, or several to try in turn. Loopback is plain text, others TLS; http:// forces plain text.",
+        help="Server, or several to try in turn. Uses TLS, except for localhost or with http://.",
     )
     @click.option("--config-path", "--config", metavar="FILE", help="Config file (default: see rainbow config show).")
-    @click.option("--token-file", metavar="FILE", help="File that holds your token; or set RAINBOW_TOKEN.")
+    @click.option("--token-file", metavar="FILE", help="File with your token; or set RAINBOW_TOKEN.")
     @functools.wraps(command)
-    def with_link(
+    def with_connector(
         *args: Any, server: str | None, config_path: str | None, token_file: str | None, **kwargs: Any
     ) -> Any:
-        return command(*args, link=Link(server, config_path, token_file), **kwargs)
+        return command(*args, connector=Connector(server, config_path, token_file), **kwargs)
 
-    return cast(Command, with_link)
+    return cast(Command, with_connector)

@@ -1,4 +1,4 @@
-"""Groups of commands: what they say to a name that is none, and how `rainbow` imports only the command that is run."""
+"""Command groups: help for unknown commands, and lazy import of the command that is run."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from rainbow_sched.model.hints import nearest
 
 
 @dataclass(frozen=True, slots=True)
-class Lazy:
-    """Where a command is defined, and the line that `--help` shows of it."""
+class LazyCommand:
+    """Import path of a command, and its line in `--help`."""
 
     where: str  # module:attribute
     help: str
 
 
-class ReaderGone(Exception):
-    """Whoever read the output has closed the pipe; a type of its own, since click makes an exit code 1 of the error."""
+class OutputClosed(Exception):
+    """The reader closed the pipe. click would turn the BrokenPipeError into exit code 1."""
 
 
-class Commands(click.Group):
-    """A group that answers a missing name with its help, and a wrong one with the names there are."""
+class CommandGroup(click.Group):
+    """A group that shows its help without a command, and suggests commands for an unknown one."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise ReaderGone from error
+            raise OutputClosed from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command, show the help as text; an option that stands before the command belongs after it."""
+        """Show the help if there is no command, and explain where an option belongs that is in the wrong place."""
         if not args and self.no_args_is_help:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
@@ -43,37 +42,37 @@ class Commands(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if self.invoke_without_command:
-                raise  # it has options of its own, and this is none of them
+                raise  # the group has options of its own
             option = error.option_name
             raise click.UsageError(
-                f"{option} does not stand before a command; write it behind: {ctx.command_path} COMMAND {option}",
+                f"put {option} after the command: {ctx.command_path} COMMAND {option}",
                 ctx,
             ) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that `args` names; a name that is none is answered with the nearest, or with all."""
+        """Return the command that `args` names; for an unknown name, raise UsageError with suggestions."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             near = nearest(args[0], names := self.list_commands(ctx))
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+            hint = f"did you mean {near}?" if near else f"use {', '.join(names)}"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
-class LazyGroup(Commands):
-    """Shows its commands from a table in sections; imports only the one that is used."""
+class LazyGroup(CommandGroup):
+    """Lists its commands from a table in sections, and imports only the one that is used."""
 
-    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, Lazy]] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, LazyCommand]] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
         return [name for section in self.sections.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
         for section in self.sections.values():
             if cmd_name in section:
                 module, _, attribute = section[cmd_name].where.partition(":")
@@ -82,7 +81,6 @@ class LazyGroup(Commands):
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table's own lines, without an import."""
         for title, section in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name, entry.help) for name, entry in section.items()])

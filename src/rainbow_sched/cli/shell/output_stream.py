@@ -1,4 +1,4 @@
-"""Job output to this terminal: cleaned when a person reads it, byte for byte when a program does."""
+"""Print job output: without control sequences on a terminal, byte for byte elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rainbow_sched.cli.render.terminal import Cleaner
 from rainbow_sched.client.views import OutputChunk
 
 
-class Sink:
-    """One stream of a job into one stream of this process."""
+class StreamWriter:
+    """Writes one stream of a job to one stream of this process."""
 
     def __init__(self, stream: TextIO, *, raw: bool) -> None:
         self._binary: BinaryIO = stream.buffer
@@ -20,7 +20,6 @@ class Sink:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def write(self, data: bytes) -> None:
-        """Pass on what came."""
         if self._cleaner is None:
             self._binary.write(data)
             self._binary.flush()
@@ -29,23 +28,21 @@ class Sink:
         self._stream.flush()
 
     def finish(self) -> None:
-        """Nothing more comes."""
         if self._cleaner is not None:
             self._stream.write(self._cleaner.feed(self._decoder.decode(b"", True)) + self._cleaner.finish())
             self._stream.flush()
 
 
-class Printer:
-    """A job's stdout to stdout, its stderr to stderr."""
+class OutputPrinter:
+    """Prints a job's stdout to stdout and its stderr to stderr."""
 
     def __init__(self, *, raw: bool = False) -> None:
-        self._sinks = {"stdout": Sink(sys.stdout, raw=raw), "stderr": Sink(sys.stderr, raw=raw)}
+        self._writers = {"stdout": StreamWriter(sys.stdout, raw=raw), "stderr": StreamWriter(sys.stderr, raw=raw)}
 
     def write(self, chunk: OutputChunk) -> None:
-        """Print one piece."""
-        self._sinks.get(chunk.stream, self._sinks["stdout"]).write(chunk.data)
+        self._writers.get(chunk.stream, self._writers["stdout"]).write(chunk.data)
 
     def finish(self) -> None:
-        """Print what was kept back."""
-        for sink in self._sinks.values():
-            sink.finish()
+        """Print buffered text."""
+        for writer in self._writers.values():
+            writer.finish()

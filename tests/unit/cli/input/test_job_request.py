@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rainbow_sched.cli.input.job_options import Asked
+from rainbow_sched.cli.input.job_options import JobOptions
 from rainbow_sched.cli.input.job_request import prepare
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.registry import parse
@@ -17,7 +17,7 @@ SCRIPT = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks=8\n#SBATCH --time=10\n#SBA
 
 
 def test_a_command_runs_as_it_was_typed():
-    prepared = prepare(Asked(argv=("echo", "a b", "$HOME"), nodes=2, tasks=4, cores=3, time="30m"), NOW, {})
+    prepared = prepare(JobOptions(argv=("echo", "a b", "$HOME"), nodes=2, tasks=4, cores=3, time="30m"), NOW, {})
     request = from_json(prepared.submission.canonical)
     assert request == prepared.request
     assert request.tasks[0].command == ("echo", "a b", "$HOME")
@@ -26,14 +26,14 @@ def test_a_command_runs_as_it_was_typed():
 
 
 def test_the_prototypes_command_text_is_split_as_a_shell_would():
-    prepared = prepare(Asked(command="echo 'a b' c"), NOW, {})
+    prepared = prepare(JobOptions(command="echo 'a b' c"), NOW, {})
     assert prepared.request.tasks[0].command == ("echo", "a b", "c")
 
 
 def test_a_script_without_flags_is_sent_byte_for_byte(tmp_path):
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT)
-    prepared = prepare(Asked(file=str(path)), NOW, {})
+    prepared = prepare(JobOptions(file=str(path)), NOW, {})
     assert prepared.submission.text == SCRIPT
     assert prepared.submission.canonical == ""
     assert prepared.submission.name == "job.sh"
@@ -43,7 +43,7 @@ def test_a_script_without_flags_is_sent_byte_for_byte(tmp_path):
 def test_flags_beat_the_scripts_directives_and_the_script_stays_as_it_is(tmp_path):
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT)
-    request = prepare(Asked(file=str(path), nodes=4, time="5m", name="mine"), NOW, {}).request
+    request = prepare(JobOptions(file=str(path), nodes=4, time="5m", name="mine"), NOW, {}).request
     assert request.groups[0].levels[0].count.min == 4
     assert (request.duration, request.name) == (300, "mine")
     assert request.tasks[0].script == SCRIPT
@@ -53,12 +53,12 @@ def test_flags_beat_the_scripts_directives_and_the_script_stays_as_it_is(tmp_pat
 def test_resource_flags_do_not_change_a_jobspec(tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps({"version": 1, "resources": {"a": {"type": "node", "replicas": 1}}, "tasks": []}))
-    with pytest.raises(Invalid, match="--nodes=4: a jobspec says itself"):
-        prepare(Asked(file=str(path), nodes=4), NOW, {})
+    with pytest.raises(Invalid, match="--nodes=4: a jobspec states its own resources"):
+        prepare(JobOptions(file=str(path), nodes=4), NOW, {})
 
 
 def test_software_is_required_where_the_processes_live():
-    request = prepare(Asked(argv=("x",), nodes=2, software=("lammps@>=2024",)), NOW, {}).request
+    request = prepare(JobOptions(argv=("x",), nodes=2, software=("lammps@>=2024",)), NOW, {}).request
     (level,) = request.groups[0].levels
     assert level.type == "node"
     assert level.requires[0].subsystem == "software"
@@ -67,7 +67,7 @@ def test_software_is_required_where_the_processes_live():
 
 def test_terms_come_from_their_flags():
     terms = prepare(
-        Asked(
+        JobOptions(
             argv=("x",),
             select="first:order=corona,perl,x=y",
             prefer="cost",
@@ -95,12 +95,12 @@ def test_terms_come_from_their_flags():
 
 
 def test_a_job_waits_for_each_job_of_an_array():
-    asked = Asked(argv=("x",), dependencies=("afterok:7-9", "after:3"))
+    asked = JobOptions(argv=("x",), dependencies=("afterok:7-9", "after:3"))
     assert prepare(asked, NOW, {}).submission.dependencies == ("afterok:7", "afterok:8", "afterok:9", "after:3")
 
 
 def test_dependencies_may_be_listed_as_slurm_lists_them() -> None:
-    asked = Asked(argv=("x",), dependencies=("afterok:7:9-10,afterany:3",))
+    asked = JobOptions(argv=("x",), dependencies=("afterok:7:9-10,afterany:3",))
     assert prepare(asked, NOW, {}).submission.dependencies == ("afterok:7", "afterok:9", "afterok:10", "afterany:3")
 
 
@@ -108,12 +108,12 @@ def test_a_policys_option_may_stand_in_a_file(tmp_path):
     path = tmp_path / "priorities.yaml"
     path.write_text("- priority: 1\n")
     options = (f"priorities=@{path}",)
-    terms = prepare(Asked(argv=("x",), select="constraint", select_options=options), NOW, {}).submission.terms
+    terms = prepare(JobOptions(argv=("x",), select="constraint", select_options=options), NOW, {}).submission.terms
     assert terms.policy_options == {"priorities": "- priority: 1\n"}
 
 
 def test_the_callers_environment_stays_home_unless_a_variable_is_named():
-    request = prepare(Asked(argv=("x",), env=("A=1", "HOME")), NOW, {"HOME": "/h", "SECRET": "s"}).request
+    request = prepare(JobOptions(argv=("x",), env=("A=1", "HOME")), NOW, {"HOME": "/h", "SECRET": "s"}).request
     assert dict(request.environment) == {"A": "1", "HOME": "/h"}
 
 
@@ -124,19 +124,19 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
         ({"file": "job.sh", "argv": ("x",)}, "both given"),
         ({"file": "hostname"}, "write -- before it: -- hostname"),
         ({"command": "echo 'a"}, "cannot be split"),
-        ({"argv": ("x",), "env": ("NOT_SET_HERE",)}, "is not set here"),
+        ({"argv": ("x",), "env": ("NOT_SET_HERE",)}, "is not set; write"),
         ({"argv": ("x",), "select_options": ("a=b",)}, "needs --select"),
         ({"argv": ("x",), "time": "soon"}, "not a duration"),
-        ({"argv": ("x",), "deadline": "-1h"}, "-1h is over; give a time to come"),
-        ({"argv": ("x",), "dependencies": ("afterok:9-3",)}, "no range of 1 to 1000 jobs"),
-        ({"argv": ("x",), "dependencies": ("afterok:1-1001",)}, "no range of 1 to 1000 jobs"),
+        ({"argv": ("x",), "deadline": "-1h"}, "-1h is in the past"),
+        ({"argv": ("x",), "dependencies": ("afterok:9-3",)}, "must be a range of 1 to 1000 job ids"),
+        ({"argv": ("x",), "dependencies": ("afterok:1-1001",)}, "must be a range of 1 to 1000 job ids"),
         ({"argv": ("x",), "mem": "4Q"}, "not an amount of memory"),
         ({"argv": ("x",), "nodes": 4, "tasks": 2}, "at least 4 tasks, not 2"),
         ({"argv": ("", "x")}, "the command is an empty word"),
         ({"file": "a.yaml", "jobspec": "b.yaml"}, "a.yaml and --jobspec b.yaml were both given"),
         ({"argv": ("x",), "command": "y"}, "--command and -- COMMAND were both given"),
-        ({"argv": ("x",), "env": ("=1",)}, "a name stands before the ="),
-        ({"argv": ("x",), "env": ("A=\udcff",)}, "--env A: its value is not text in UTF-8"),
+        ({"argv": ("x",), "env": ("=1",)}, "the name is missing"),
+        ({"argv": ("x",), "env": ("A=\udcff",)}, "--env A: the value is not UTF-8 text"),
         ({"argv": ("x",), "deadline": ""}, "--deadline is empty"),
         ({"argv": ("x",), "start_after": ""}, "--start-after is empty"),
         ({"argv": ("x",), "array": ""}, "--array is empty"),
@@ -144,14 +144,14 @@ def test_the_callers_environment_stays_home_unless_a_variable_is_named():
 )
 def test_what_cannot_be_meant_is_refused_here_with_what_would_be_right(said, why):
     with pytest.raises(Invalid, match=why):
-        prepare(Asked(**said), NOW, {})
+        prepare(JobOptions(**said), NOW, {})
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"\0\0", "it is not text"),
-        (b"\xff", "it is not text"),
+        (b"\0\0", "the file is not text"),
+        (b"\xff", "the file is not text"),
         (b"echo hello\n", "nor a script, which begins with #! as in #!/bin/sh"),
         (b"#!/bin/sh\n#SBATCH --mem=bogus\n", r"line 2\b.*--mem: 'bogus' is not an amount"),
     ],
@@ -159,15 +159,15 @@ def test_what_cannot_be_meant_is_refused_here_with_what_would_be_right(said, why
 def test_a_file_that_cannot_be_run_says_why(tmp_path, content, why):
     (tmp_path / "job").write_bytes(content)
     with pytest.raises(Invalid, match=why):
-        prepare(Asked(file=str(tmp_path / "job")), NOW, {})
+        prepare(JobOptions(file=str(tmp_path / "job")), NOW, {})
 
 
 @pytest.mark.parametrize("content", [b"\xef\xbb\xbf#!/bin/sh\n#SBATCH -n2\n", b"#!/bin/sh\r\n#SBATCH -n2\r\n"])
 def test_a_script_from_another_system_is_read_as_one_from_here(tmp_path, content):
     (tmp_path / "job.sh").write_bytes(content)
-    prepared = prepare(Asked(file=str(tmp_path / "job.sh")), NOW, {})
+    prepared = prepare(JobOptions(file=str(tmp_path / "job.sh")), NOW, {})
     assert prepared.submission.text == "#!/bin/sh\n#SBATCH -n2\n"
 
 
 def test_a_command_gives_its_job_a_name_that_can_be_shown():
-    assert prepare(Asked(argv=("/bin/ev\x1b[31mil",)), NOW, {}).submission.name == "ev[31mil"
+    assert prepare(JobOptions(argv=("/bin/ev\x1b[31mil",)), NOW, {}).submission.name == "ev[31mil"

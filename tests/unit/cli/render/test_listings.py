@@ -1,4 +1,4 @@
-"""Listings in every form, frozen."""
+"""Listings in every format, frozen."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ ROWS = [{"id": 7, "name": "a"}, {"id": 118, "name": "ü\x1b[31m"}]
 
 
 @pytest.mark.parametrize(
-    ("form", "text"),
+    ("format", "text"),
     [
         ("table", " ID NAME\n  7 a\n118 ü\n"),
         ("wide", " ID NAME MORE\n  7 a    x\n118 ü    x\n"),
@@ -46,8 +46,8 @@ ROWS = [{"id": 7, "name": "a"}, {"id": 118, "name": "ü\x1b[31m"}]
         ("{id} {late}.", "7 .\n118 .\n"),
     ],
 )
-def test_each_form_is_what_it_was(form, text):
-    assert listing_text(LISTING, ROWS, form) == text
+def test_each_form_is_what_it_was(format, text):
+    assert listing_text(LISTING, ROWS, format) == text
 
 
 def test_yaml_holds_the_same_as_json():
@@ -58,17 +58,17 @@ def test_an_empty_json_listing_is_still_a_document():
     assert json.loads(listing_text(LISTING, [], "json")) == {"schema": "rainbow.things/1", "things": []}
 
 
-@pytest.mark.parametrize("form", ["{nope}", "{id.__class__}", "{id[0]}", "{", "{}", "{0}"])
+@pytest.mark.parametrize("format", ["{nope}", "{id.__class__}", "{id[0]}", "{", "{}", "{0}"])
 @pytest.mark.parametrize("rows", [ROWS, []], ids=["rows", "none"])
-def test_a_format_names_plain_fields_only_also_when_there_is_nothing_to_show(form, rows):
+def test_a_format_names_plain_fields_only_also_when_there_is_nothing_to_show(format, rows):
     with pytest.raises(Invalid):
-        listing_text(LISTING, rows, form)
+        listing_text(LISTING, rows, format)
 
 
-@pytest.mark.parametrize("form", ["{id:99999999999999999999}", "{id:%%%}", "{name:9999999999999}"])
-def test_a_format_that_cannot_be_followed_is_refused(form):
+@pytest.mark.parametrize("format", ["{id:99999999999999999999}", "{id:%%%}", "{name:9999999999999}"])
+def test_a_format_that_cannot_be_followed_is_refused(format):
     with pytest.raises(Invalid, match="is not a format"):
-        listing_text(LISTING, ROWS, form)
+        listing_text(LISTING, ROWS, format)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_a_listing_knows_every_key_that_its_rows_may_have(listing, view):
 
 
 def test_machine_output_is_pure_ascii_so_that_it_cannot_harm_a_terminal():
-    for form in ("json", "jsonl", "yaml"):
-        assert listing_text(LISTING, [{"id": 1, "name": "\u202e\x9b中"}], form).isascii()
+    for format in ("json", "jsonl", "yaml"):
+        assert listing_text(LISTING, [{"id": 1, "name": "\u202e\x9b中"}], format).isascii()
 
 
 @settings(max_examples=80)
@@ -111,9 +111,9 @@ def test_documents_keep_the_order_of_their_keys():
 
 def test_the_audit_log_is_checked_for_programs_too(capsys):
     line = views.AuditLine(seq=3, at=1.0, actor="ana", digest="d3")
-    assert audit.checked(views.AuditLog(lines=(line,), count=3, verified=True), "json") == 0
+    assert audit.print_verification(views.AuditLog(lines=(line,), count=3, verified=True), "json") == 0
     found = {"schema": "rainbow.audit-check/1", "verified": True, "count": 3, "digest": "d3"}
     assert json.loads(capsys.readouterr().out) == found
-    assert audit.checked(views.AuditLog(lines=(line,), count=3, broken_at=2), "json") == 1
+    assert audit.print_verification(views.AuditLog(lines=(line,), count=3, broken_at=2), "json") == 1
     found = {"schema": "rainbow.audit-check/1", "verified": False, "count": 3, "broken_at": 2}
     assert json.loads(capsys.readouterr().out) == found

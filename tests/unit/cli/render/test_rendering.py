@@ -14,9 +14,9 @@ from rainbow_sched.cli.render import (
     jobs as render_jobs,
 )
 from rainbow_sched.cli.render.listings import listing_text
-from rainbow_sched.cli.render.terminal import hung
+from rainbow_sched.cli.render.terminal import hanging
 from rainbow_sched.cli.shell.attached_job import status_line
-from rainbow_sched.cli.shell.exit_codes import Exit
+from rainbow_sched.cli.shell.exit_codes import ExitCode
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.decision import Decision
 
@@ -116,7 +116,7 @@ def test_the_list_of_jobs():
         "JOBID USER NAME      ST N CLUSTER  TIME INFO\n"
         "  121 ana  train      S 8 -         12s asking 3 clusters\n"
         "  120 ana  lmp        S 4 perl     3.1m native 88123, queued there\n"
-        "  119 ana  evil name  P 4 -         12s held; rainbow release lets it go\n"
+        "  119 ana  evil name  P 4 -         12s held; release with: rainbow release 119\n"
         "  118 ana  lmp        R 4 perl    11.7m native 88120\n"
         "  117 ana  -          F 4 eks      1.0m exit 3\n"
     )
@@ -153,14 +153,14 @@ def test_the_list_of_clusters():
         "perl slurm   active        3s 12/64           768/4096 24/128    41    7 93% of 120, x1.4\n"
         "eks  -       unreachable  14m -               -        -          0    0 -\n"
     )
-    assert render_clusters.in_full(clusters[0] | {"state": {"nodes_free": 12}, "state_at": at(60)}, NOW) == (
+    assert render_clusters.cluster_details(clusters[0] | {"state": {"nodes_free": 12}, "state_at": at(60)}, NOW) == (
         "perl: active\n"
         "  manager     slurm\n"
         "  seen        3s ago\n"
         "  jobs        7 running, 41 waiting there\n"
         "  subsystems  none\n"
         "  bids        93% of 120, x1.4\n"
-        "  nodes       not enforced: it has no agent\n"
+        "  nodes       not enforced: the cluster has no agent\n"
         "  TYPE FREE  ALL VERTICES UNIT\n"
         "  node   12   64       64 -\n"
         "  core  768 4096     4096 -\n"
@@ -172,11 +172,9 @@ def test_the_list_of_clusters():
 
 def test_a_cluster_says_whether_jobs_stay_on_their_nodes():
     old, new = {"hosts": False}, {"hosts": True, "subsystems": ["gpu", "partition"]}
-    assert render_clusters.said_nodes({"node_rules": old}) == (
-        "not enforced: its agent does not keep jobs on nodes; upgrade it"
-    )
-    assert render_clusters.said_nodes({"node_rules": new, "wrong_nodes": 2}) == (
-        "enforced; the manager is told gpu, partition in its own words; 2 jobs returned because of wrong nodes"
+    assert render_clusters.format_node_rules({"node_rules": old}) == ("not enforced: the agent is too old; upgrade it")
+    assert render_clusters.format_node_rules({"node_rules": new, "wrong_nodes": 2}) == (
+        "enforced; gpu, partition as native constraints of the manager; 2 jobs returned because of wrong nodes"
     )
 
 
@@ -191,7 +189,7 @@ def test_a_plan_says_to_which_nodes_the_job_is_bound_and_where_that_is_not_enfor
     ]
     assert plan.nodes(explanations) == (
         " Nodes of perl: runs only on n[2-3]\n"
-        " Nodes of tuo: runs only on t1 (group 1), t2 (group 2); its manager gave wrong nodes 1 time\n"
+        " Nodes of tuo: runs only on t1 (group 1), t2 (group 2); its manager used wrong nodes 1 time\n"
         " Nodes of lab: runs only on x1 (group 2)\n"
         " Nodes of desk: no agent\n"
     )
@@ -228,7 +226,7 @@ def test_a_plan_ticks_the_chosen_cluster_and_gives_a_reason_for_each_other():
         "Ignored from job.sh: line 4: --mail-type is not honoured\n"
         "Policy start: starts first.\n"
     )
-    assert plan.exit_code(decision) == Exit.OK
+    assert plan.exit_code(decision) == ExitCode.OK
 
 
 def test_a_member_of_an_array_is_listed_with_its_index():
@@ -246,15 +244,15 @@ def test_clusters_that_the_owner_left_out_are_not_talked_about():
     assert plan.rejected(decision, said, {}) == " ✗ perl  busy\n         core: 4 needed, 2 free now\n"
     twice = [why("perl", "closed", "busy")]
     assert plan.rejected(decision, twice, {}) == " ✗ perl  busy\n"
-    assert plan.verdict(decision) == "Nothing can run it now; 1 cluster could later.\n"
+    assert plan.verdict(decision) == "No cluster can run it now; 1 cluster can later.\n"
     terms = {"only_clusters": ["perl"]}
     job = a_job(1, state="held", hold="nothing-fits", reason="eks: not among them; perl: busy", terms=terms)
     view = {"job": job, "decision": decision.record, "explanations": said}
     assert "eks" not in explanation.explain(view, now=NOW, verbose=True)
     never = a_decision(dropped=rows[1:], misfits={"perl": ["never", ""]}, outcome=waits)
     never = Decision.from_record({**never.record, "limits": {"only": ["perl"], "never": []}})
-    assert plan.exit_code(never) == Exit.UNSATISFIABLE
-    assert plan.verdict(never) == "No cluster could ever run it.\n"
+    assert plan.exit_code(never) == ExitCode.UNSATISFIABLE
+    assert plan.verdict(never) == "No cluster can ever run it.\n"
 
 
 def test_a_plan_says_later_and_never_apart():
@@ -264,13 +262,13 @@ def test_a_plan_says_later_and_never_apart():
     )
     never = a_decision(misfits={"perl": ["never", ""]}, outcome={"kind": "refuse", "reasons": [], "ever": False})
     assert [plan.exit_code(one) for one in (later, waits, never)] == [75, 75, 3]
-    assert plan.verdict(waits) == "Nothing can run it now; 1 cluster could later.\n"
-    assert plan.verdict(never) == "No cluster could ever run it.\n"
+    assert plan.verdict(waits) == "No cluster can run it now; 1 cluster can later.\n"
+    assert plan.verdict(never) == "No cluster can ever run it.\n"
 
 
 def test_a_plan_where_no_cluster_was_looked_at_says_why():
     nobody = a_decision(outcome={"kind": "refuse", "reasons": ["no cluster is registered"], "ever": False})
-    assert plan.verdict(nobody) == "No cluster could ever run it: no cluster is registered.\n"
+    assert plan.verdict(nobody) == "No cluster can ever run it: no cluster is registered.\n"
 
 
 def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_would_help():
@@ -300,7 +298,7 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
     }
     assert explanation.explain(view, now=NOW, verbose=False) == (
         "Job 122 (train) is PENDING since 09:02:00; evaluated 14 times, last 6s ago. "
-        "Nothing can run it now; 1 cluster could later.\n"
+        "No cluster can run it now; 1 cluster can later.\n"
         "Last decision at 09:11:14: wait (corona: 2 nodes are free, 8 needed). Policy start.\n"
         " corona  LATER    nodes: 2 free, 8 needed\n"
         " perl    NEVER    gpu.model=h100: graph has a100\n"
@@ -317,7 +315,7 @@ def test_a_job_that_only_a_closed_cluster_might_run_is_not_called_impossible():
     job = a_job(7, state="held", hold="nothing-fits", submitted_at=at(9))
     view = {"job": job, "explanations": [why("eks", "closed", "is draining"), why("perl", "never", "no gpu")]}
     said = explanation.explain(view, now=NOW, verbose=False)
-    assert "Nothing can run it now; 1 cluster takes no work at the moment.\n" in said
+    assert "No cluster can run it now; 1 cluster accepts no jobs.\n" in said
 
 
 def test_the_status_line_tells_where_the_job_is():
@@ -332,11 +330,11 @@ def test_cancelling_is_told_job_by_job():
         {"id": 122, "state": "succeeded", "cluster": "eks"},
     ]
     assert sentence(rows, dry_run=False) == (
-        "cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched; 122 on eks: had succeeded before)"
+        "cancelled 2 jobs (120 on perl: native 88123, ending; 121: never dispatched; 122 on eks: had already succeeded)"
     )
     assert sentence([row | {"unchanged": True} for row in rows], dry_run=False) == (
-        "cancelled 0 jobs (120 on perl: native 88123, was ending before; 121: had been cancelled before; "
-        "122 on eks: had succeeded before)"
+        "cancelled 0 jobs (120 on perl: native 88123, was already ending; 121: was already cancelled; "
+        "122 on eks: had already succeeded)"
     )
     assert sentence(rows[:1], dry_run=True) == "would cancel 1 job"
     assert sentence([], dry_run=False) == "cancelled 0 jobs"
@@ -345,13 +343,13 @@ def test_cancelling_is_told_job_by_job():
 
 def test_long_reasons_are_wrapped_under_their_beginning():
     text = " ".join(f"word{at:02}" for at in range(40))
-    lines = hung(" ✗ perl  ", [text], 60).splitlines()
+    lines = hanging(" ✗ perl  ", [text], 60).splitlines()
     assert all(len(line) <= 60 for line in lines)
     assert lines[0].startswith(" ✗ perl  word00")
     assert all(line.startswith("         word") for line in lines[1:])
     assert " ".join(" ".join(lines).split()) == f"✗ perl {text}"
-    assert hung(" ✗ perl  ", ["one", "two"], 60) == " ✗ perl  one\n         two\n"
-    assert hung(" ✗ perl  ", ["x" * 100], 60) == f" ✗ perl  {'x' * 100}\n"
+    assert hanging(" ✗ perl  ", ["one", "two"], 60) == " ✗ perl  one\n         two\n"
+    assert hanging(" ✗ perl  ", ["x" * 100], 60) == f" ✗ perl  {'x' * 100}\n"
 
 
 def test_an_explanation_shows_a_report_that_the_server_does_not_understand():
@@ -360,9 +358,9 @@ def test_an_explanation_shows_a_report_that_the_server_does_not_understand():
     job = a_job(122, name="train", state="bound", cluster="east", attempt_state="accepted", evaluations=1)
     shown = explanation.explain({"job": job, "events": [event]}, now=NOW, verbose=False)
     assert (
-        "Not understood, so nothing was changed by it:\n"
+        "Reports that the server does not understand and ignored:\n"
         ' east reported at 09:10 of attempt 1: {"state": "molten"}\n'
         "   the state is not known\n"
-        " The agent keeps it and sends it again after a restart or an upgrade of the server, or its own restart.\n"
-    ) in shown.replace(f" {explanation.clock(NOW - 30, NOW)} ", " 09:10 ")
-    assert "Not understood" not in explanation.explain({"job": job, "events": []}, now=NOW, verbose=False)
+        " The agent sends it again after a restart or an upgrade of the server, or after its own restart.\n"
+    ) in shown.replace(f" {explanation.format_clock(NOW - 30, NOW)} ", " 09:10 ")
+    assert "does not understand" not in explanation.explain({"job": job, "events": []}, now=NOW, verbose=False)

@@ -57,7 +57,7 @@ def attached(server):
     server.answers["Jobs/List"] = lambda request: jobs_pb2.ListJobsResponse(jobs=[jobs_pb2.Job(id=5, **state)])
     server.answers["Jobs/Cancel"] = cancel
     session = Session("run", "--", "sleep", "60")
-    session.until("rainbow: 5 perl: waiting for resources (offered, not taken yet)")
+    session.until("rainbow: 5 perl: waiting for resources (offered, not accepted yet)")
     return session
 
 
@@ -76,7 +76,7 @@ def test_a_cancel_that_is_refused_is_told(server, attached):
     attached.process.send_signal(signal.SIGINT)
     attached.until("^C again within 2 s cancels job 5")
     attached.process.send_signal(signal.SIGINT)
-    attached.until("job 5 is not cancelled: it is not yours to cancel")
+    attached.until("cannot cancel job 5: it is not yours to cancel")
     attached.process.send_signal(signal.SIGINT)
     assert attached.ends() == 130
     assert "Traceback" not in attached.seen
@@ -86,6 +86,6 @@ def test_an_interrupt_and_a_stop_detach_and_leave_the_job_alone(server, attached
     attached.process.send_signal(signal.SIGINT)
     attached.until("^Z detaches")
     attached.process.send_signal(signal.SIGTSTP)
-    attached.until("detached; job 5 goes on: rainbow logs -f 5")
+    attached.until("detached; job 5 continues: rainbow logs -f 5")
     assert attached.ends() == 0
     assert server.calls("Jobs/Cancel") == []
