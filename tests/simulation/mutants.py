@@ -25,14 +25,14 @@ from rainbow_sched.service.assembly import Timers
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.submission import new_jobs
 from rainbow_sched.simulation.disk import SimStore
-from rainbow_sched.simulation.fault_rates import STORM, Weather
+from rainbow_sched.simulation.fault_rates import MANY_FAULTS, FaultRates
 from rainbow_sched.store.transaction import SqlTx
 
 Patch = pytest.MonkeyPatch
-CUT = Weather(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
-DEAF = Weather(manager_error=0.6, agent_crash=8.0)
-LOSSY = Weather(loss=0.3, agent_crash=4.0)
-REPLACED = Weather(takeover=4.0, partition=1.0)
+CUT = FaultRates(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
+DEAF = FaultRates(manager_error=0.6, agent_crash=8.0)
+LOSSY = FaultRates(loss=0.3, agent_crash=4.0)
+REPLACED = FaultRates(takeover=4.0, partition=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,15 @@ class Mutant:
     """A rule that is switched off, and the weather in which that matters."""
 
     change: Callable[[Patch], None]
-    weather: Weather
+    rates: FaultRates
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(weather: Weather = STORM) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def mutant(rates: FaultRates = MANY_FAULTS) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def named(change: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MUTANTS[change.__name__] = Mutant(change, weather)
+        MUTANTS[change.__name__] = Mutant(change, rates)
         return change
 
     return named

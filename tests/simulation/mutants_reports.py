@@ -10,14 +10,14 @@ from rainbow_sched.agent.core import mailbox
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.service.agents import report_reader, reports
 from rainbow_sched.service.agents.sync_messages import UnknownReport
-from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.fault_rates import FaultRates
 from tests.simulation.mutants import mutant
 from tests.simulation.mutants_nodes import MUTANTS
 
 __all__ = ["MUTANTS"]  # all of them: those of the other files, and these
 
 Patch = pytest.MonkeyPatch
-OLDER = Weather(older_server=0.8, server_crash=2.0, manager_loses=0.3)  # servers that know fewer states than agents
+OLDER = FaultRates(older_server=0.8, server_crash=2.0, manager_loses=0.3)  # servers that know fewer states than agents
 
 
 @mutant(OLDER)

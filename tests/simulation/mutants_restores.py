@@ -11,7 +11,7 @@ from rainbow_sched.agent.core import mailbox
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS
 from rainbow_sched.service.agents import recall
 from rainbow_sched.service.maintenance import restore as restoring
-from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.fault_rates import FaultRates
 from rainbow_sched.store.tables import generations
 from rainbow_sched.store.tables.generations import GenerationTable
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT
@@ -21,9 +21,9 @@ from tests.simulation.mutants_reports import MUTANTS
 __all__ = ["MUTANTS"]  # all of them: those of the other files, and these
 
 Patch = pytest.MonkeyPatch
-RESTORED = Weather(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1)
-UNCLEAR = Weather(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1, server_crash=2.0, journal_lost=1.0)
-AWAY = Weather(restore=8.0, partition=8.0)
+RESTORED = FaultRates(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1)
+UNCLEAR = FaultRates(restore=8.0, partition=3.0, agent_crash=3.0, loss=0.1, server_crash=2.0, journal_lost=1.0)
+AWAY = FaultRates(restore=8.0, partition=8.0)
 
 
 @mutant(RESTORED)

@@ -14,7 +14,7 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.assembly import Timers
-from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.fault_rates import FaultRates
 from rainbow_sched.simulation.manager import Manager
 from rainbow_sched.store.transaction import SqlTx
 from tests.simulation.mutants import MUTANTS, mutant
@@ -22,8 +22,8 @@ from tests.simulation.mutants import MUTANTS, mutant
 __all__ = ["MUTANTS"]  # all of them: those of `mutants.py`, and these
 
 Patch = pytest.MonkeyPatch
-GONE = Weather(agent_crash=6.0, long_outages=0.9)  # agents that die and stay away
-AWAY = Weather(partition=3.0, agent_crash=6.0, server_crash=0.3)  # clusters that are silent for long
+GONE = FaultRates(agent_crash=6.0, long_outages=0.9)  # agents that die and stay away
+AWAY = FaultRates(partition=3.0, agent_crash=6.0, server_crash=0.3)  # clusters that are silent for long
 
 # --- R7: runs that are given up ---
 

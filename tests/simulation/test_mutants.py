@@ -20,11 +20,11 @@ def test_a_rule_that_is_switched_off_is_noticed(name: str, monkeypatch: pytest.M
     mutant = MUTANTS[name]
     mutant.change(monkeypatch)
     for seed in range(ENOUGH):
-        violation = run(seed, mutant.weather).violation
+        violation = run(seed, mutant.rates).violation
         if violation is not None:
             print(f"{name}: seed {seed}: {violation}")
             monkeypatch.undo()
-            assert run(seed, mutant.weather).violation is None, (
+            assert run(seed, mutant.rates).violation is None, (
                 "with the rule switched on, the same world keeps every promise"
             )
             return

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rainbow_sched.simulation.fault_rates import STORM
+from rainbow_sched.simulation.fault_rates import MANY_FAULTS
 from rainbow_sched.simulation.world import run
 from tests.simulation.mutants_restores import MUTANTS
 
@@ -35,8 +35,8 @@ def test_another_process_with_other_hashes_takes_the_same_steps() -> None:
 @pytest.mark.timeout(60)
 def test_a_world_that_breaks_a_promise_breaks_it_again_at_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS["submits_before_the_confirm"].change(monkeypatch)
-    seed = next(seed for seed in range(100) if run(seed, STORM).violation is not None)
-    first, again = run(seed, STORM), run(seed, STORM)
+    seed = next(seed for seed in range(100) if run(seed, MANY_FAULTS).violation is not None)
+    first, again = run(seed, MANY_FAULTS), run(seed, MANY_FAULTS)
     assert first.violation is not None
     assert (first.digest, first.violation) == (again.digest, again.violation)
     assert first.violation.rule in first.trace[-2], "the trace leads up to it"

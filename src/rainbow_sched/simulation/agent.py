@@ -1,8 +1,8 @@
-"""One agent process in the simulation: the real reactor; its loop, its disk and its calls are simulated.
+"""A simulated agent process: the real reactor with a simulated loop, disk and calls.
 
-Everything the reactor asks for takes time, in which the process may die. The journal is
-the real format in memory: what was flushed survives, of the rest a prefix may, cut in the
-middle of a line.
+Each command of the reactor takes time, and the process may die meanwhile. The journal uses the
+real format in memory: flushed data survives a crash; of unflushed data a prefix may survive, cut
+in the middle of a line.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
-from rainbow_sched.simulation.network import Wire
+from rainbow_sched.simulation.network import Link
 
 LIMITS = AgentLimits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
-RPC_MARGIN = 3.0  # seconds that a call may take beyond the wait it asked for
+RPC_MARGIN = 3.0  # seconds that a call may take beyond the requested wait
 CONTACT_EVERY = 1.0
 POLL_EVERY = 1.5
 REFUSED = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason="the manager refuses it")
 
 
 class Server(Protocol):
-    """What an agent can reach over its wire."""
+    """The server as an agent sees it."""
 
     def sync(
         self,
@@ -48,31 +48,31 @@ class Server(Protocol):
         guards: bool,
         node_rules: NodeRules | None,
     ) -> Callable[[], None]:
-        """Handle a message; returns how to hang up."""
+        """Handle a message; return a function that disconnects the call."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
-    """One Sync on its way."""
+class SyncCall:
+    """An open Sync call."""
 
     message: e.SyncMessage
     deadline: asyncio.TimerHandle | None = None
-    hang_up: Callable[[], None] = lambda: None  # known once it has arrived
+    cancel_call: Callable[[], None] = lambda: None  # set when the message arrives
     open: bool = True
 
     def end(self) -> None:
-        """Tell the server that nobody waits for the answer."""
-        self.hang_up()
+        """Tell the server that the call was cancelled."""
+        self.cancel_call()
 
 
 @dataclass(slots=True, kw_only=True)
 class SimAgent:
-    """The agent of one cluster, crash after crash."""
+    """The agent of one cluster, over all its processes."""
 
     cluster: str
     loop: VirtualLoop
     rng: Random
-    wire: Wire
+    wire: Link
     manager: Manager
     server: Server
     note: Callable[..., None]
@@ -90,7 +90,7 @@ class SimAgent:
     _flushing: bool = False
     _submitting: list[Offer] = field(default_factory=list)
     _tick: asyncio.TimerHandle | None = None
-    _calls: dict[int, Call] = field(default_factory=dict)  # by seq
+    _calls: dict[int, SyncCall] = field(default_factory=dict)  # by seq
     _sent: dict[int, float] = field(default_factory=dict)  # when each message was first sent
     _failures: int = 0
     _refusals: Refusals = field(default_factory=Refusals)
@@ -98,11 +98,11 @@ class SimAgent:
     # --- life and death ---
 
     def clock(self) -> float:
-        """Seconds since its machine started, by a clock that runs a little fast or slow."""
+        """Return seconds since the machine started, on a clock that drifts."""
         return (self.loop.time() - self._boot) * self.drift
 
     def start(self) -> None:
-        """A process begins: only the disk is left of the one before."""
+        """Start a process from the state on disk."""
         if self.up_since is not None:
             return
         self.starts += 1
@@ -119,7 +119,7 @@ class SimAgent:
         self._later(self.rng.uniform(0.01, POLL_EVERY), self._poll)
 
     def crash(self, *, journal_lost: bool = False, rebooted: bool = False) -> None:
-        """The process dies between two steps; what was on its way to the disk or the manager may have arrived."""
+        """Kill the process between two steps; pending writes and submissions may or may not have arrived."""
         if self.up_since is None:
             return
         self.note("agent", self.cluster, "dies", journal_lost, rebooted)
@@ -141,7 +141,7 @@ class SimAgent:
             self.journals += 1
 
     def _later(self, delay: float, do: Callable[[], None]) -> asyncio.TimerHandle:
-        """Do something later, unless the process has died by then."""
+        """Call `do` after a delay, unless the process dies first."""
         generation = self.starts
 
         def alive() -> None:
@@ -156,7 +156,7 @@ class SimAgent:
     # --- the reactor ---
 
     def event(self, event: e.Event) -> None:
-        """Let the real reactor react, and begin what it asks for."""
+        """Pass an event to the real reactor and start its commands."""
         now = self.clock()
         self.state, commands = react(self.state, event, now)
         for command in commands:
@@ -176,7 +176,7 @@ class SimAgent:
         if earlier is not None:
             self._give_up(earlier)
         self.note("sync", self.cluster, message.seq, len(message.accepts), len(message.reports), len(message.rejects))
-        call = self._calls[message.seq] = Call(message=message)
+        call = self._calls[message.seq] = SyncCall(message=message)
         self._sent.setdefault(message.seq, self.clock())
         generation = self.starts
         epoch = f"{self.cluster}-{self.journals}.{generation}"
@@ -185,31 +185,31 @@ class SimAgent:
         def arrives() -> None:
             manager = self.manager
             rules = NodeRules(hosts=True) if manager.binds else None
-            call.hang_up = self.server.sync(
+            call.cancel_call = self.server.sync(
                 self.cluster, epoch, message, answer, guards=manager.guards, node_rules=rules
             )
 
-        def answer(said: e.SyncAnswer | RainbowError) -> None:
+        def answer(result: e.SyncAnswer | RainbowError) -> None:
             def back() -> None:
                 if self.up_since is not None and self.starts == generation:
-                    self._answered(call, said)
+                    self._answered(call, result)
 
             self.wire.answer(back)
 
         self.wire.ask(arrives)
 
-    def _give_up(self, call: Call) -> None:
-        """Give up on an open call; the server may notice."""
+    def _give_up(self, call: SyncCall) -> None:
+        """Cancel an open call; the server may notice."""
         self._done(call)
         if self.rng.random() < 0.7:
             self.loop.call_later(self.wire.delay(), call.end)
 
-    def _answered(self, call: Call, said: e.SyncAnswer | RainbowError) -> None:
+    def _answered(self, call: SyncCall, said: e.SyncAnswer | RainbowError) -> None:
         if isinstance(said, RainbowError):
             self._failed(call, said)
             return
         if not call.open and self.rng.random() < 0.5:
-            return  # the loop usually drops answers to calls it gave up; one that was queued already still comes
+            return  # the loop usually drops answers to cancelled calls, except one that was queued already
         if call.open:
             self._done(call)
             self._failures = 0
@@ -221,7 +221,7 @@ class SimAgent:
         self.contact = max(self.contact or 0.0, self._sent.get(said.ack, 0.0))
         self.event(e.SyncAnswered(said))
 
-    def _failed(self, call: Call, problem: RainbowError | None) -> None:
+    def _failed(self, call: SyncCall, problem: RainbowError | None) -> None:
         if not call.open:
             return
         self._done(call)
@@ -238,7 +238,7 @@ class SimAgent:
         retry = pause or min(2.0, 0.2 * 2**self._failures) * self.rng.uniform(0.5, 1.0)
         self.event(e.SyncFailed(call.message.seq, retry))
 
-    def _done(self, call: Call) -> None:
+    def _done(self, call: SyncCall) -> None:
         call.open = False
         if call.deadline is not None:
             call.deadline.cancel()
@@ -276,7 +276,7 @@ class SimAgent:
         self._later(self.rng.uniform(0.5, 1.5) * POLL_EVERY, self._poll)
 
     def _judge(self, command: e.CheckOffer) -> None:
-        no = self.rng.random() < self.manager.weather.refusal
+        no = self.rng.random() < self.manager.rates.refusal
         self._soon(lambda: self.event(e.OfferChecked(command.offer, "not here, not now" if no else None)))
 
     def _submit(self, command: e.Submit) -> None:
@@ -291,7 +291,7 @@ class SimAgent:
             if self.rng.random() < 0.5:
                 self.manager.submit(offer)
             answer = e.SubmitUnclear(offer.ref, "the manager did not answer")
-        elif self.rng.random() < self.manager.weather.refusal / 4:
+        elif self.rng.random() < self.manager.rates.refusal / 4:
             answer = e.SubmitRefused(offer.ref, REFUSED)
         else:
             answer = e.SubmitAnswered(offer.ref, self.manager.submit(offer))

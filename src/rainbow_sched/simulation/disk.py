@@ -1,4 +1,4 @@
-"""The server's database in memory: the real tables and queries; what is committed survives every simulated crash."""
+"""The server's database in memory, with the real tables and queries; commits survive simulated crashes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Disk:
-    """One database that outlives the server's processes."""
+    """A database that survives the server's processes."""
 
     def __init__(self, committed: Callable[[Tx], None]) -> None:
-        """`committed` is called after each commit, with a transaction to look through."""
+        """`committed` is called after each commit with a read transaction."""
         self._connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
         self._connection.deserialize(_empty())
         self._connection.execute("PRAGMA foreign_keys = ON")
@@ -33,20 +33,20 @@ class Disk:
         self._committed = committed
 
     def session(self, *, writing: bool) -> Session:
-        """A connection as a new process opens it."""
+        """Open a connection."""
         return Session(self._connection.cursor(), DIALECT, writing=writing, close=lambda: None)
 
     def look(self, work: Callable[[Tx], T]) -> T:
-        """Read what is committed now, from outside of any process."""
+        """Read the committed state from outside of any process."""
         return _read(self._reader, work)
 
     def commit(self, session: Session, work: Callable[[Tx], T]) -> T:
-        """Run `work` and make it last; what it raises undoes it."""
+        """Run `work` and commit; roll back if it raises."""
         try:
             session.begin()
             answer = work(SqlTx(session))
             session.flush()
-        except Exception as error:  # whatever the work raised, it undoes it
+        except Exception as error:  # any error of `work` rolls back
             session.rollback()
             raise DIALECT.translate(error) from error
         session.commit()
@@ -54,21 +54,21 @@ class Disk:
         return answer
 
     def copy(self) -> bytes:
-        """What is committed now."""
+        """Return a copy of the committed state."""
         return self._connection.serialize()
 
-    def put_back(self, copy: bytes, restore: Callable[[Tx], None]) -> None:
-        """Replace everything by an older copy and begin a restore, as `rainbow server restore` does."""
+    def restore_copy(self, copy: bytes, restore: Callable[[Tx], None]) -> None:
+        """Replace the database with an older copy and begin a restore, as `rainbow server restore` does."""
         self._connection.deserialize(copy)
         session = self.session(writing=True)
         session.begin()
-        session.run("UPDATE claims SET term = term + 1000")  # a server that stood still meanwhile has lost it
+        session.run("UPDATE claims SET term = term + 1000")  # a server that was suspended meanwhile has lost its claim
         restore(SqlTx(session))
         session.flush()
         session.commit()
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Free the memory."""
         self._connection.close()
 
 
@@ -90,23 +90,23 @@ def _empty() -> bytes:
 
 
 class SimStore:
-    """A store as one server process sees it. Each call takes a little time, in which everything else goes on."""
+    """The store of one server process; calls take time, and other processes run meanwhile."""
 
     def __init__(self, disk: Disk, process: Process, pause: Callable[[], float], full: Callable[[], bool]) -> None:
-        """`pause` says how long a step takes; `full` whether the disk refuses writes now."""
+        """`pause` returns the duration of a step; `full` is True while the disk refuses writes."""
         self._disk, self._process, self._pause, self._full = disk, process, pause, full
         self._writer, self._reader = disk.session(writing=True), disk.session(writing=False)
         self._claimant = Claimant("", ProcessIdentity("sim", 0, "", "", ""))  # the term alone tells them apart
         self._term = 0
 
     def take_claim(self) -> None:
-        """Take the claim from the process before, whether it is dead or will wake up again."""
+        """Take the claim from the previous process, which may be dead or suspended."""
         self._writer.rows_of("UPDATE claims SET expires_at = 0 RETURNING term", {})
         self._term = take_claim(self._writer, self._claimant, wait=0.0)
         self._writer.guard = self.check_claim
 
     def check_claim(self, session: Session) -> None:
-        """Raise Replaced if another process has taken the claim; this one then ends."""
+        """Raise Replaced and end this process if another process has taken the claim."""
         if not check_claim(session, self._claimant, self._term):
             asyncio.get_running_loop().call_soon(self._process.crash)
             raise Replaced("another server has taken over")

@@ -1,4 +1,4 @@
-"""How bad things are in one world: how often messages are lost, processes die, disks fill up. Drawn from the seed."""
+"""Fault rates of a simulated world, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from random import Random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
-    """Chances and rates; the default is a calm day on which nothing goes wrong."""
+class FaultRates:
+    """Probabilities and rates of faults; by default there are none."""
 
     loss: float = 0.0  # of a message in either direction
     doubling: float = 0.0
     slow: float = 0.0  # chance that a message or a step takes seconds instead of milliseconds
-    partition: float = 0.0  # each rate: mean times per minute and per thing it can happen to
+    partition: float = 0.0  # rates are events per minute and per object
     server_crash: float = 0.0
-    takeover: float = 0.0  # of a server that stood still and wakes up when another one has taken its place
+    takeover: float = 0.0  # a server is suspended and resumes after another one has taken over
     agent_crash: float = 0.0
     long_outages: float = 0.3  # chance that what crashed is away for longer than every lease
     journal_lost: float = 0.0  # chance that a crashed agent comes back without its journal
     reboot: float = 0.0  # chance that a crashed agent's machine restarted, and its clock with it
-    manager_error: float = 0.0  # chance that a question or an order to a manager fails
+    manager_error: float = 0.0  # chance that a request to a manager fails
     manager_forgets: float = 0.0  # chance that a manager forgets a job soon after its end
-    refusal: float = 0.0  # chance that a site hands an offer back
+    refusal: float = 0.0  # chance that a site rejects an offer
     disk_full: float = 0.0
     clock_jump: float = 0.0  # of the server's wall clock, by up to an hour
-    older_server: float = 0.0  # chance that a process of the server does not know every state that agents report
-    restore: float = 0.0  # of the server's database from a copy that was made before, once
-    manager_loses: float = 0.0  # chance that a manager loses a job that it took before it begins
+    older_server: float = 0.0  # chance that a server process does not know every state that agents report
+    restore: float = 0.0  # of the server's database from an older copy
+    manager_loses: float = 0.0  # chance that a manager loses an accepted job before it starts
 
 
-CALM = Weather()
-STORM = Weather(
+NO_FAULTS = FaultRates()
+MANY_FAULTS = FaultRates(
     loss=0.1,
     doubling=0.2,
     slow=0.1,
@@ -47,16 +47,16 @@ STORM = Weather(
 )
 
 
-def drawn(rng: Random, later: Random) -> Weather:
-    """The weather of one world: most worlds have several kinds of trouble, each its own mixture.
+def draw_rates(rng: Random, later: Random) -> FaultRates:
+    """Draw the rates of one world; most worlds have several kinds of faults.
 
-    Trouble that was added later is drawn from `later`, so that the other trouble of a seed stays as it was.
+    Newer kinds are drawn from `later`, so that the older faults of a seed do not change.
     """
 
     def some(chance: float, low: float, high: float, rng: Random = rng) -> float:
         return rng.uniform(low, high) if rng.random() < chance else 0.0
 
-    return Weather(
+    return FaultRates(
         loss=some(0.6, 0.01, 0.3),
         doubling=some(0.6, 0.02, 0.3),
         slow=some(0.7, 0.01, 0.2),

@@ -1,4 +1,4 @@
-"""What goes wrong in a world, and when: crashes, cuts, full disks, clocks that jump; then calm."""
+"""Inject faults into a world: crashes, network partitions, full disks, clock jumps; then repair everything."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from rainbow_sched.service.agents.report_reader import REPORTED
-from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.fault_rates import FaultRates
 
 if TYPE_CHECKING:
     from rainbow_sched.simulation.world import World
 
-STEP = 0.5  # seconds between two throws of the dice
-SHORTEST, LONGEST = 8.0, 40.0  # seconds of trouble
+STEP_SECONDS = 0.5  # between two draws
+MIN_FAULT_SECONDS, MAX_FAULT_SECONDS = 8.0, 40.0
 
 
-async def happen(world: World) -> None:
-    """Let users work and things go wrong for a while."""
+async def run_faults(world: World) -> None:
+    """Let users act and inject faults for a while."""
     rng, loop = world.rng, world.loop
-    until = loop.time() + rng.uniform(SHORTEST, LONGEST)
-    busy = rng.uniform(0.1, 0.4)  # chance that somebody does something within one step
+    until = loop.time() + rng.uniform(MIN_FAULT_SECONDS, MAX_FAULT_SECONDS)
+    busy = rng.uniform(0.1, 0.4)  # chance of a user action per step
     while loop.time() < until:
-        await asyncio.sleep(STEP * rng.uniform(0.1, 1.9))
+        await asyncio.sleep(STEP_SECONDS * rng.uniform(0.1, 1.9))
         if rng.random() < busy:
             world.users.act()
-        _throw(world, world.weather)
+        _inject(world, world.rates)
 
 
-def _throw(world: World, weather: Weather) -> None:
-    rng, per_step = world.rng, STEP / 60.0
-    if rng.random() < weather.server_crash * per_step:
+def _inject(world: World, rates: FaultRates) -> None:
+    rng, per_step = world.rng, STEP_SECONDS / 60.0
+    if rng.random() < rates.server_crash * per_step:
         world.server.crash()
         world.loop.call_later(_downtime(world), world.server.start)
-    if weather.takeover and rng.random() < weather.takeover * per_step:
+    if rates.takeover and rng.random() < rates.takeover * per_step:
         world.server.replace(rng.uniform(1.0, 40.0))
-    if weather.restore and rng.random() < weather.restore * per_step:
+    if rates.restore and rng.random() < rates.restore * per_step:
         world.backup_or_restore()
-    if rng.random() < weather.disk_full * per_step:
+    if rng.random() < rates.disk_full * per_step:
         _fill_disk(world)
-    if rng.random() < weather.clock_jump * per_step:
+    if rng.random() < rates.clock_jump * per_step:
         world.wall.offset += rng.uniform(-3600.0, 3600.0)
         world.note("clock jumps")
     for agent in world.agents.values():
-        if rng.random() < weather.agent_crash * per_step:
-            agent.crash(journal_lost=rng.random() < weather.journal_lost, rebooted=rng.random() < weather.reboot)
+        if rng.random() < rates.agent_crash * per_step:
+            agent.crash(journal_lost=rng.random() < rates.journal_lost, rebooted=rng.random() < rates.reboot)
             world.loop.call_later(_downtime(world), agent.start)
-        if rng.random() < weather.partition * per_step:
+        if rng.random() < rates.partition * per_step:
             _cut(world, agent.cluster)
 
 
 def _downtime(world: World) -> float:
     """Usually short, sometimes longer than every lease."""
-    short = world.rng.random() < 1.0 - world.weather.long_outages
+    short = world.rng.random() < 1.0 - world.rates.long_outages
     return world.rng.uniform(0.05, 3.0) if short else world.rng.uniform(3.0, 30.0)
 
 
@@ -84,14 +84,14 @@ def _fill_disk(world: World) -> None:
     world.loop.call_later(world.rng.uniform(0.5, 10.0), free)
 
 
-def calm(world: World, weather: Weather) -> None:
-    """No more faults: everything that is broken is mended, everybody who is down starts."""
-    world.weather = world.server.weather = world.users.wire.weather = weather
+def stop_faults(world: World, rates: FaultRates) -> None:
+    """Set new rates, repair everything, and start every process."""
+    world.rates = world.server.rates = world.users.wire.rates = rates
     world.server.full, world.witness.disk_since = False, world.loop.time()
     if world.server.states != REPORTED:
         world.server.crash()  # it is upgraded
     world.server.start()
     for agent in world.agents.values():
-        agent.wire.weather = agent.manager.weather = weather
+        agent.wire.rates = agent.manager.rates = rates
         agent.wire.mend()
         agent.start()

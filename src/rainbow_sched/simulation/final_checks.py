@@ -1,4 +1,4 @@
-"""The end of a world: when the faults have stopped, every job ends, every promise is looked at once more."""
+"""Checks at the end of a world: after the last fault every job ends, and every promise is checked again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIDY_AFTER = 15.0
 
 
 async def settle(world: World, within: float) -> None:
-    """Wait until everything has come to rest; if it does not, say what has not."""
+    """Wait until nothing changes any more; report a violation if that takes too long."""
     until = world.loop.time() + within
     await asyncio.sleep(LOOK_EVERY)
     tidied = 0.0
@@ -40,7 +40,7 @@ async def settle(world: World, within: float) -> None:
 
 
 def _unquiet(world: World) -> list[str]:
-    """Agents that hold something still, runs that nobody counts on, calls without an answer."""
+    """Return agents with attempts, runs that did not end, and calls without an answer."""
     held = [
         f"the agent of {name} holds {ref.tag} as {one.phase.value}"
         for name, agent in world.agents.items()
@@ -116,8 +116,10 @@ def i16_all_are_back(world: World) -> str | None:
 
 def output_is_whole(world: World) -> str | None:
     """The output that came back is what the job wrote."""
-    trouble = world.trouble
-    cut = trouble.manager_forgets or trouble.journal_lost or trouble.partition or trouble.refusal
+    initial_rates = world.initial_rates
+    cut = (
+        initial_rates.manager_forgets or initial_rates.journal_lost or initial_rates.partition or initial_rates.refusal
+    )
     whole = not (cut or world.witness.restored)
 
     def work(tx: Tx) -> str | None:

@@ -1,4 +1,4 @@
-"""What really happened, as no process in the world can know it: every launch and every end, on every cluster."""
+"""The true history of a world: every launch and every end on every cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rainbow_sched.agent.core.values import Result
 
 
 @dataclass(slots=True)
-class Run:
-    """One launch of one attempt."""
+class ActualRun:
+    """A launch of an attempt."""
 
     job: int
     n: int
@@ -22,21 +22,21 @@ class Run:
 
 
 @dataclass(slots=True)
-class Truth:
-    """All runs, by job."""
+class GroundTruth:
+    """All runs by job."""
 
-    runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    runs: dict[int, list[ActualRun]] = field(default_factory=lambda: defaultdict(list))
 
-    def launch(self, job: int, n: int, cluster: str, now: float, host: str = "") -> Run:
-        """A job begins to run."""
-        run = Run(job, n, cluster, now, host)
+    def launch(self, job: int, n: int, cluster: str, now: float, host: str = "") -> ActualRun:
+        """Record the start of a run."""
+        run = ActualRun(job, n, cluster, now, host)
         self.runs[job].append(run)
         return run
 
-    def of(self, job: int, n: int | None = None) -> list[Run]:
-        """The launches of a job, or of one of its attempts."""
+    def of(self, job: int, n: int | None = None) -> list[ActualRun]:
+        """Return the runs of a job or of one of its attempts."""
         return [run for run in self.runs.get(job, ()) if n is None or run.n == n]
 
-    def live(self, job: int, n: int | None = None) -> list[Run]:
-        """Those that still run."""
+    def live(self, job: int, n: int | None = None) -> list[ActualRun]:
+        """Return the runs that have not ended."""
         return [run for run in self.of(job, n) if run.result is None]

@@ -1,4 +1,4 @@
-"""The hosts of a simulated cluster: one with cores, and some with a disk each, of which only some are fast."""
+"""The hosts of a simulated cluster: one with cores, and several with a disk, some of which are fast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISK_SPEC = to_json(DISK_REQUEST)
 
 
 def graph(cores: int) -> bytes:
-    """A cluster in the compact form."""
+    """Return the graph of a cluster in the compact format."""
     nodes = [
         {"type": "node", "name": CORE_HOST, "with": [{"type": "core", "count": cores}]},
         {"type": "node", "count": len(DISK_HOSTS), "name": list(DISK_HOSTS), "with": [{"type": "disk"}]},
@@ -26,6 +26,6 @@ def graph(cores: int) -> bytes:
 
 
 def subsystem(fast: tuple[str, ...]) -> bytes:
-    """What hangs on the hosts with fast disks."""
+    """Return the subsystem that marks the hosts with fast disks."""
     vertex = {"type": "storage", "name": "fast", "on": list(fast), "metadata": {"kind": "fast"}}
     return json.dumps({"rainbow": "subsystem/1", "name": SUBSYSTEM, "with": [vertex]}).encode()

@@ -1,6 +1,6 @@
-"""What must hold after every step: one small function per promise, written from outside of the code that keeps it.
+"""Invariants that are checked after every step, one function per promise, independent of the implementation.
 
-Each returns None, or a sentence that says what is wrong. Its docstring is the promise.
+Each function returns None or a sentence that describes the violation. Its docstring is the promise.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow_sched.model.job import TRANSITIONS, Delivery, Event, JobEvent, JobState
 from rainbow_sched.service.agents.recall import FOLLOWED
 from rainbow_sched.service.maintenance.restore import WITHOUT_REPORT
-from rainbow_sched.simulation.witness import KNOWN, Change, Rules, Witness, known_failure, unknown_outcome
+from rainbow_sched.simulation.witness import KNOWN, Invariants, JobChange, Witness, known_failure, unknown_outcome
 
 S = AttemptState
 NEVER_RAN = frozenset({S.WITHDRAWN, S.RETURNED, S.LAPSED})
-SLACK = 5.0  # seconds for timers, pauses and messages under way
+SLACK = 5.0  # seconds for timers, pauses and messages in transit
 
 
-def i1_requests_never_change(world: Witness, change: Change) -> str | None:
+def i1_requests_never_change(world: Witness, change: JobChange) -> str | None:
     """I1 a stored request never changes."""
     if change.before is not None and change.before.spec != change.job.spec:
         return f"job {change.job.id} asks for something else now"
     return None
 
 
-def i2_one_job_per_token(world: Witness, change: Change) -> str | None:
+def i2_one_job_per_token(world: Witness, change: JobChange) -> str | None:
     """I2 one job per client token."""
     job = change.job
     if change.before is None and job.client_token:
@@ -33,7 +33,7 @@ def i2_one_job_per_token(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i4_fences_increase(world: Witness, change: Change) -> str | None:
+def i4_fences_increase(world: Witness, change: JobChange) -> str | None:
     """I4 attempts are numbered without gaps, fences are never reused, and only the newest attempt lives."""
     for number, attempt in enumerate(change.attempts, start=1):
         if attempt.n != number and not world.is_old(attempt.job):
@@ -46,7 +46,7 @@ def i4_fences_increase(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i4_numbers_are_given_once(world: Witness, change: Change) -> str | None:
+def i4_numbers_are_given_once(world: Witness, change: JobChange) -> str | None:
     """I4 no id is given to two jobs, and no tag to two attempts, also not in histories that are lost."""
     job = change.job
     if change.before is None and job.id in world.lost and not job.terms.from_agent:
@@ -58,7 +58,7 @@ def i4_numbers_are_given_once(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i4_ended_attempts_stay(world: Witness, change: Change) -> str | None:
+def i4_ended_attempts_stay(world: Witness, change: JobChange) -> str | None:
     """I4 an attempt that has ended changes no more, except that a lost one may be found."""
     for old, new in zip(change.attempts_before, change.attempts, strict=False):
         if not old.state.live and old.state is not S.LOST and old != new:
@@ -68,7 +68,7 @@ def i4_ended_attempts_stay(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i4_ends_are_true(world: Witness, change: Change) -> str | None:
+def i4_ends_are_true(world: Witness, change: JobChange) -> str | None:
     """I4 a report that is believed tells of what that very attempt did."""
     for attempt in change.ended():
         wrong = None if _is_guessed(world, attempt) else _untrue(world, attempt)
@@ -78,7 +78,7 @@ def i4_ends_are_true(world: Witness, change: Change) -> str | None:
 
 
 def _is_guessed(world: Witness, attempt: Attempt) -> bool:
-    """After a restore: an attempt was closed because a newer one was found, or its cluster was given up."""
+    """Return True if, after a restore, an attempt was closed for a newer one or because its cluster was given up."""
     return world.is_old(attempt.job) and (attempt.state is S.LOST or attempt.reason == WITHOUT_REPORT)
 
 
@@ -100,7 +100,7 @@ def _untrue(world: Witness, attempt: Attempt) -> str | None:
     return None
 
 
-def i4_live_attempts_belong(world: Witness, change: Change) -> str | None:
+def i4_live_attempts_belong(world: Witness, change: JobChange) -> str | None:
     """I4 a job has a live attempt exactly while it is bound."""
     live = sum(attempt.state.live for attempt in change.attempts)
     bound = change.job.state in (JobState.BOUND, JobState.CANCELLING)
@@ -109,7 +109,7 @@ def i4_live_attempts_belong(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i5_one_end(world: Witness, change: Change) -> str | None:
+def i5_one_end(world: Witness, change: JobChange) -> str | None:
     """I5 a job ends once, and its end never changes."""
     state = change.before.state if change.before is not None else None
     for event in change.events:
@@ -119,7 +119,7 @@ def i5_one_end(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i6_steps_are_in_the_table(world: Witness, change: Change) -> str | None:
+def i6_steps_are_in_the_table(world: Witness, change: JobChange) -> str | None:
     """I6 every step is in the table, and the state is what the events add up to."""
     state = change.before.state if change.before is not None else None
     for event in change.events:
@@ -140,7 +140,7 @@ def _after(state: JobState | None, event: Event) -> JobState | None:
     return TRANSITIONS.get((state, event.kind))
 
 
-def i8_budgets_hold(world: Witness, change: Change) -> str | None:
+def i8_budgets_hold(world: Witness, change: JobChange) -> str | None:
     """I8 a job goes on after no more known failures than it has retries, and no more unknown outcomes than reruns."""
     job = change.job
     if job.state.terminal or world.is_old(job.id):
@@ -157,7 +157,7 @@ def i8_budgets_hold(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i8_further_runs_are_made(world: Witness, change: Change) -> str | None:
+def i8_further_runs_are_made(world: Witness, change: JobChange) -> str | None:
     """I8 a job does not fail while its owner allows another run after how its attempt ended."""
     job = change.job
     if job.state is not JobState.FAILED or change.before is None or change.before.state is not JobState.BOUND:
@@ -181,7 +181,7 @@ def i8_runs_are_bounded(world: Witness, job: int, n: int, cluster: str) -> str |
     return None
 
 
-def i9_ended_jobs_do_not_run(world: Witness, change: Change) -> str | None:
+def i9_ended_jobs_do_not_run(world: Witness, change: JobChange) -> str | None:
     """I9 a job that has ended does not run."""
     if change.job.state.terminal and change.job.state is not JobState.HANDED_OFF:
         live = [run for run in world.truth.live(change.job.id) if not world.given_up(run.job, run.n)]
@@ -192,7 +192,7 @@ def i9_ended_jobs_do_not_run(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
+def i11_nothing_is_given_twice(world: Witness, change: JobChange) -> str | None:
     """I11 no cluster is given more than it has."""
     if world.restored:  # what was given away in a history that is lost runs on
         return None
@@ -203,7 +203,7 @@ def i11_nothing_is_given_twice(world: Witness, change: Change) -> str | None:
     return None
 
 
-def waits_are_kept(world: Witness, change: Change) -> str | None:
+def waits_are_kept(world: Witness, change: JobChange) -> str | None:
     """A job is given to a cluster only when what it waits for has come."""
     if world.is_old(change.job.id):
         return None
@@ -226,7 +226,7 @@ def waits_are_kept(world: Witness, change: Change) -> str | None:
     return None
 
 
-def i15_leases_last(world: Witness, change: Change) -> str | None:
+def i15_leases_last(world: Witness, change: JobChange) -> str | None:
     """I15 a lease lasts as long as it was given for, whatever the clock does and however often the server starts."""
     for attempt in change.ended():
         lease = world.leases.pop(attempt.token, None)
@@ -314,7 +314,7 @@ def i16_nobody_is_killed_without_cause(world: Witness, job: int, n: int, cluster
     return f"attempt {n} of job {job} is killed on {cluster} while it is {attempt.state}"
 
 
-def r7_silence_is_long(world: Witness, change: Change) -> str | None:
+def r7_silence_is_long(world: Witness, change: JobChange) -> str | None:
     """R7 a run is given up only when its cluster was silent for as long as its owner would wait."""
     for attempt in change.ended():
         if attempt.state is S.LOST and attempt.reason != FOLLOWED:
@@ -334,7 +334,7 @@ def r6b_guards_act(world: Witness) -> str | None:
     return world.overdue()
 
 
-RULES = Rules(
+RULES = Invariants(
     on_change=(
         i1_requests_never_change,
         i2_one_job_per_token,

@@ -1,4 +1,4 @@
-"""An asyncio loop whose time is a number: nothing waits for real, and the same steps come in the same order."""
+"""An asyncio loop in virtual time: it never waits, and the order of steps is deterministic."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 from rainbow_sched.model.errors import RainbowError
 
 
-class Stalled(RuntimeError):
-    """Everybody waits and nothing will ever happen: a mistake in the simulation itself."""
+class Deadlock(RuntimeError):
+    """All tasks wait and no timer is set: an error in the simulation itself."""
 
 
-class _Idle:
-    """Stands where a real loop waits for sockets: instead of waiting, time moves on."""
+class _VirtualSelector:
+    """Advances time where a real loop waits for sockets."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[object]:
         if timeout is None:
-            raise Stalled("nothing is left to happen")
+            raise Deadlock("all tasks wait and no timer is set")
         if timeout > 0:
-            self._loop.pass_by(timeout)
+            self._loop.advance(timeout)
         return []
 
 
@@ -36,18 +36,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._clock_resolution = 1e-9
-        self._selector = _Idle(self)
+        self._selector = _VirtualSelector(self)
         self.set_task_factory(_adopted)
 
     def time(self) -> float:
-        """Virtual seconds since the world began."""
+        """Return virtual seconds since the start of the world."""
         return self._now
 
-    def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
+    def advance(self, seconds: float) -> None:
+        """Advance the time."""
         self._now += seconds
 
-    def run_in_executor(  # type: ignore[override]  # at once and here: a thread would make the order of steps random
+    def run_in_executor(  # type: ignore[override]  # inline: a thread would make the order of steps random
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         done = self.create_future()
@@ -62,34 +62,34 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class Process:
-    """The tasks of one simulated process; a crash ends all of them at once."""
+    """The tasks of one simulated process; a crash cancels all of them."""
 
     def __init__(self, broken: Callable[[BaseException], None]) -> None:
-        """`broken` is told of an error that ended one of its tasks and that is none of ours."""
+        """`broken` is called with an error of a task that is not a RainbowError."""
         self.alive = True
         self._broken = broken
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # a dict keeps its order, a set of objects does not
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # a dict, because its order is deterministic
 
     def spawn(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work`, and whatever tasks it makes, as part of this process."""
+        """Run `work` and the tasks that it creates as part of this process."""
         context = contextvars.copy_context()
         context.run(_process.set, self)
         return loop.create_task(work, context=context)
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
-        """Count a task as part of this process until it is done."""
+        """Add a task to this process until it is done."""
         self._tasks[task] = None
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled():
-            problem = task.exception()  # one of ours is the answer to whoever awaits the task
+            problem = task.exception()  # a RainbowError is the answer for the caller of the task
             if problem is not None and not isinstance(problem, RainbowError):
                 self._broken(problem)
 
     def crash(self) -> None:
-        """End everything, wherever it stands."""
+        """Cancel all tasks."""
         self.alive = False
         for task in list(self._tasks):
             task.cancel()

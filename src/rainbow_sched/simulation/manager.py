@@ -1,7 +1,7 @@
-"""A cluster's manager, as simple as it can be: jobs wait, run, end, and are forgotten. It protects nobody.
+"""A minimal cluster manager without safeguards: jobs wait, run, end and are forgotten.
 
-A tag submitted twice runs twice. Questions fail, orders get lost, and what has ended may
-be forgotten at any time. What it does say is true.
+A tag that is submitted twice runs twice. Queries fail, commands get lost, and ended jobs may be
+forgotten at any time. Its answers are always true.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from random import Random
 from rainbow_sched.agent.core.values import Absent, JobFound, Offer, Phase, Ref, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES
-from rainbow_sched.simulation.fault_rates import Weather
-from rainbow_sched.simulation.ground_truth import Run, Truth
+from rainbow_sched.simulation.fault_rates import FaultRates
+from rainbow_sched.simulation.ground_truth import ActualRun, GroundTruth
 from rainbow_sched.simulation.hosts import CORE_HOST, DISK_HOSTS, DISK_SPEC
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.witness import Witness
 
-FOR_EVER = "for-ever"  # the name of jobs that end only when somebody ends them
+FOR_EVER = "for-ever"  # the name of jobs that end only when cancelled
 LONG = 100_000.0
-LOOK = 1.0  # seconds between two looks of a guard
+GUARD_SECONDS = 1.0  # between two checks of a guard
 LOST_BY_MANAGER = Result(state=AttemptState.RETURNED, reason="the manager took it and lost it before it began")
 ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order")
 OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
@@ -30,14 +30,14 @@ OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not
 WRONG_HOST = Result(state=AttemptState.RETURNED, reason="not on a host that was allowed", code=WRONG_NODES)
 
 
-def checked(entry: Entry) -> bool:
-    """What the wrapper looks at before the command begins."""
+def checked(entry: ManagerJob) -> bool:
+    """Return True if the wrapper would start the command on this host."""
     return not entry.allowed or entry.host in entry.allowed
 
 
 @dataclass(slots=True)
-class Entry:
-    """One submission."""
+class ManagerJob:
+    """A submitted job."""
 
     ref: Ref
     name: str
@@ -45,12 +45,12 @@ class Entry:
     guard: float | None = None
     wants_disk: bool = False
     allowed: tuple[str, ...] = ()  # hosts; empty: all
-    host: str = ""  # where it is started
-    run: Run | None = None
+    host: str = ""  # set at the start
+    run: ActualRun | None = None
     result: Result | None = None
 
     def update(self) -> Update:
-        """As the manager tells it."""
+        """Return the job as the manager reports it."""
         if self.result is not None:
             phase = Phase.ENDED
         else:
@@ -70,31 +70,31 @@ class Entry:
 
 @dataclass(slots=True)
 class Manager:
-    """The manager of one cluster. It lives on while its agent is dead."""
+    """The manager of one cluster, which keeps running while its agent is down."""
 
     cluster: str
     loop: VirtualLoop
     rng: Random
-    weather: Weather
-    truth: Truth
+    rates: FaultRates
+    truth: GroundTruth
     witness: Witness
-    guards: bool = True  # runs end by themselves when their agent has not heard of the server for long
+    guards: bool = True  # runs end if their agent has no contact to the server for long
     longest_guard: float = 0.0
     luck: Random = field(default_factory=Random)  # of its choice of hosts
-    binds: bool = True  # its agent keeps jobs on the hosts that they are bound to
-    heard: float = 0.0  # when the server was last heard of, as the agent has it on its disk
-    entries: list[Entry] = field(default_factory=list)
-    losses: Random = field(default_factory=Random)  # draws which jobs it took and never runs
+    binds: bool = True  # its agent honours host bindings
+    heard: float = 0.0  # time of the last contact to the server, from the agent's disk
+    entries: list[ManagerJob] = field(default_factory=list)
+    losses: Random = field(default_factory=Random)  # draws accepted jobs that it loses
     submissions: int = 0
     tags: set[str] = field(default_factory=set)  # every tag that was ever submitted
 
     def submit(self, offer: Offer) -> str:
-        """Take a job."""
+        """Accept a job and return its id."""
         self.submissions += 1
         self.tags.add(offer.ref.tag)
-        entry = Entry(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
+        entry = ManagerJob(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
         entry.wants_disk = offer.spec == DISK_SPEC
-        if self.binds:  # an older agent knows nothing of hosts
+        if self.binds:  # older agents ignore hosts
             entry.allowed = next((group.hosts for group in offer.hosts), ())
         if self.guards:
             entry.guard = offer.guard(self.longest_guard)
@@ -103,7 +103,7 @@ class Manager:
         return entry.native
 
     def lookup(self, tag: str) -> JobFound | Absent | Unknown:
-        """What is known of a tag."""
+        """Look up a job by its tag."""
         if self.errs():
             return Unknown("the manager did not answer")
         for entry in self.entries:
@@ -112,14 +112,14 @@ class Manager:
         return Absent(never=tag not in self.tags)
 
     def poll(self) -> tuple[Update, ...] | None:
-        """All jobs; None if the question failed."""
+        """Return all jobs; None if the query failed."""
         if self.errs():
             return None
-        some = self.rng.random() < self.weather.manager_error / 2  # an answer that leaves out a part
+        some = self.rng.random() < self.rates.manager_error / 2  # the answer is incomplete
         return tuple(entry.update() for entry in self.entries if not some or self.rng.random() < 0.5)
 
     def cancel(self, tag: str) -> None:
-        """End what waits or runs under a tag; the order may be lost."""
+        """Cancel the job of a tag; the command may get lost."""
         if self.errs():
             return
         for entry in self.entries:
@@ -127,37 +127,37 @@ class Manager:
                 self._later(0.01, 0.5, partial(self._kill, entry))
 
     def output(self, tag: str, offset: int, limit: int) -> bytes:
-        """A piece of what a job wrote."""
+        """Return a part of the output of a job."""
         for entry in self.entries:
             if entry.ref.tag == tag and entry.run is not None:
                 return entry.run.output[offset : offset + limit]
         return b""
 
     def forget(self, tag: str) -> None:
-        """Nobody will ask for it again."""
+        """Remove an ended job."""
         self.entries = [entry for entry in self.entries if entry.ref.tag != tag or entry.result is None]
 
     def errs(self) -> bool:
-        """True if this question or order fails."""
-        return self.rng.random() < self.weather.manager_error
+        """Return True if this request fails."""
+        return self.rng.random() < self.rates.manager_error
 
     def _later(self, low: float, high: float, do: Callable[[], None]) -> None:
         self.loop.call_later(self.rng.uniform(low, high), do)
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: ManagerJob) -> None:
         if entry.result is not None:
             return
         if self._out_of_touch(entry):
             self._end(entry, OUT_OF_TOUCH)
             return
-        if self.rng.random() < self.weather.refusal / 2:
+        if self.rng.random() < self.rates.refusal / 2:
             self._end(entry, Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason="no node would start it"))
             return
         entry.host = self._host(entry)
         if self.binds and not checked(entry):
             self._end(entry, WRONG_HOST)
             return
-        if self.losses.random() < self.weather.manager_loses:
+        if self.losses.random() < self.rates.manager_loses:
             self._end(entry, LOST_BY_MANAGER)
             return
         ref = entry.ref
@@ -172,30 +172,30 @@ class Manager:
             seconds = self.rng.uniform(0.2, 4.0)
         self.loop.call_later(seconds, lambda: self._finish(entry))
         if entry.guard is not None:
-            self.loop.call_later(LOOK, lambda: self._guard(entry))
+            self.loop.call_later(GUARD_SECONDS, lambda: self._guard(entry))
 
-    def _host(self, entry: Entry) -> str:
-        """One of the hosts that it may run on, or by mistake any other that has what it asks for."""
+    def _host(self, entry: ManagerJob) -> str:
+        """Choose an allowed host, or sometimes by mistake another host with a disk."""
         if not entry.wants_disk:
             return CORE_HOST
-        mistaken = self.luck.random() < self.weather.manager_error / 2
+        mistaken = self.luck.random() < self.rates.manager_error / 2
         return self.luck.choice(entry.allowed if entry.allowed and not mistaken else DISK_HOSTS)
 
-    def _out_of_touch(self, entry: Entry) -> bool:
+    def _out_of_touch(self, entry: ManagerJob) -> bool:
         return entry.guard is not None and self.loop.time() - self.heard >= entry.guard
 
-    def _guard(self, entry: Entry) -> None:
-        """What runs beside every job, and needs no agent."""
+    def _guard(self, entry: ManagerJob) -> None:
+        """Check the contact beside a running job, without an agent."""
         if entry.result is not None:
             return
         if self._out_of_touch(entry):
             self.witness.excused.add((entry.ref.job, entry.ref.n))
             self._kill(entry, OUT_OF_TOUCH)
         else:
-            self.loop.call_later(LOOK, lambda: self._guard(entry))
+            self.loop.call_later(GUARD_SECONDS, lambda: self._guard(entry))
 
-    def _finish(self, entry: Entry) -> None:
-        """It comes to its own end."""
+    def _finish(self, entry: ManagerJob) -> None:
+        """End a run by itself."""
         if entry.result is not None:
             return
         assert entry.run is not None
@@ -211,16 +211,16 @@ class Manager:
             result = Result(state=AttemptState.PREEMPTED, reason="somebody else was more important")
         self._end(entry, result)
 
-    def _kill(self, entry: Entry, how: Result = ENDED_BY_ORDER) -> None:
+    def _kill(self, entry: ManagerJob, how: Result = ENDED_BY_ORDER) -> None:
         if entry.result is not None:
             return
         if entry.run is not None:
             self.witness.kills(entry.ref.job, entry.ref.n, self.cluster)
         self._end(entry, how)
 
-    def _end(self, entry: Entry, result: Result) -> None:
+    def _end(self, entry: ManagerJob, result: Result) -> None:
         entry.result = result
         if entry.run is not None:
             entry.run.result = result
-        if self.rng.random() < self.weather.manager_forgets:
+        if self.rng.random() < self.rates.manager_forgets:
             self._later(0.5, 8.0, lambda: self.forget(entry.ref.tag))

@@ -1,4 +1,4 @@
-"""The server in the simulation: the real service in a process that dies and comes back over the same database."""
+"""The simulated server: the real service in processes that crash and restart on the same database."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.simulation.disk import Disk, SimStore
-from rainbow_sched.simulation.fault_rates import Weather
+from rainbow_sched.simulation.fault_rates import FaultRates
 from rainbow_sched.simulation.loop import Process, VirtualLoop
 from rainbow_sched.simulation.witness import Witness
 
@@ -45,59 +45,59 @@ _decoder = msgspec.msgpack.Decoder(e.SyncAnswer)
 
 @dataclass(slots=True)
 class WallClock:
-    """What the machine's clock shows; it can be set to anything at any time."""
+    """The wall clock of the machine, which can jump."""
 
     loop: VirtualLoop
     offset: float = EPOCH
 
     def time(self) -> float:
-        """Seconds since the epoch, or what the machine takes for it."""
+        """Return seconds since the epoch, according to the machine."""
         return self.offset + self.loop.time()
 
 
 class ProcessClock:
-    """As `AnchoredClock`: the wall clock at the process's start, plus a clock that nobody sets."""
+    """Like `AnchoredClock`: the wall clock at the start of the process, plus a monotonic clock."""
 
     def __init__(self, wall: WallClock) -> None:
         self._loop = wall.loop
         self._anchor = wall.time() - wall.loop.time()
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self._anchor + self._loop.time()
 
     def seconds_slept(self) -> float:
-        """Machines do not sleep in here."""
+        """Return 0: simulated machines do not sleep."""
         return 0.0
 
 
 @dataclass(slots=True, kw_only=True)
 class SimServer:
-    """At most one process at a time runs the service."""
+    """The server, of which at most one process at a time is current."""
 
     loop: VirtualLoop
     rng: Random
     disk: Disk
     wall: WallClock
     settings: Settings
-    weather: Weather
+    rates: FaultRates
     witness: Witness
     ids: Ids
     fail: Callable[[str, str], None]
     service: Service | None = None  # None: it is down or not yet ready
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
-    old: Random = field(default_factory=Random)  # says which processes are of an older version
-    states: frozenset[AttemptState] = REPORTED  # that the process which is up knows from agents
+    old: Random = field(default_factory=Random)  # draws processes of an older version
+    states: frozenset[AttemptState] = REPORTED  # reported states that the current process knows
     starts: int = 0
     _process: Process | None = None
 
     def start(self) -> None:
-        """Begin a process, unless one runs."""
+        """Start a process, unless one is running."""
         if self._process is not None:
             return
         self.starts += 1
-        older = self.old.random() < self.weather.older_server
+        older = self.old.random() < self.rates.older_server
         self.states = frozenset(state for state in sorted(REPORTED) if not older or self.old.random() < 0.6)
         process = self._process = Process(lambda problem: self.fail("nothing breaks", repr(problem)))
         store = SimStore(self.disk, process, self.pause, lambda: self.full)
@@ -107,7 +107,7 @@ class SimServer:
     async def _begin(self, store: SimStore) -> None:
         try:
             service = await assemble(store, self.settings, ProcessClock(self.wall), self.ids, "a secret to register")
-        except Unavailable:  # the disk is full: it cannot start, and somebody starts it again
+        except Unavailable:  # the disk is full: retry later
             self._process = None
             self.loop.call_later(2.0, self.start)
             return
@@ -124,7 +124,7 @@ class SimServer:
             self.fail("what runs by itself goes on", f"{task.get_coro()} ended: {task.exception()!r}")
 
     def crash(self) -> None:
-        """Kill the process, wherever it stands; what it committed stays."""
+        """Kill the process; its commits stay."""
         if self._process is not None:
             self.witness.note("server", "dies")
             self._process.crash()
@@ -133,9 +133,9 @@ class SimServer:
             self.witness.server_since = None
 
     def replace(self, wakes_for: float) -> None:
-        """Start another process beside one that stood still for so long that its claim lapsed.
+        """Start another process beside one that was suspended until its claim expired.
 
-        The old one wakes up at once and goes on with what it has in memory, until it notices or `wakes_for` seconds.
+        The old process resumes at once with its state in memory, until it notices or for `wakes_for` seconds.
         """
         old = self._process
         if old is None or self.service is None:
@@ -148,9 +148,9 @@ class SimServer:
         self.start()
 
     def pause(self) -> float:
-        """How long one step of the store takes."""
+        """Return the duration of one step of the store."""
         luck = self.rng.random()
-        if luck < self.weather.slow / 10:
+        if luck < self.rates.slow / 10:
             return self.rng.uniform(0.05, 1.5)
         return 0.0 if luck < 0.7 else self.rng.uniform(0.0, 0.005)
 
@@ -159,7 +159,7 @@ class SimServer:
         work: Callable[[Service], Coroutine[Any, Any, Any]],
         answer: Callable[[Any], None],
     ) -> Callable[[], None]:
-        """Run one call in the process that is up, and answer with its result or its error; returns how to hang up."""
+        """Run a call in the current process and answer with its result or error; return a function that cancels it."""
         service, process = self.service, self._process
         if service is None or process is None:
             answer(Unavailable("the server is down"))
@@ -167,18 +167,18 @@ class SimServer:
 
         async def handled() -> None:
             try:
-                said = await work(service)
+                result = await work(service)
             except RainbowError as problem:
-                said = problem
+                result = problem
             if process.alive:
-                answer(said)
+                answer(result)
 
         task = process.spawn(self.loop, handled())
 
-        def hang_up() -> None:
+        def cancel_call() -> None:
             task.cancel()
 
-        return hang_up
+        return cancel_call
 
     def sync(
         self,
@@ -190,7 +190,7 @@ class SimServer:
         guards: bool,
         node_rules: NodeRules | None,
     ) -> Callable[[], None]:
-        """One Sync of an agent."""
+        """Handle a Sync of an agent."""
         states, process = self.states, str(self.starts)
 
         async def work(service: Service) -> e.SyncAnswer:
@@ -202,7 +202,7 @@ class SimServer:
             except Invalid as problem:
                 self.fail("R3 a Sync is never refused for one of its items", f"of {cluster}: {problem}")
                 raise
-            self.witness.heard[cluster] = self.loop.time()  # one that is refused does not speak for it
+            self.witness.heard[cluster] = self.loop.time()  # a refused Sync is no contact
             said: e.SyncAnswer = _decoder.decode(reply.answer)
             now = service.core.clock.now()
             questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.bid_requests)

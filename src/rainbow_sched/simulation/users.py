@@ -1,4 +1,4 @@
-"""People and programs that submit, hold, release and cancel jobs over a bad network, and ask again until answered."""
+"""Users that submit, release and cancel jobs over an unreliable network and retry until they get an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rainbow_sched.service.views import jobs
 from rainbow_sched.simulation.hosts import DISK_REQUEST, DISK_SPEC
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import FOR_EVER
-from rainbow_sched.simulation.network import Wire
+from rainbow_sched.simulation.network import Link
 from rainbow_sched.simulation.server import SimServer
 from rainbow_sched.simulation.witness import Witness
 from rainbow_sched.store.base import Dependency, ReportState
@@ -31,13 +31,13 @@ from rainbow_sched.store.base import Dependency, ReportState
 OWNERS = ("ana", "ben")
 ADMIN = Principal(name="admin", kind=CredentialKind.ADMIN, scopes=frozenset({"admin"}))
 TOO_LARGE = 64  # cores that no cluster has
-SHORTEST = 14.0  # seconds of silence after which somebody gives a run up
-PATIENCE = 4.0  # seconds until a call without an answer is made again
+SHORTEST = 14.0  # seconds of silence after which a run may be given up
+RETRY_SECONDS = 4.0  # until a call without an answer is repeated
 Work = Callable[[Service], Coroutine[Any, Any, Any]]
 
 
 def request_of(cores: int) -> Request:
-    """One node with so many cores."""
+    """Return a request for one node with `cores` cores."""
     level = Level(type="node", count=Count(1), inside=(Level(type="core", count=Count(cores)),))
     return Request(groups=(Group(levels=(level,)),), tasks=(Task(command=("true",)),))
 
@@ -49,25 +49,25 @@ CORES = {spec: cores for cores, spec in SPECS.items()} | {DISK_SPEC: 0}
 
 @dataclass(slots=True, kw_only=True)
 class Users:
-    """Everybody who is not an agent."""
+    """All users and administrators."""
 
     loop: VirtualLoop
     rng: Random
-    wire: Wire
+    wire: Link
     server: SimServer
     witness: Witness
     clusters: tuple[str, ...]
     note: Callable[..., None]
     fail: Callable[[str, str], None]
-    luck: Random  # of what they ask for beside cores
-    now: Callable[[], float]  # what their watches show, as seconds since the epoch
-    known: list[int] = field(default_factory=list)  # jobs that somebody was told of
-    cancelled: set[int] = field(default_factory=set)  # jobs of which somebody was told that they are cancelled
+    luck: Random  # for requests other than cores
+    now: Callable[[], float]  # their clock, in seconds since the epoch
+    known: list[int] = field(default_factory=list)  # acknowledged jobs
+    cancelled: set[int] = field(default_factory=set)  # jobs with an acknowledged cancellation
     waiting: int = 0  # calls without an answer yet
     tokens: int = 0
 
     def act(self) -> None:
-        """Somebody does something."""
+        """Perform one random action."""
         luck = self.rng.random()
         if luck < 0.55 or not self.known:
             self.submit()
@@ -83,7 +83,7 @@ class Users:
     # --- submit ---
 
     def submit(self) -> None:
-        """One job or a few, usually under client tokens."""
+        """Submit one or a few jobs, usually with client tokens."""
         owner = self.rng.choice(OWNERS)
         named = self.rng.random() < 0.85
         batch = [self._submission(owner, named) for _ in range(self.rng.choice((1, 1, 1, 2, 4)))]
@@ -135,7 +135,7 @@ class Users:
     # --- cancel, release, drain, receive ---
 
     def cancel(self, id: int) -> None:
-        """Cancel one job, until the server says what became of that."""
+        """Cancel one job and retry until the server answers."""
 
         def answered(views: list[jobs.JobWithAttempt]) -> None:
             if views[0].job.state is JobState.CANCELLED:
@@ -156,7 +156,7 @@ class Users:
         self._ask(lambda service: registration.set_standing(service.core, cluster, standing, ""), lambda _: None)
 
     def receive(self, cluster: str) -> None:
-        """Take a job by hand, as the prototype's receivers do, and usually accept it."""
+        """Receive a job as the prototype's clients do, and usually accept it."""
 
         def answered(taken: list[Any]) -> None:
             refs = [(attempt.job, attempt.n, attempt.token) for attempt, _ in taken]
@@ -176,7 +176,7 @@ class Users:
         again: bool = True,
         allowed: tuple[type[RainbowError], ...] = (Conflict,),
     ) -> None:
-        """Call the server until it answers; an answer that comes twice is taken twice."""
+        """Call the server until it answers; duplicate answers are processed twice."""
         done = False
         self.waiting += 1
 
@@ -187,7 +187,7 @@ class Users:
 
         def back(said: Any, before: int) -> None:
             if isinstance(said, Unavailable) or before != self.witness.restores:
-                return  # what was said before a restore is void; it is asked again
+                return  # answers from before a restore are void; the call is repeated
             if isinstance(said, RainbowError):
                 if not isinstance(said, (*allowed, NotFound) if self.witness.restored else allowed):
                     self.fail("calls are answered", f"a call failed with {type(said).__name__}: {said}")
@@ -203,18 +203,18 @@ class Users:
             def answer(said: Any) -> None:
                 self.wire.answer(lambda: back(said, before))
 
-            self.wire.ask(lambda: void(self.server.call(work, answer)))
+            self.wire.ask(lambda: ignore_answer(self.server.call(work, answer)))
             if again:
-                self.loop.call_later(PATIENCE * self.rng.uniform(0.5, 1.5), attempt)
+                self.loop.call_later(RETRY_SECONDS * self.rng.uniform(0.5, 1.5), attempt)
             else:
-                self.loop.call_later(PATIENCE, settle)
+                self.loop.call_later(RETRY_SECONDS, settle)
 
         attempt()
 
     # --- a restore ---
 
-    def begin_again(self) -> None:
-        """The server's database was put back: what was not in the copy is not there any more."""
+    def after_restore(self) -> None:
+        """Forget what a restore has lost."""
         self.known = [id for id in self.known if id in self.witness.jobs]
         self.cancelled = {id for id in self.cancelled if self._is_cancelled(id)}
 
@@ -223,7 +223,7 @@ class Users:
         return job is not None and job.state is JobState.CANCELLED
 
     def give_up(self, cluster: str) -> None:
-        """An administrator goes on without a cluster's report."""
+        """Give up a cluster's report after a restore."""
         self.note("gives up", cluster)
         allowed = (Conflict, NotFound)
         self._ask(lambda service: restore.give_up(service.core, cluster), lambda _: None, allowed=allowed)
@@ -231,7 +231,7 @@ class Users:
     # --- the end ---
 
     def tidy_up(self) -> None:
-        """End what would run for ever, and open every cluster."""
+        """Cancel jobs that would not end, and undrain every cluster."""
         for id, job in self.witness.jobs.items():
             if job.name == FOR_EVER and not job.state.terminal:
                 self.cancel(id)
@@ -245,7 +245,7 @@ class Users:
             self.drain(cluster, False)
 
     def unsettled(self) -> list[str]:
-        """Jobs that have not ended though nothing is in their way."""
+        """Return jobs that should have ended and have not."""
         return [
             f"job {job.id} is {job.state} ({job.hold}): {job.reason}{self._live(job)}"
             for job in self.witness.jobs.values()
@@ -274,5 +274,5 @@ class Users:
         return job.hold is Hold.USER
 
 
-def void(_: object) -> None:
-    """Leave an answer aside."""
+def ignore_answer(_: object) -> None:
+    """Ignore an answer."""

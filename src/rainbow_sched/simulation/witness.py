@@ -1,4 +1,4 @@
-"""Sees every commit, launch, kill and acknowledgement in a world, and holds each against the invariants."""
+"""Check every commit, launch, kill and acknowledgement of a world against the invariants."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS
 from rainbow_sched.model.job import Delivery, Event, Job, JobState, Terms
-from rainbow_sched.simulation.ground_truth import Truth
+from rainbow_sched.simulation.ground_truth import GroundTruth
 from rainbow_sched.store.base import Dependency, JobFilter, ReportState, Tx
 
-EVENTS_AT_ONCE = 10_000
+MAX_EVENTS_PER_READ = 10_000
 KNOWN = frozenset({Failure.EXIT, Failure.TIME_LIMIT, Failure.MEMORY, Failure.LAUNCH, Failure.REFUSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What one commit did to one job."""
+class JobChange:
+    """The change of one job in one commit."""
 
     before: Job | None
     job: Job
@@ -28,32 +28,32 @@ class Change:
     events: tuple[Event, ...]
 
     def ended(self) -> list[Attempt]:
-        """The attempts that this commit ended."""
+        """Return the attempts that this commit ended."""
         live = {attempt.n for attempt in self.attempts_before if attempt.state.live}
         known = {attempt.n for attempt in self.attempts_before}
         return [a for a in self.attempts if not a.state.live and (a.n in live or a.n not in known)]
 
 
 def known_failure(attempt: Attempt) -> bool:
-    """True if the run of an attempt certainly failed, or could certainly not be launched."""
+    """Return True if an attempt certainly failed or was certainly not launched."""
     return attempt.state is AttemptState.FAILED and attempt.failure in KNOWN
 
 
 def unknown_outcome(attempt: Attempt) -> bool:
-    """True if an attempt ended and nobody knows how far its run came."""
+    """Return True if an attempt ended with an unknown outcome."""
     if attempt.state is AttemptState.FAILED:
         return attempt.failure not in KNOWN
     return attempt.state in (AttemptState.LOST, AttemptState.PREEMPTED)
 
 
 def unreported(tx: Tx) -> frozenset[str]:
-    """The clusters that have not said what they know since a restore."""
+    """Return the clusters that have not reported since a restore."""
     return frozenset(row.cluster for row in tx.restore_reports() if row.state is ReportState.AWAITED)
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken."""
+    """A broken promise."""
 
     rule: str
     what: str
@@ -65,7 +65,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Lease:
-    """A hand-over under way, timed by the world's own clock."""
+    """A lease, with the time of the world's clock."""
 
     given: float
     until: float | None
@@ -73,10 +73,10 @@ class Lease:
 
 
 @dataclass(slots=True, kw_only=True)
-class Rules:
-    """The checks, by occasion; each is a small named function of `invariants.py`."""
+class Invariants:
+    """The checks of `invariants.py` by event."""
 
-    on_change: tuple[Callable[[Witness, Change], str | None], ...] = ()
+    on_change: tuple[Callable[[Witness, JobChange], str | None], ...] = ()
     on_launch: tuple[Callable[[Witness, int, int, str], str | None], ...] = ()
     on_host: tuple[Callable[[Witness, int, str, str], str | None], ...] = ()
     on_kill: tuple[Callable[[Witness, int, int, str], str | None], ...] = ()
@@ -85,22 +85,24 @@ class Rules:
 
 @dataclass(slots=True, kw_only=True)
 class Witness:
-    """The database as last committed, the truth beside it, and the first violation, if any."""
+    """The last committed state, the ground truth, and the first violation."""
 
-    truth: Truth
-    rules: Rules
+    truth: GroundTruth
+    rules: Invariants
     now: Callable[[], float]
     note: Callable[..., None]
     stop: Callable[[], None]
     lease: float
     run_lease: float
-    steady: bool = True  # nobody sets the server's clock
-    capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, where no more may be given away
+    steady: bool = True  # the server's clock does not jump
+    capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, if allocation is limited to them
     cores_of: Callable[[Job], int] = lambda job: 1
-    hosts_of: Callable[[Job, str], Collection[str]] = lambda job, cluster: ()  # that meet what it requires; empty: all
+    hosts_of: Callable[[Job, str], Collection[str]] = (
+        lambda job, cluster: ()
+    )  # hosts that satisfy its requirements; empty: all
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
     kept_waiting: Callable[[], str | None] = lambda: None  # a run that should have been given up
-    heard: dict[str, float] = field(default_factory=dict)  # when each cluster last spoke to a server
+    heard: dict[str, float] = field(default_factory=dict)  # last contact of each cluster
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
     fences: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -108,13 +110,13 @@ class Witness:
     leases: dict[str, Lease] = field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = field(default_factory=dict)  # cluster -> fence -> cores
     waits_for: dict[int, list[Dependency]] = field(default_factory=dict)
-    excused: set[tuple[int, int]] = field(default_factory=set)  # attempts whose guard gave the order to end them
-    known_failures: Counter[int] = field(default_factory=Counter)  # by job: attempts that ended so
+    excused: set[tuple[int, int]] = field(default_factory=set)  # attempts that a guard ended
+    known_failures: Counter[int] = field(default_factory=Counter)  # number of attempts by job
     unknown_outcomes: Counter[int] = field(default_factory=Counter)
     acknowledged: dict[int, str] = field(default_factory=dict)  # job -> request
     by_token: dict[tuple[str, str], int] = field(default_factory=dict)
-    server_since: float | None = None  # when the server that runs now was ready; None: it is down
-    disk_since: float | None = 0.0  # since when writes work; None: the disk is full
+    server_since: float | None = None  # when the current server became ready; None: it is down
+    disk_since: float | None = 0.0  # when writes began to work; None: the disk is full
     awaited: frozenset[str] = frozenset()  # after a restore: clusters that have not reported
     lost: dict[int, Job] = field(default_factory=dict)  # jobs as they were before each restore
     restores: int = 0
@@ -124,22 +126,22 @@ class Witness:
 
     @property
     def restored(self) -> bool:
-        """True if the database was put back to an older copy."""
+        """True after a restore."""
         return self.old_jobs > 0
 
     def is_old(self, job: int) -> bool:
-        """True for a job whose history is partly lost."""
+        """Return True for a job whose history is partly lost."""
         return job <= self.old_jobs
 
     def terms(self, job: int) -> Terms:
-        """What a job's owner said, also if the database has lost the job."""
+        """Return the terms of a job, also if the database has lost it."""
         return (self.lost.get(job) or self.jobs[job]).terms
 
-    def begin_again(self, tx: Tx) -> None:
-        """The database is an older copy of itself: what was seen of it since is no longer so."""
+    def after_restore(self, tx: Tx) -> None:
+        """Replace the observed state with that of the restored database."""
         self.restores += 1
         self.lost |= {id: self._as_lost(job) for id, job in self.jobs.items()}
-        self.jobs = {job.id: job for job in tx.list_jobs(JobFilter(), limit=EVENTS_AT_ONCE)}
+        self.jobs = {job.id: job for job in tx.list_jobs(JobFilter(), limit=MAX_EVENTS_PER_READ)}
         self.attempts = {id: tuple(tx.attempts(id)) for id in self.jobs}
         self.waits_for = {id: tx.dependencies(id) for id in self.jobs}
         self.fences = {a.token: (a.job, a.n) for attempts in self.attempts.values() for a in attempts}
@@ -149,7 +151,7 @@ class Witness:
         self.old_jobs, self.seq, self.awaited = tx.old_jobs(), tx.last_seq(), unreported(tx)
 
     def _as_lost(self, job: Job) -> Job:
-        """A job of the history that is being lost, with what is known of it from those that were lost before."""
+        """Return a job that a restore loses, combined with its state from earlier restores."""
         before = self.lost.get(job.id)
         if before is None:
             return job
@@ -157,14 +159,14 @@ class Witness:
         return replace(job, terms=before.terms, state=before.state if over else job.state)
 
     def committed(self, tx: Tx) -> None:
-        """Look at what a commit changed."""
+        """Check the changes of a commit."""
         for token in list(self.leases):  # one may be renewed without an event
             leased = tx.attempt(*self.fences[token])
             if leased is not None and leased.state is AttemptState.LEASED:
                 self._time(leased)
         if self.restored:
             self.awaited = unreported(tx)
-        events = tx.events(self.seq, EVENTS_AT_ONCE)
+        events = tx.events(self.seq, MAX_EVENTS_PER_READ)
         if not events:
             return
         by_job: dict[int, list[Event]] = {}
@@ -172,7 +174,7 @@ class Witness:
             self.seq += 1
             if (
                 self.restored and event.seq >= self.seq + MIN_SKIPPED_IDS
-            ):  # another one: an agent had seen what the copy lacks
+            ):  # a second skip: an agent had seen events that the copy lacks
                 self.seq, self.old_jobs = event.seq, tx.old_jobs()
             if event.seq != self.seq:
                 self.broken("I6 events have no gaps", f"event {event.seq} came where {self.seq} was due")
@@ -183,7 +185,7 @@ class Witness:
             assert job is not None
             if id not in self.waits_for:
                 self.waits_for[id] = tx.dependencies(id)
-            change = Change(
+            change = JobChange(
                 before=self.jobs.get(id),
                 job=job,
                 attempts_before=self.attempts.get(id, ()),
@@ -193,7 +195,7 @@ class Witness:
             self._take(change)
             self._hold(self.rules.on_change, change)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: JobChange) -> None:
         job = change.job
         self.note("job", job.id, job.state.value, *[f"{a.n}:{a.cluster}:{a.state.value}" for a in change.attempts])
         self.jobs[job.id], self.attempts[job.id] = job, change.attempts
@@ -204,7 +206,7 @@ class Witness:
             elif attempt.token not in of_cluster:
                 of_cluster[attempt.token] = self.cores_of(job)
             self._time(attempt)
-        for attempt in change.ended():  # how a lost one ends after all gives no run back
+        for attempt in change.ended():  # the late end of a lost attempt does not restore a rerun
             self.known_failures[job.id] += known_failure(attempt)
             self.unknown_outcomes[job.id] += unknown_outcome(attempt)
 
@@ -221,43 +223,43 @@ class Witness:
             self.leases[attempt.token] = Lease(self.now(), attempt.lease_until, attempt.holder)
 
     def patience(self, attempt: Attempt) -> float:
-        """Seconds of its cluster's silence after which an attempt may, and must, be given up."""
+        """Return the seconds of silence after which an attempt must be given up."""
         terms = self.jobs[attempt.job].terms
         if terms.lost_after is not None:
             return terms.lost_after
         return self.run_lease if attempt.guarded and terms.delivery is Delivery.AT_LEAST_ONCE else math.inf
 
     def given_up(self, job: int, n: int) -> bool:
-        """True if an attempt was given up though it may still run: its cluster has no guard."""
+        """Return True if an attempt was given up and may still run, because its cluster has no guard."""
         attempt = self.attempt(job, n)
         return attempt is not None and attempt.state is AttemptState.LOST and not attempt.guarded
 
     def held_on(self, cluster: str) -> list[Attempt]:
-        """The attempts that a cluster has accepted, as committed."""
+        """Return the committed attempts that a cluster has accepted."""
         of = (attempts[-1] for attempts in self.attempts.values() if attempts)
         return [attempt for attempt in of if attempt.cluster == cluster and attempt.state in LIVE[2:]]
 
     def attempt(self, job: int, n: int) -> Attempt | None:
-        """An attempt as committed."""
+        """Return a committed attempt."""
         return next((attempt for attempt in self.attempts.get(job, ()) if attempt.n == n), None)
 
     def launches(self, job: int, n: int, cluster: str, host: str) -> None:
-        """A manager is about to start a job on one of its hosts."""
+        """Check the launch of a job on a host."""
         self.note("launch", job, n, cluster, host)
         self._hold(self.rules.on_launch, job, n, cluster)
         self._hold(self.rules.on_host, job, cluster, host)
 
     def kills(self, job: int, n: int, cluster: str) -> None:
-        """A manager is about to end a job by order."""
+        """Check the kill of a job."""
         self.note("kill", job, n, cluster)
         self._hold(self.rules.on_kill, job, n, cluster)
 
     def second(self) -> None:
-        """A second has passed."""
+        """Run the checks of each second."""
         self._hold(self.rules.on_second)
 
     def submitted(self, owner: str, token: str, id: int, spec: str) -> None:
-        """A submitter was told that a job is stored."""
+        """Check an acknowledged submission."""
         job = self.jobs.get(id)
         if job is None or job.spec != spec:
             self.broken("I1 acknowledged is durable", f"job {id} was acknowledged, and the store has {job}")
@@ -267,7 +269,7 @@ class Witness:
         self.acknowledged[id] = spec
 
     def broken(self, rule: str, what: str) -> None:
-        """Remember the first violation and end the world."""
+        """Record the first violation and stop the world."""
         if self.violation is None:
             self.violation = Violation(rule, what, self.now())
             self.note("VIOLATION", rule, what)

@@ -1,11 +1,14 @@
-"""One world: a server, a few clusters with their agents, users, and trouble, all of it following from one number."""
+"""One simulated world: a server, a few clusters with agents, users and faults, all determined by a seed."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from dataclasses import dataclass
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from random import Random
 
 from rainbow_sched.service.clusters import registration
@@ -15,15 +18,15 @@ from rainbow_sched.service.settings import Settings
 from rainbow_sched.simulation import faults, final_checks
 from rainbow_sched.simulation.agent import LIMITS, SimAgent
 from rainbow_sched.simulation.disk import Disk
-from rainbow_sched.simulation.fault_rates import CALM, Weather, drawn
-from rainbow_sched.simulation.ground_truth import Truth
+from rainbow_sched.simulation.fault_rates import NO_FAULTS, FaultRates, draw_rates
+from rainbow_sched.simulation.ground_truth import GroundTruth
 from rainbow_sched.simulation.hosts import DISK_HOSTS, DISK_SPEC, SUBSYSTEM, graph, subsystem
 from rainbow_sched.simulation.invariants import RULES, SLACK
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
-from rainbow_sched.simulation.network import Wire
+from rainbow_sched.simulation.network import Link
 from rainbow_sched.simulation.server import SimServer, WallClock
-from rainbow_sched.simulation.users import CORES, SHORTEST, Users, void
+from rainbow_sched.simulation.users import CORES, SHORTEST, Users, ignore_answer
 from rainbow_sched.simulation.witness import Violation, Witness
 
 logging.getLogger("rainbow_sched.service").addHandler(
@@ -34,11 +37,12 @@ POLICIES = ("first", "least", "random", "start")
 RUN_LEASE = 16.0  # seconds; longer than the longest guard by what ending a run takes
 RESTORES = 2  # of one copy
 SETTLED_WITHIN = 300.0  # seconds after the last fault
+SEEDS_PER_TASK = 8  # of a worker process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of one seed."""
+class WorldResult:
+    """The result of one seed."""
 
     seed: int
     violation: Violation | None
@@ -50,19 +54,19 @@ class Outcome:
 
 
 class World:
-    """Built from a seed, run to its end, looked at afterwards."""
+    """A world that is built from a seed and runs to its end."""
 
-    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, rates: FaultRates | None = None) -> None:
         self.seed, self.rng = seed, Random(seed)
-        self.weather = self.trouble = drawn(self.rng, Random(seed + 3)) if weather is None else weather
+        self.rates = self.initial_rates = draw_rates(self.rng, Random(seed + 3)) if rates is None else rates
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._unexpected)
         self.lines: list[tuple[object, ...]] = []
         self.wall = WallClock(self.loop)
-        self.truth = Truth()
-        # One node each: on several, what is placed again after a restart may be packed worse than it was.
+        self.truth = GroundTruth()
+        # One node each: on several nodes, placements may be packed worse after a restart.
         shapes = {f"c{i}": self.rng.randint(2, 8) for i in range(self.rng.randint(2, 3))}
-        shapes["c0"] = max(4, shapes["c0"])  # so that there is one cluster for every job but the absurd ones
+        shapes["c0"] = max(4, shapes["c0"])  # fits every job except those with TOO_LARGE cores
         self.shapes = shapes
         self.settings = Settings(
             policy=self.rng.choice(POLICIES),
@@ -76,10 +80,8 @@ class World:
         )
         luck = Random(seed + 2)
         self.fast = {name: tuple(luck.sample(DISK_HOSTS, luck.randint(1, 2))) for name in shapes}
-        self.old = {
-            name for name in shapes if name != "c0" and luck.random() < 0.3
-        }  # agents that know nothing of hosts
-        bids = self.settings.policy == "start"  # which may choose a cluster where a job fits only later
+        self.old = {name for name in shapes if name != "c0" and luck.random() < 0.3}  # agents without host binding
+        bids = self.settings.policy == "start"  # may choose a cluster where a job fits only later
         self.witness = Witness(
             truth=self.truth,
             rules=RULES,
@@ -87,9 +89,9 @@ class World:
             note=self.note,
             stop=self.loop.stop,
             lease=self.settings.lease,
-            steady=not self.trouble.clock_jump,
+            steady=not self.initial_rates.clock_jump,
             capacity={} if bids else shapes,
-            cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline asks for bids, too
+            cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline needs bids, too
             hosts_of=lambda job, cluster: self.fast[cluster] if job.spec == DISK_SPEC else (),
             run_lease=RUN_LEASE,
             overdue=self._overdue,
@@ -103,7 +105,7 @@ class World:
             disk=self.disk,
             wall=self.wall,
             settings=self.settings,
-            weather=self.weather,
+            rates=self.rates,
             witness=self.witness,
             ids=Ids(Random(seed + 1)),
             fail=self.witness.broken,
@@ -113,7 +115,7 @@ class World:
         self.users = Users(
             loop=self.loop,
             rng=self.rng,
-            wire=Wire(self.loop, self.rng, self.weather),
+            wire=Link(self.loop, self.rng, self.rates),
             server=self.server,
             witness=self.witness,
             clusters=tuple(shapes),
@@ -128,7 +130,7 @@ class World:
             name,
             self.loop,
             self.rng,
-            self.weather,
+            self.rates,
             self.truth,
             self.witness,
             guards=self.rng.random() < 0.7,
@@ -141,7 +143,7 @@ class World:
             cluster=name,
             loop=self.loop,
             rng=self.rng,
-            wire=Wire(self.loop, self.rng, self.weather),
+            wire=Link(self.loop, self.rng, self.rates),
             manager=manager,
             server=self.server,
             note=self.note,
@@ -151,11 +153,11 @@ class World:
     # --- the trace ---
 
     def note(self, *what: object) -> None:
-        """Write one line of the trace."""
+        """Add a line to the trace."""
         self.lines.append((self.loop.time(), *what))
 
     def trace(self) -> tuple[str, ...]:
-        """The lines as text."""
+        """Return the trace as text."""
         return tuple(f"{line[0]:10.4f} {' '.join(map(str, line[1:]))}" for line in self.lines)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -165,8 +167,8 @@ class World:
     # --- what the witness asks ---
 
     def _guard_takes(self) -> float:
-        """How long a guard may take from its decision to the end of a run: orders can be slow, and get lost."""
-        return 30.0 if self.trouble.slow or self.trouble.manager_error else 3.0
+        """Return the seconds that a guard may need to end a run, because commands can be slow and get lost."""
+        return 30.0 if self.initial_rates.slow or self.initial_rates.manager_error else 3.0
 
     def _overdue(self) -> str | None:
         now = self.loop.time()
@@ -174,11 +176,11 @@ class World:
             if agent.up_since is None or now - agent.up_since < self._guard_takes() or agent.contact is None:
                 continue
             silent = agent.clock() - agent.contact - self._guard_takes()
-            guards = {  # without its journal it guards nothing
+            guards = {  # an agent without its journal guards nothing
                 (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.attempts.items()
             }
             for run in (run for runs in self.truth.runs.values() for run in runs):
-                begun = now - run.started >= self._guard_takes()  # a guard needs a moment after the launch, too
+                begun = now - run.started >= self._guard_takes()  # a guard needs time after the launch, too
                 guard = guards.get((run.job, run.n))
                 if begun and run.result is None and run.cluster == name and guard is not None and silent > guard:
                     return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
@@ -198,8 +200,8 @@ class World:
 
     # --- life ---
 
-    def run(self) -> Outcome:
-        """Live from the first step to the last."""
+    def run(self) -> WorldResult:
+        """Run the world to its end."""
         life = self.loop.create_task(self._live())
         life.add_done_callback(lambda _: self.loop.stop())
         try:
@@ -209,7 +211,7 @@ class World:
         finally:
             self._bury()
         trace = self.trace()
-        return Outcome(
+        return WorldResult(
             seed=self.seed,
             violation=self.witness.violation,
             digest=hashlib.sha256("\n".join(trace).encode()).hexdigest(),
@@ -220,7 +222,7 @@ class World:
         )
 
     async def _live(self) -> None:
-        self.note("seed", self.seed, self.weather, self.settings.policy, self.shapes)
+        self.note("seed", self.seed, self.rates, self.settings.policy, self.shapes)
         self.server.start()
         await self.server.ready.wait()
         assert self.server.service is not None
@@ -231,14 +233,14 @@ class World:
         for agent in self.agents.values():
             agent.start()
         every = self.loop.create_task(self._watch())
-        await faults.happen(self)
+        await faults.run_faults(self)
         self.note("calm")
-        faults.calm(self, CALM)
+        faults.stop_faults(self, NO_FAULTS)
         await final_checks.settle(self, SETTLED_WITHIN)
         every.cancel()
 
     def backup_or_restore(self) -> None:
-        """Make a copy of the database; the next times, put it back while the server is down. Twice in a world."""
+        """Copy the database, or restore the copy while the server is down, at most RESTORES times."""
         if self.copy is None:
             self.copy = self.disk.copy()
             self.note("backup")
@@ -247,9 +249,9 @@ class World:
             self.server.crash()
             newest, id = self.disk.look(newest_mark), f"restored {self.witness.restores}"
             seen = [] if newest is None else [newest]
-            self.disk.put_back(self.copy, lambda tx: void(tx.begin_restore(id, self.wall.time(), seen)))
-            self.disk.look(self.witness.begin_again)
-            self.users.begin_again()
+            self.disk.restore_copy(self.copy, lambda tx: ignore_answer(tx.begin_restore(id, self.wall.time(), seen)))
+            self.disk.look(self.witness.after_restore)
+            self.users.after_restore()
             self.loop.call_later(self.rng.uniform(0.05, 3.0), self.server.start)
 
     async def _watch(self) -> None:
@@ -258,7 +260,7 @@ class World:
             self.witness.second()
 
     def _bury(self) -> None:
-        """End every task, so that nothing of this world is left."""
+        """Cancel every task and close the world."""
         self.server.crash()
         while tasks := asyncio.all_tasks(self.loop):
             for task in tasks:
@@ -269,6 +271,41 @@ class World:
         self.disk.close()
 
 
-def run(seed: int, weather: Weather | None = None) -> Outcome:
-    """Live through one world."""
-    return World(seed, weather).run()
+def run(seed: int, rates: FaultRates | None = None) -> WorldResult:
+    """Run one world."""
+    return World(seed, rates).run()
+
+
+@dataclass(slots=True)
+class WorldTotals:
+    """Totals over many worlds."""
+
+    worlds: int = 0
+    jobs: int = 0
+    launches: int = 0
+    hours: float = 0.0  # virtual
+    broken: int = 0
+
+    def add(self, outcome: WorldResult) -> None:
+        """Add one world."""
+        self.worlds += 1
+        self.jobs += outcome.jobs
+        self.launches += outcome.launches
+        self.hours += outcome.seconds / 3600.0
+        self.broken += outcome.violation is not None
+
+
+def run_seeds(start: int, seeds: int, processes: int) -> Iterator[WorldResult]:
+    """Run `seeds` worlds from seed `start` on, in order; only worlds with a violation keep their trace."""
+    numbers = range(start, start + seeds)
+    if processes <= 1:
+        yield from map(run_briefly, numbers)
+        return
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(run_briefly, numbers, chunksize=SEEDS_PER_TASK)
+
+
+def run_briefly(seed: int) -> WorldResult:
+    """Run one world; drop the trace if there is no violation."""
+    outcome = run(seed)
+    return outcome if outcome.violation is not None else replace(outcome, trace=())

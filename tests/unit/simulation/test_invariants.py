@@ -10,8 +10,8 @@ from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
 from rainbow_sched.model.job import Delivery, Event, Job, JobEvent, JobState, Terms
 from rainbow_sched.simulation import invariants as i
-from rainbow_sched.simulation.ground_truth import Truth
-from rainbow_sched.simulation.witness import Change, Lease, Witness
+from rainbow_sched.simulation.ground_truth import GroundTruth
+from rainbow_sched.simulation.witness import JobChange, Lease, Witness
 
 JOB = Job(id=1, owner="ana", name="job", state=JobState.BOUND, spec="{}", attempt=1)
 ATTEMPT = Attempt(job=1, n=1, cluster="east", token="t1", state=AttemptState.RUNNING, created_at=0.0)
@@ -20,7 +20,7 @@ SUCCEEDED = Result(state=AttemptState.SUCCEEDED)
 
 def a_witness() -> Witness:
     witness = Witness(
-        truth=Truth(),
+        truth=GroundTruth(),
         rules=i.RULES,
         now=lambda: 100.0,
         note=lambda *_: None,
@@ -34,10 +34,10 @@ def a_witness() -> Witness:
 
 
 def a_change(*, before: Job | None = JOB, job: Job = JOB, old: tuple = (ATTEMPT,), new: tuple = (ATTEMPT,), events=()):
-    return Change(before=before, job=job, attempts_before=old, attempts=new, events=tuple(events))
+    return JobChange(before=before, job=job, attempts_before=old, attempts=new, events=tuple(events))
 
 
-def ended(state: AttemptState, **changes: object) -> Change:
+def ended(state: AttemptState, **changes: object) -> JobChange:
     return a_change(new=(replace(ATTEMPT, state=state, **changes),))
 
 
@@ -71,7 +71,7 @@ def test_a_change_that_keeps_every_promise_is_left_alone() -> None:
         (i.i8_budgets_hold, a_change(job=replace(JOB, failures=1))),
     ],
 )
-def test_a_change_that_breaks_a_promise_is_noticed(rule, change: Change) -> None:
+def test_a_change_that_breaks_a_promise_is_noticed(rule, change: JobChange) -> None:
     assert rule(a_witness(), change) is not None
 
 

@@ -1,4 +1,4 @@
-"""The simulation's own parts: time that is a number, a database that survives, wires that fail as told."""
+"""The simulation's own parts: virtual time, a database that survives crashes, links with faults."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.simulation.disk import Disk, SimStore
-from rainbow_sched.simulation.fault_rates import CALM, STORM, Weather, drawn
-from rainbow_sched.simulation.loop import Process, Stalled, VirtualLoop
-from rainbow_sched.simulation.network import Wire
+from rainbow_sched.simulation.fault_rates import MANY_FAULTS, NO_FAULTS, FaultRates, draw_rates
+from rainbow_sched.simulation.loop import Deadlock, Process, VirtualLoop
+from rainbow_sched.simulation.network import Link
 from rainbow_sched.simulation.world import run
 from rainbow_sched.store.base import Tx
 
@@ -41,8 +41,8 @@ def test_an_hour_passes_at_once_and_in_order(loop: VirtualLoop) -> None:
     assert seen == [("soon", 0.5), ("late", 3600.0)]
 
 
-def test_a_world_in_which_nothing_can_happen_any_more_is_a_mistake(loop: VirtualLoop) -> None:
-    with pytest.raises(Stalled):
+def test_a_world_without_timers_raises_deadlock(loop: VirtualLoop) -> None:
+    with pytest.raises(Deadlock):
         loop.run_until_complete(loop.create_future())
 
 
@@ -107,27 +107,29 @@ def test_a_failed_work_leaves_nothing_behind_and_a_full_disk_takes_nothing(loop:
 
 
 @pytest.mark.parametrize(
-    ("weather", "arrived"), [(CALM, 100), (Weather(loss=1.0), 0), (Weather(doubling=1.0), 200)], ids=str
+    ("rates", "arrived"), [(NO_FAULTS, 100), (FaultRates(loss=1.0), 0), (FaultRates(doubling=1.0), 200)], ids=str
 )
-def test_a_wire_loses_and_doubles_as_the_weather_says(loop: VirtualLoop, weather: Weather, arrived: int) -> None:
-    wire, got = Wire(loop, Random(1), weather), []
+def test_a_link_loses_and_duplicates_messages_at_the_given_rates(
+    loop: VirtualLoop, rates: FaultRates, arrived: int
+) -> None:
+    link, got = Link(loop, Random(1), rates), []
     for number in range(100):
-        wire.ask(lambda number=number: got.append(number))
+        link.ask(lambda number=number: got.append(number))
     loop.run_until_complete(asyncio.sleep(100.0))
     assert len(got) == arrived
-    wire.up = False
-    wire.ask(lambda: got.append(-1))
+    link.up = False
+    link.ask(lambda: got.append(-1))
     loop.run_until_complete(asyncio.sleep(100.0))
     assert -1 not in got
 
 
-def test_the_weather_follows_from_the_seed() -> None:
-    assert drawn(Random(5), Random(6)) == drawn(Random(5), Random(6))
-    assert len({drawn(Random(seed), Random(seed)) for seed in range(20)}) > 10
+def test_the_rates_follow_from_the_seed() -> None:
+    assert draw_rates(Random(5), Random(6)) == draw_rates(Random(5), Random(6))
+    assert len({draw_rates(Random(seed), Random(seed)) for seed in range(20)}) > 10
 
 
-def test_in_calm_weather_and_in_a_storm_jobs_run_and_promises_are_kept() -> None:
-    for weather in (CALM, STORM):
-        outcome = run(3, weather)
+def test_with_and_without_faults_jobs_run_and_promises_are_kept() -> None:
+    for rates in (NO_FAULTS, MANY_FAULTS):
+        outcome = run(3, rates)
         assert outcome.violation is None, outcome.violation
         assert outcome.launches > 0

@@ -31,24 +31,24 @@ Examples:
 @click.option("--trace", is_flag=True, help="With one seed: print all steps, also without a violation.")
 def torture(seeds: int, start: int, processes: int | None, trace: bool) -> int:
     """Check the guarantees of server and agents under simulated faults; exit with 1 if one is violated."""
-    from rainbow_sched.simulation.torture import Tally, outcomes
-    from rainbow_sched.simulation.world import run
+    from rainbow_sched.simulation.world import WorldTotals, run, run_seeds
 
     if trace and seeds == 1:
-        outcome = run(start)
-        click.echo("\n".join(outcome.trace))
-        click.echo(f"seed {start}: {outcome.violation or 'no violation'}; trace {outcome.digest}")
-        return ExitCode.OK if outcome.violation is None else ExitCode.FAILED
-    tally, begun = Tally(), time.monotonic()
-    for outcome in outcomes(start, seeds, min(seeds, processes or os.cpu_count() or 1)):
-        tally.add(outcome)
-        if outcome.violation is not None:
-            click.echo("\n".join(outcome.trace))
-            click.echo(f"seed {outcome.seed}: {outcome.violation}; trace {outcome.digest}")
-            click.echo(f"repeat with: rainbow torture --seeds 1 --start {outcome.seed} --trace")
+        result = run(start)
+        click.echo("\n".join(result.trace))
+        click.echo(f"seed {start}: {result.violation or 'no violation'}; trace {result.digest}")
+        return ExitCode.OK if result.violation is None else ExitCode.FAILED
+    totals, begun = WorldTotals(), time.monotonic()
+    for result in run_seeds(start, seeds, min(seeds, processes or os.cpu_count() or 1)):
+        totals.add(result)
+        if result.violation is not None:
+            click.echo("\n".join(result.trace))
+            click.echo(f"seed {result.seed}: {result.violation}; trace {result.digest}")
+            click.echo(f"repeat with: rainbow torture --seeds 1 --start {result.seed} --trace")
     seconds = time.monotonic() - begun
     click.echo(
-        f"{tally.worlds} worlds, {tally.jobs} jobs, {tally.launches} launches, {tally.hours:.1f} hours of virtual time "
-        f"in {seconds:.0f} s ({tally.worlds / seconds:.1f} worlds/s): {tally.broken} broken"
+        f"{totals.worlds} worlds, {totals.jobs} jobs, {totals.launches} launches, "
+        f"{totals.hours:.1f} hours of virtual time "
+        f"in {seconds:.0f} s ({totals.worlds / seconds:.1f} worlds/s): {totals.broken} broken"
     )
-    return ExitCode.OK if not tally.broken else ExitCode.FAILED
+    return ExitCode.OK if not totals.broken else ExitCode.FAILED
