@@ -1,4 +1,4 @@
-"""The demo ends by itself, well, and leaves nothing behind."""
+"""The demo succeeds and leaves no files or processes."""
 
 from __future__ import annotations
 

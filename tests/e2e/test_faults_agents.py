@@ -67,7 +67,7 @@ def test_an_agent_that_stood_still_for_longer_than_its_heartbeat_goes_on_where_i
 
 
 def _until_standing(fleet: Fleet, cluster: str, standing: str) -> None:
-    """Return when the server counts the cluster so; there is no stream of clusters to wait on."""
+    """Wait until the cluster has this standing, by polling."""
     until = time.monotonic() + 30
     while (now := fleet.client.cluster(cluster).standing) != standing:
         assert time.monotonic() < until, f"{cluster} is {now}, not {standing}"

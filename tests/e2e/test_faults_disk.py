@@ -1,4 +1,4 @@
-"""A full disk: submits are refused and say why, reads are answered, and all goes on when there is room again."""
+"""On a full disk submits are refused with the reason and reads work; the server recovers when there is space."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Disk(Protocol):
     """Where the server's data lies."""
 
     def fill(self, fleet: Fleet) -> None:
-        """Leave almost no room."""
+        """Fill the disk."""
 
     def free(self, fleet: Fleet) -> None:
-        """Make room again."""
+        """Free the space."""
 
 
 @dataclass
@@ -121,7 +121,7 @@ def test_nothing_acknowledged_is_lost_on_a_full_disk(disk: Disk, tmp_path: Path)
 
 
 def _submit_until_refused(calls: Calls, acked: set[int], number: int) -> grpc.RpcError:
-    """Submit jobs that wait for ever, until one is refused."""
+    """Submit jobs that never start, until one is refused."""
     for i in range(ENOUGH):
         try:
             acked.add(calls.submit(token=f"{number}-{i}", name="x" * 100, nodes=5000).id)

@@ -1,4 +1,4 @@
-"""All troubles at once, in an order drawn by lot: kills, pauses and partitions while users submit and cancel."""
+"""Random kills, pauses and partitions while users submit and cancel."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _troubles(fleet: Fleet, proxy: Proxy, agents: list[Agent], rng: Random) -> d
     return {trouble.__name__: trouble for trouble in found}
 
 
-def test_nothing_is_lost_or_doubled_whatever_happens(tmp_path: Path) -> None:
+def test_no_job_is_lost_or_run_twice_under_all_faults(tmp_path: Path) -> None:
     rng = Random(SEED)
     with a_fleet(tmp_path) as fleet, a_proxy(fleet.house.address) as proxy:
         agents = [fleet.add(name, server=proxy.address) for name in ("east", "west")]

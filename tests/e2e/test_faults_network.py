@@ -1,4 +1,4 @@
-"""A network that cuts, stalls, loses and delays: jobs run once, results arrive, followers miss nothing."""
+"""Network faults: jobs run once, results arrive, and followers miss no output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Trouble = Callable[[Proxy], contextlib.AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def slow(proxy: Proxy) -> Iterator[None]:
-    """Every piece takes a while."""
+    """Delay every packet."""
     proxy.delay = 0.05
     try:
         yield
@@ -34,7 +34,7 @@ def slow(proxy: Proxy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def flapping(proxy: Proxy) -> Iterator[None]:
-    """Connections come and go."""
+    """Close connections repeatedly."""
     for _ in range(3):
         before = proxy.passed(UP)
         proxy.cut()
@@ -91,7 +91,7 @@ def test_jobs_run_once_through_partitions_of_every_kind(fleet: Fleet, proxy: Pro
 
 
 def test_connections_that_died_without_a_word_are_noticed_by_agents_and_followers(fleet: Fleet, proxy: Proxy) -> None:
-    """A laptop that moved to another network, a firewall that forgot: no reset ever comes. Takes up to 30 s."""
+    """A silently dropped connection, without a reset. Takes up to 30 s."""
     fleet.add("east", server=proxy.address)
     gate = fleet.house.folder / "gate"
     id = fleet.submit("east", gate=gate)
@@ -131,7 +131,7 @@ def test_a_submit_whose_answer_was_lost_is_one_job(fleet: Fleet, proxy: Proxy) -
 
 
 def _until_stored(fleet: Fleet, count: int) -> None:
-    """Return when the server has so many jobs."""
+    """Return when the server has this number of jobs."""
     found = set()
     with contextlib.closing(fleet.client.watch(after=0)) as events:
         for event in events:

@@ -18,7 +18,7 @@ CRASHES = int(os.environ.get("RAINBOW_CRASHES", "4"))
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Postgres]:
-    """A PostgreSQL of these tests alone: nobody else is to see it crash."""
+    """A PostgreSQL for these tests only, because they crash it."""
     with running_postgres() as server:
         yield server
 

@@ -42,7 +42,7 @@ def test_nothing_is_lost_when_the_server_is_killed_again_and_again_under_load(tm
         assert sum(fleet.tally.starts().values()) == len(fleet.client.jobs(limit=100_000))  # nothing ran unasked
 
 
-def test_a_server_that_stood_still_loses_nothing_and_blames_nobody(fleet: Fleet) -> None:
+def test_a_paused_server_loses_nothing_and_marks_no_cluster_lost(fleet: Fleet) -> None:
     for name in ("east", "west"):
         fleet.add(name)
     codes = fleet.submit_many(24, seconds=lambda i: 0.1 * (i % 8))
@@ -62,7 +62,7 @@ def test_a_server_that_stood_still_loses_nothing_and_blames_nobody(fleet: Fleet)
     assert {cluster.standing for cluster in fleet.client.clusters()} == {"active"}
 
 
-def test_who_follows_a_job_does_not_notice_that_the_server_was_killed(fleet: Fleet) -> None:
+def test_following_a_job_survives_a_kill_of_the_server(fleet: Fleet) -> None:
     fleet.add("east")
     gate = fleet.house.folder / "gate"
     script = f"echo first; while [ ! -e {gate} ]; do sleep 0.02; done; echo last; exit 7"
@@ -112,7 +112,7 @@ def test_server_and_agents_killed_together_lose_nothing(fleet: Fleet) -> None:
     counts.check()
 
 
-def test_a_client_without_patience_is_told_that_the_server_is_away(fleet: Fleet) -> None:
+def test_a_client_with_a_short_timeout_reports_the_unreachable_server(fleet: Fleet) -> None:
     fleet.add("east")
     fleet.house.kill()
     done = fleet.house.run("submit", "--", "true", check=False)

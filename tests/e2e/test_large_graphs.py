@@ -36,7 +36,7 @@ def million(nodes: int = 10_000, cores: int = 96, gpus: int = 4) -> bytes:
 
 
 def patiently(submit: Callable[[], SubmitResponse]) -> SubmitResponse:
-    """What every client does: a server that was held up turns new work away for a moment, and says so."""
+    """Retry a submit that a busy server rejects, as every client does."""
     for _ in range(60):
         try:
             return submit()

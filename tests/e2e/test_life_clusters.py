@@ -1,4 +1,4 @@
-"""Real clusters come, refuse, are drained and go while jobs run on them."""
+"""Clusters are registered, drained and deleted while jobs run on them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_drained_cluster_finishes_what_it_runs_and_gets_nothing_new(fleet: Fle
     assert fleet.ended(waits)[0].state == "succeeded"
 
 
-def test_a_deleted_clusters_waiting_jobs_go_elsewhere_and_its_running_ones_are_said_to_be_lost(fleet: Fleet) -> None:
+def test_a_deleted_clusters_waiting_jobs_go_elsewhere_and_its_running_ones_are_lost(fleet: Fleet) -> None:
     for name in ("gone", "stays"):
         fleet.add(name, "--max-jobs", "2")
     _ready(fleet, "gone", "stays")

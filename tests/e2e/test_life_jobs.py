@@ -20,7 +20,7 @@ NEVER = Path("a-gate-that-never-opens")
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Two clusters with agents, and one that nobody speaks for."""
+    """Two clusters with agents, and one without."""
     with a_fleet(tmp_path_factory.mktemp("life")) as running:
         for name in ("east", "west"):
             running.add(name)
@@ -38,7 +38,7 @@ def test_a_job_cancelled_while_it_waits_never_starts(fleet: Fleet) -> None:
     assert [fleet.tally.starts()[job.id] for job in jobs] == [0, 0, 0]
 
 
-def test_a_job_cancelled_while_its_agent_is_being_asked_never_starts(fleet: Fleet) -> None:
+def test_a_job_cancelled_during_bidding_never_starts(fleet: Fleet) -> None:
     agent = fleet.agents["west"]
     with agent.paused():
         id = fleet.submit("west")

@@ -67,7 +67,7 @@ def rows(house: House, query: str) -> list[tuple[Any, ...]]:
 
 
 def claim(house: House) -> tuple[int, int]:
-    """The term and the process of the claim."""
+    """Return the term and the process of the claim."""
     [(term, process)] = rows(house, "SELECT term, process FROM claims")
     return term, process
 
@@ -78,7 +78,7 @@ def pid(house: House) -> int:
 
 
 def ends_as_replaced(house: House, by: House) -> None:
-    """It ends by itself, and says who has replaced it."""
+    """Check that the server exits and names the server that replaced it."""
     assert house.process is not None
     assert house.process.wait(30) == 6, house.log[-2000:]
     told = f"this server was replaced: the server on {socket.gethostname()} (process {pid(by)}, since 20"
@@ -211,7 +211,7 @@ def _bound(house: House) -> int:
     return int(count)
 
 
-def test_a_server_frozen_in_the_middle_of_a_write_stops_nobody(first: House) -> None:
+def test_a_server_frozen_during_a_write_blocks_no_takeover(first: House) -> None:
     """Its transaction holds locks that no timeout of PostgreSQL frees; the takeover ends its sessions."""
     assert first.process is not None
     acknowledged: list[int] = []

@@ -1,4 +1,4 @@
-"""Ten times the load: what is taken is answered in time, and hardly less of it than in calm weather."""
+"""Under ten times the load, accepted calls are answered in time, at nearly the normal throughput."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JOB = jobs_pb2.SubmitRequest(name="job", spec=jobs_pb2.Spec(canonical=to_json(a_
 
 @dataclass
 class Phase:
-    """What a phase saw."""
+    """Results of one phase."""
 
     codes: Counter[str] = field(default_factory=Counter)
     good: int = 0  # answered in time, once the phase had settled
@@ -42,7 +42,7 @@ class Phase:
     cpu: float = 0.0  # seconds of the server's processor time meanwhile
 
     def add(self, other: Phase) -> None:
-        """Both together."""
+        """Return the sum of two phases."""
         self.codes += other.codes
         self.good += other.good
         self.slowest = max(self.slowest, other.slowest)
@@ -50,19 +50,19 @@ class Phase:
 
     @property
     def yield_of_cpu(self) -> float:
-        """Good answers for each second of processor: what others do on this machine does not change it."""
+        """Return successful answers per second of CPU time, which other processes do not change."""
         return self.good / self.cpu
 
 
 def cpu_of(house: House) -> float:
-    """Seconds of processor time that the server has used so far."""
+    """Return the CPU time of the server in seconds."""
     assert house.process is not None
     used = Path(f"/proc/{house.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def submitting(house: House, submitters: int) -> Phase:
-    """So many people submit for a while; who is turned away comes back when told to, as our client does."""
+    """Submit from several clients; rejected calls are retried after the given time, as the client does."""
     seen, chance = Phase(), Random(7)
     who, until = bearer(house.admin_token), time.perf_counter() + SECONDS
     channels = [aio.insecure_channel(house.address, options=ALONE) for _ in range(CHANNELS)]
@@ -95,7 +95,7 @@ async def submitting(house: House, submitters: int) -> Phase:
 
 
 async def others(house: House, secret: str, stop: asyncio.Event) -> dict[str, list[float]]:
-    """An agent that renews and a monitor that asks for the health, all the while; how long each answer took."""
+    """Run an agent and a health check; return the durations of their calls."""
     took: dict[str, list[float]] = {"health": [], "renewal": []}
     async with aio.insecure_channel(house.address, options=ALONE) as channel:
         health, agents = health_pb2_grpc.HealthStub(channel), agents_pb2_grpc.AgentsStub(channel)
@@ -113,7 +113,7 @@ async def others(house: House, secret: str, stop: asyncio.Event) -> dict[str, li
 
 
 async def weather(house: House, secret: str) -> tuple[Phase, Phase, dict[str, list[float]]]:
-    """Calm and storm in turns, so that whatever else the machine does meets both."""
+    """Alternate normal load and overload, so that other load on the machine affects both."""
     calm, storm, stop = Phase(), Phase(), asyncio.Event()
     beside = asyncio.create_task(others(house, secret, stop))
     for total, submitters in ((calm, CALM), (storm, STORM), (storm, STORM), (calm, CALM)):

@@ -1,4 +1,4 @@
-"""What agents report, through the real handler of a real server: each report by itself, and none stops another."""
+"""Reports of agents to a real server: each is processed separately, and none prevents another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST = 2**63 - 1
 
 
 class Speaker:
-    """The agent of one cluster, which says whatever a test wants it to say."""
+    """The agent of one cluster, which sends given reports."""
 
     def __init__(self, calls: Calls, cluster: str, secret: str) -> None:
         self.calls, self.cluster, self.secret, self.seq = calls, cluster, secret, 0
@@ -50,7 +50,7 @@ class Speaker:
         return refs
 
     def state_of(self, job: int) -> tuple[str, str]:
-        """Where the server says that a job and its attempt are."""
+        """Return the states of a job and its attempt on the server."""
         found = self.calls.jobs.Get(jobs_pb2.GetJobRequest(id=job), metadata=self.calls.who, timeout=20)
         return found.state, found.attempt_state
 
@@ -210,7 +210,7 @@ def state_of_cluster(calls: Calls, cluster: str) -> dict[str, object]:
 
 
 def until(told: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Wait for something that only asking tells."""
+    """Wait for a condition by polling."""
     deadline = time.monotonic() + seconds
     while not told():
         assert time.monotonic() < deadline, f"{what} did not come in {seconds:g} s"

@@ -55,21 +55,21 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def submit(fleet: Fleet, *options: str, does: tuple[str, ...]) -> int:
-    """Submit a job on the command line; its id."""
+    """Submit a job on the command line; return its id."""
     command = ("--", "/bin/sh", "-c", _SCRIPT, "job", str(fleet.house.folder), *does)
     where = ("-M", "east,west", "--select", "first:order=east,west", "--mem", "64M")
     return int(fleet.house.run("submit", *where, *options, "-o", "name", *command).stdout)
 
 
 def runs(fleet: Fleet, id: int) -> list[tuple[str, int]]:
-    """What really ran: the cluster and the process of each run, in order."""
+    """Return the cluster and the process of each run, in order."""
     found = [path for path in fleet.house.folder.glob(f"run.{id}.*") if path.suffix != ".new"]
     found.sort(key=lambda path: int(path.name.split(".")[2]))
     return [(path.suffix[1:], int(path.read_text())) for path in found]
 
 
 def until(what: str, holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Return when it holds; fail when it has not for so long."""
+    """Wait until the condition is true; fail after the timeout."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
@@ -122,7 +122,7 @@ def test_a_known_failure_is_run_again_by_retries_and_not_by_rerun(fleet: Fleet) 
     assert {job.exit_code for job in jobs.values() if job.state == "failed"} == {1}
 
 
-def test_a_run_whose_end_nobody_saw_is_run_again_by_rerun_and_not_by_retries(fleet: Fleet) -> None:
+def test_a_run_with_an_unknown_outcome_is_repeated_by_rerun_and_not_by_retries(fleet: Fleet) -> None:
     rerun = submit(fleet, "--rerun=1", does=("stay", "stay", "0"))
     retried = submit(fleet, "--retries", "2", does=("stay", "0"))
     fleet.until_begun(rerun, retried)
@@ -143,7 +143,7 @@ def clusters(fleet: Fleet, id: int) -> list[str]:
 
 
 def kill_runner(fleet: Fleet, id: int) -> None:
-    """Kill the process that watches over the last run, so that nobody sees how the run ends."""
+    """Kill the process that supervises the last run, so that its outcome is unknown."""
     process = runs(fleet, id)[-1][1]
     parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)

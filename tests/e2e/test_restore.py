@@ -45,7 +45,7 @@ def restored(fleet: Fleet) -> dict[str, Any]:
 
 
 def wait_until_all_reported(fleet: Fleet) -> None:
-    """Return when the agents have noticed that the database is an older copy, and have told what they know."""
+    """Return when the agents have detected the older database and have sent their reports."""
     until = time.monotonic() + 60
     while True:
         asked = fleet.house.run("restored", "-o", "json", check=False)  # not found before the restore begins
@@ -56,7 +56,7 @@ def wait_until_all_reported(fleet: Fleet) -> None:
 
 
 def refused_start(house: House) -> str:
-    """Start the server, which must end by itself; what it says."""
+    """Start the server, which must exit by itself; return its output."""
     before = len(house.log)
     with pytest.raises(AssertionError, match="ended with 1"):
         house.start()
@@ -182,7 +182,7 @@ def test_jobs_wait_for_a_cluster_that_is_away_until_their_owner_lets_them_run(fl
     assert fleet.tally.starts()[waiting] == 2, "its owner allowed it"
 
 
-def test_a_deleted_log_is_noticed_and_only_said_loss_goes_on(tmp_path: Path) -> None:
+def test_a_deleted_log_is_detected_and_needs_accept_loss(tmp_path: Path) -> None:
     with a_fleet(tmp_path) as fleet:
         house, data = fleet.house, tmp_path / "data"
         fleet.add("east", nodes=1, cores=1)

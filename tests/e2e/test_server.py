@@ -24,7 +24,7 @@ from tests.support.service import a_graph
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_it_stops_on_sigterm_with_exit_0_even_while_somebody_watches(house: House) -> None:
+def test_it_exits_with_0_on_sigterm_despite_open_watches(house: House) -> None:
     with house.channel() as channel:
         calls = Calls(channel, house.admin_token)
         stream = calls.jobs.Watch(jobs_pb2.WatchRequest(), metadata=calls.who)
@@ -58,7 +58,7 @@ def test_a_bind_beyond_this_machine_without_tls_is_refused(tmp_path: Path) -> No
     assert "--insecure" in done.stderr
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(house: House, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(house: House, tmp_path: Path) -> None:
     done = subprocess.run(
         [*RAINBOW, "server", "--listen", house.address, "--data-dir", str(tmp_path / "other")],
         env=house.environment(),

@@ -141,7 +141,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize(("extra", "arguments"), LACKING.values(), ids=LACKING)
-def test_what_is_missing_is_said_with_the_command_that_installs_it(
+def test_a_missing_extra_is_reported_with_the_install_command(
     house: House, installed: Make, wheel: Path, extra: str, arguments: str
 ) -> None:
     client = installed("")

@@ -13,7 +13,7 @@ from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.job_verbs import JobMethods
 from rainbow_sched.client.settings import ClientSettings, Overrides, resolve
 from rainbow_sched.client.submission import JobSubmission, command
-from rainbow_sched.client.views import JobInfo, OutputChunk
+from rainbow_sched.client.views import JobInfo, StreamChunk
 from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.job import Delivery, Terms
 
@@ -117,7 +117,7 @@ class AsyncJobHandle:
             output[chunk.stream] += chunk.data
         return JobResult(job, bytes(output["stdout"]), bytes(output["stderr"]))
 
-    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[OutputChunk]:
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[StreamChunk]:
         """Yield the job's output; with `follow` until it has ended."""
         return self.client.logs(self.id, follow=follow, stream=stream, tail=tail)
 

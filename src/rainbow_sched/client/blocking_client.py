@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobResult
 from rainbow_sched.client.connection import Timeouts
 from rainbow_sched.client.settings import ClientSettings
-from rainbow_sched.client.views import JobInfo, OutputChunk
+from rainbow_sched.client.views import JobInfo, StreamChunk
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -184,7 +184,7 @@ class JobHandle:
         """Wait for the job and return its output; raise JobFailed if it did not succeed."""
         return self.client.run(self.asynchronous.result())
 
-    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> Iterator[OutputChunk]:
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> Iterator[StreamChunk]:
         """Yield the job's output; with `follow` until it has ended."""
         return self.client.iterate(self.asynchronous.logs(follow=follow, stream=stream, tail=tail))
 

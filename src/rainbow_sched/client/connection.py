@@ -244,7 +244,7 @@ class Connection:
             self._current = (self._current + 1) % len(self.settings.servers)
 
     async def _connected(self, address: Address) -> grpc.aio.Channel:
-        """Return a ready channel, so that a failure to connect is told apart from a failed call."""
+        """Return a ready channel, to distinguish a failure to connect from a failed call."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = _open_channel(address, self.settings.tls)

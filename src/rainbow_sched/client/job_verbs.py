@@ -12,7 +12,7 @@ from rainbow_sched.client import codec, rpcs
 from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.connection import Connection
 from rainbow_sched.client.submission import JobSubmission
-from rainbow_sched.client.views import EventInfo, ExplanationInfo, JobInfo, OutputChunk, PlanInfo, Submitted
+from rainbow_sched.client.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, StreamChunk, Submitted
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
 from rainbow_sched.model.job import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
@@ -181,7 +181,7 @@ class JobMethods:
         stream: str = "",
         tail: int = 0,
         offsets: Mapping[str, int] | None = None,
-    ) -> AsyncIterator[OutputChunk]:
+    ) -> AsyncIterator[StreamChunk]:
         """Yield a job's output, each byte once, from `offsets` by stream; with `follow` until the job has ended.
 
         Resumes after a lost connection.
@@ -206,7 +206,7 @@ class JobMethods:
                 offset, data = known, data[known - offset :]
             if data:
                 position[message.stream] = offset + len(data)
-                yield OutputChunk(message.stream, offset, data)
+                yield StreamChunk(message.stream, offset, data)
 
     async def _resumed(
         self, open_stream: Callable[[], AsyncIterator[Item]], *, follow: bool = True

@@ -100,7 +100,7 @@ class EventInfo(ServerValue):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputChunk(ServerValue):
+class StreamChunk(ServerValue):
     """A piece of a job's output: `data` begins at byte `offset` of `stream`."""
 
     stream: str

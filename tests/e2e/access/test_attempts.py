@@ -165,7 +165,7 @@ def test_a_lease_that_never_ends_is_refused(house: House, lease: float) -> None:
     assert call == "INVALID_ARGUMENT"
 
 
-def test_what_a_hostile_agent_reports_breaks_nobodys_screen(house: House) -> None:
+def test_reports_of_a_hostile_agent_do_not_break_terminals(house: House) -> None:
     secret = house.agents["beta"]  # type: ignore[attr-defined]
     bob = token(house, "bob", "submit:beta", "job:read:own")
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31mred\u202e"

@@ -1,4 +1,4 @@
-"""One credential of every kind, used and misused, and then looked for wherever a thief would look."""
+"""Use and misuse one credential of each kind, then search for it in files, logs and messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 class Canaries:
-    """Secrets by kind, and everything that was said to those who did not have them."""
+    """Secrets by kind, and all answers to callers without them."""
 
     def __init__(self, house: House, channel: grpc.Channel) -> None:
         self.house, self.channel = house, channel
@@ -47,7 +47,7 @@ class Canaries:
         self.secrets["rotated"] = rotated.text
 
     def misuse(self, secret: str) -> None:
-        """Send it where it does not belong, and keep what the server says."""
+        """Send it to the wrong calls, and store the answers."""
         scheduler = rainbow_pb2_grpc.RainbowSchedulerStub(self.channel)
         tries = [
             lambda: self.calls.jobs.List(jobs_pb2.ListJobsRequest(), metadata=bearer(secret), timeout=20),
@@ -72,7 +72,7 @@ class Canaries:
 
 
 def places(house: House) -> dict[str, bytes]:
-    """Every file that the server left, and its command line."""
+    """Return all files of the server, and its command line."""
     found = {
         str(path.relative_to(house.folder)): path.read_bytes()
         for path in house.folder.rglob("*")

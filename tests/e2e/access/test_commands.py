@@ -39,7 +39,7 @@ def test_a_user_gets_a_token_uses_it_and_loses_it(lab: House) -> None:
     assert lab.run("whoami", token=token["text"], check=False).returncode == 5
 
 
-def test_a_disabled_user_is_told_nothing_and_listed_as_disabled(lab: House) -> None:
+def test_a_disabled_user_sees_nothing_and_is_listed_as_disabled(lab: House) -> None:
     lab.run("user", "add", "bob")
     token = lab.run("token", "create", "--user", "bob", "--scope", "submit:*").stdout.strip()
     lab.run("user", "disable", "bob")

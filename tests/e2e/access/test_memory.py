@@ -1,4 +1,4 @@
-"""Noise by the thousand against a real server: its memory, its threads and its open files stay as they are."""
+"""Thousands of invalid calls do not increase the memory, threads and open files of a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def held(house: House) -> tuple[int, int, int]:
 
 
 async def rounds(house: House, world: World) -> list[tuple[int, int, int]]:
-    """What the server held after each round of noise."""
+    """Return the resources of the server after each round of invalid calls."""
     seen, rng = [], Random(11)
     paths = [path for path in ROWS if path.rpartition("/")[2] not in STORES]
     async with aio.insecure_channel(house.address) as channel:

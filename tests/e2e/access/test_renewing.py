@@ -1,4 +1,4 @@
-"""A real agent that renews its secret all the time, and is killed again and again."""
+"""A real agent renews its secret repeatedly while it is killed again and again."""
 
 from __future__ import annotations
 

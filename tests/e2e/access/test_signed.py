@@ -1,4 +1,4 @@
-"""Signed jobs from the command line to a site that asks for them."""
+"""Signed jobs from the command line to a site that requires them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def an_agent(house: House, *words: str) -> subprocess.CompletedProcess[str]:
-    """The agent of the cluster `here`, until it has nothing left to do."""
+    """Run the agent of the cluster `here` until it is idle."""
     environment = house.environment() | {"RAINBOW_SERVER": house.address}
     command = [*RAINBOW, "agent", "--cluster", "here", "--register", "auto", "--once", "--run-as-root", *words]
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""The holes of the prototype, T1 to T23, tried against a real server; the figures name the row of the threat list."""
+"""Vulnerabilities of the prototype, T1 to T23 of the threat list, tried against a real server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Prototype:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """One server for the tries that leave it as it was."""
+    """One server for attacks that do not change it."""
     with a_house(tmp_path_factory.mktemp("house")) as running:
         yield running
 
@@ -68,7 +68,7 @@ def theirs(house: House) -> Iterator[Prototype]:
 
 @pytest.fixture(scope="module")
 def victim(theirs: Prototype) -> rainbow_pb2.RegisterResponse:
-    """A cluster with something to lose."""
+    """A cluster that attacks target."""
     made = theirs.register("victim")
     for _ in range(3):
         theirs.submit({"victim": made.token})
@@ -76,7 +76,7 @@ def victim(theirs: Prototype) -> rainbow_pb2.RegisterResponse:
 
 
 def refused(call: object, *arguments: object) -> grpc.StatusCode:
-    """The code with which a call is refused; it fails the test if it is not."""
+    """Return the status code of a refused call; fail if the call succeeds."""
     with pytest.raises(grpc.RpcError) as error:
         call(*arguments)  # type: ignore[operator]
     code: grpc.StatusCode = error.value.code()

@@ -1,4 +1,4 @@
-"""TLS on a real port: one's own authority, client certificates, reload without a restart, the prototype's clients."""
+"""TLS on a real port: own authority, client certificates, reload without a restart, the prototype's clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def authority(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def house(tmp_path: Path, authority: Path) -> Iterator[House]:
-    """A server that speaks TLS."""
+    """A server with TLS."""
     files = ("--tls-cert", str(authority / "server.pem"), "--tls-key", str(authority / "server.key"))
     with a_house(tmp_path, arguments=files) as running:
         yield running
@@ -50,7 +50,7 @@ def channel(house: House, authority: Path, *, mutual: bool = False) -> grpc.Chan
 
 
 def shown(house: House) -> str:
-    """The fingerprint of the certificate that a new connection is shown."""
+    """Return the fingerprint of the certificate on a new connection."""
     return fingerprint(chain_of("127.0.0.1", house.port, 10)[0])
 
 

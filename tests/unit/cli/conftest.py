@@ -1,4 +1,4 @@
-"""A scripted server, and the program run against it in this process."""
+"""A fake server, and the program run against it in this process."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from tests.support.fake_server import FakeServer, running
 
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch, tmp_path):
-    """No test sees the settings of whoever runs it."""
+    """Isolate the tests from the user's settings."""
     for name in list(os.environ):
         if name.startswith("RAINBOW_"):
             monkeypatch.delenv(name)
@@ -38,7 +38,7 @@ class Ended:
 
 @pytest.fixture
 def rainbow(capfd):
-    """Run one command line; its exit code, stdout and stderr."""
+    """Run one command line; return its exit code, stdout and stderr."""
 
     def command(*args):
         capfd.readouterr()

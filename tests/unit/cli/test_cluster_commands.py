@@ -1,4 +1,4 @@
-"""The commands of clusters and configuration against a scripted server, and how refusals are said."""
+"""Cluster and config commands against a fake server, and messages for errors."""
 
 import json
 import stat
@@ -61,7 +61,7 @@ def test_leaving_out_a_cluster_that_does_not_exist_is_a_warning(server, rainbow)
     assert done.err.startswith("rainbow: warning: --not eks: there is no cluster 'eks'; ")
 
 
-def test_a_command_without_dashes_is_told_how_to_write_it(rainbow):
+def test_a_command_without_dashes_is_refused_with_the_right_syntax(rainbow):
     assert "write -- before it, as in: -- echo hello" in rainbow("submit", "echo", "hi").err
     assert rainbow("submit", "hostname").err.endswith("write -- before it: -- hostname\n")
     assert rainbow("submit", "--jobspec", "x.yaml").err == "rainbow: there is no file x.yaml\n"
@@ -231,7 +231,7 @@ def test_clusters_that_were_named_and_are_not_there_are_not_found(server, rainbo
     assert (done.code, done.err) == (4, "rainbow: there is no cluster 'pearl'; did you mean perl?\n")
 
 
-def test_nobody_there_is_6(rainbow, monkeypatch):
+def test_an_unreachable_server_exits_with_6(rainbow, monkeypatch):
     monkeypatch.setenv("RAINBOW_SERVER", "127.0.0.1:1")
     monkeypatch.setattr("rainbow_sched.client.connection.Timeouts.__init__", quick_timeouts)
     done = rainbow("jobs")

@@ -1,4 +1,4 @@
-"""The commands against a scripted server: what they send, print and return."""
+"""Job commands against a fake server: requests, output and exit codes."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_submit_prints_the_id_alone_on_stdout(server, rainbow):
     assert json.loads(sent.request.spec.canonical)["tasks"][0]["command"] == ["lmp", "-in", "x"]
 
 
-def test_dependencies_are_asked_for_as_slurm_users_ask(server, rainbow):
+def test_dependencies_use_slurms_syntax(server, rainbow):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=8)
     assert rainbow("submit", "-d", "afterok:7", "--", "x").code == 0
     assert list(server.only("Jobs/Submit").request.terms.dependencies) == ["afterok:7"]
@@ -78,7 +78,7 @@ def test_a_number_of_reruns_that_cannot_be_read_is_refused(rainbow, words):
     assert words[0] != "--rerun" or "write the number of --rerun after =, as in --rerun=5" in done.err
 
 
-def test_a_submit_that_nothing_can_ever_run_ends_with_three(server, rainbow):
+def test_a_submit_that_no_cluster_can_ever_run_exits_with_3(server, rainbow):
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=1, state="infeasible", reason="no cluster has gpus")
     assert rainbow("submit", "--fail-fast", "-g9", "--", "x").code == 3
 
@@ -90,7 +90,7 @@ def test_submit_in_json(server, rainbow):
     assert done.err == ""
 
 
-def test_run_tells_what_of_a_script_is_not_honoured(server, rainbow, tmp_path):
+def test_run_lists_ignored_directives(server, rainbow, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --mail-type=ALL\necho hi\n")
     server.answers["Jobs/Submit"] = jobs_pb2.SubmitResponse(id=5, state="queued")
     server.answers["Jobs/Logs"] = []
@@ -219,7 +219,7 @@ def test_logs_in_json_are_one_document_and_line_by_line_when_they_are_followed(s
 @pytest.mark.parametrize(
     "args", [["plan", "--", "x"], ["explain", "5"], ["whoami"], ["submit", "--", "x"], ["logs", "5"]]
 )
-def test_one_thing_is_not_shown_as_rows(rainbow, monkeypatch, args):
+def test_a_document_cannot_be_formatted_as_rows(rainbow, monkeypatch, args):
     done = rainbow(args[0], "-o", "{id}", *args[1:])
     assert (done.code, done.out) == (2, "")
     assert "this output has no rows to show as '{id}'; use -o table, json" in done.err
@@ -253,7 +253,7 @@ def test_logs_take_a_name_and_a_number_of_lines(server, rainbow):
     assert (sent.id, sent.follow, sent.tail, sent.stream) == (9, True, 2, "stderr")
 
 
-def test_whoever_follows_a_held_job_is_told_what_it_waits_for(server, rainbow):
+def test_following_a_held_job_reports_why_it_waits(server, rainbow):
     server.answers["Jobs/Logs"] = [out(b"x\n")]
     server.answers["Jobs/Get"] = job(5, "held", reason="no cluster is registered")
     done = rainbow("logs", "-f", "5")

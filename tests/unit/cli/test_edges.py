@@ -1,4 +1,4 @@
-"""Where the program meets the system: closed and full streams, places without room, bytes that are no text."""
+"""Closed and full streams, folders that cannot be written, and arguments that are not text."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_a_closed_stdout_is_no_failure_and_a_closed_stderr_does_not_speak_on_std
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_said(unbuffered):
+def test_output_that_cannot_be_written_is_reported(unbuffered):
     done = shell("rainbow plugins >/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (1, "rainbow: cannot use the output: No space left on device\n")
 

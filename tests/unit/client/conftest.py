@@ -1,4 +1,4 @@
-"""A scripted server and a client of it."""
+"""A fake server and settings of a client."""
 
 import pytest
 

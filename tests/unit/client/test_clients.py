@@ -1,4 +1,4 @@
-"""The verbs, both ways: what is sent, what comes back, and the executor on top."""
+"""Methods of both clients: requests and results; and the executor."""
 
 import concurrent.futures
 import gzip

@@ -1,4 +1,4 @@
-"""The prototype's config file: found in order, read as it is, written safely, never losing a key."""
+"""The config file: search order, reading, and writing without losing a key."""
 
 import os
 import stat
@@ -78,7 +78,7 @@ plain = st.recursive(
     values=st.dictionaries(st.text(max_size=6), plain, max_size=5),
     keys=st.lists(st.text(max_size=6), min_size=1, max_size=3),
 )
-def test_whatever_stands_in_a_file_survives_a_change_elsewhere(tmp_path_factory, values, keys):
+def test_other_values_in_a_file_survive_a_change(tmp_path_factory, values, keys):
     path = tmp_path_factory.mktemp("config") / "c.yaml"
     config.save(Config(values), path)
     config.save(config.load(path).with_value("set", *keys), path)

@@ -95,7 +95,7 @@ async def test_a_dead_server_is_passed_over_even_by_calls_that_must_not_happen_t
     assert len(server.asked) == 1
 
 
-async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
+async def test_calls_fail_over_to_the_next_server(server, settings):
     server.answers["Jobs/Get"] = jobs_pb2.Job(id=1, name="from the second")
     with running(FakeServer(answers={"Jobs/Get": jobs_pb2.Job(id=1, name="from the first")})) as first:
         both = ClientSettings(servers=addresses(f"{first.address},{server.address}"))
@@ -107,7 +107,7 @@ async def test_when_one_server_dies_the_next_one_is_asked(server, settings):
     assert len(first.asked) == 2
 
 
-async def test_nobody_there_is_said_with_what_to_do():
+async def test_an_unreachable_server_is_reported_with_a_remedy():
     settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(
@@ -116,7 +116,7 @@ async def test_nobody_there_is_said_with_what_to_do():
             await client.job(1)
 
 
-async def test_a_plain_server_asked_with_tls_is_told_from_one_that_is_away(server):
+async def test_a_plain_text_server_is_diagnosed_when_called_with_tls(server):
     settings = ClientSettings(servers=addresses(f"https://{server.address}"))
     async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(Unavailable, match=r"tried with TLS.* http:// connects in plain text"):
@@ -233,11 +233,11 @@ async def authority(tmp_path):
         yield folder, server.sockets[0].getsockname()[1]
 
 
-async def test_a_port_on_which_nobody_listens_refuses():
+async def test_a_closed_port_refuses_the_connection():
     assert await diagnose(Address("127.0.0.1", closed_port(), False), Tls()) == "Connection refused"
 
 
-async def test_one_side_with_tls_and_the_other_without_is_told(server, authority):
+async def test_a_mismatch_of_tls_and_plain_text_is_diagnosed(server, authority):
     _, port = authority
     host, _, plain = server.address.rpartition(":")
     asked = await diagnose(Address(host, int(plain), True), Tls())
@@ -263,7 +263,7 @@ async def test_a_certificate_that_is_not_accepted_says_why(authority, tmp_path):
     )
 
 
-async def test_whoever_finds_nobody_is_told_the_reason_with_what_to_do():
+async def test_an_unreachable_server_is_reported_with_the_reason():
     settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     async with AsyncClient(settings=settings, timeouts=Timeouts(unreachable=0.0)) as client:
         with pytest.raises(Unavailable, match=r": Connection refused \(tried in plain text.*start one with"):

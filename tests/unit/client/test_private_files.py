@@ -1,4 +1,4 @@
-"""A secret is in its file whole, for its owner alone, or the file is as it was."""
+"""Private files are written atomically with a private mode."""
 
 from __future__ import annotations
 

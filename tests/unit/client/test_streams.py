@@ -1,4 +1,4 @@
-"""A stream that is cut goes on where it was: nothing twice, nothing missing."""
+"""A stream resumes after a lost connection, without duplicates or gaps."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import pytest
 from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.client.connection import Backoff, Timeouts
 from rainbow_sched.client.settings import ClientSettings, addresses
-from rainbow_sched.client.views import OutputChunk
+from rainbow_sched.client.views import StreamChunk
 from rainbow_sched.model.errors import NotFound, Unavailable
 from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.fake_server import QUICK, Begun, Refusal, Script, closed_port
@@ -65,12 +65,12 @@ async def test_output_that_comes_again_after_a_cut_is_given_once(server, setting
     async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         got = [one async for one in client.logs(5, follow=True, tail=10)]
     assert b"".join(one.data for one in got if one.stream == "stdout") == b"hello world!"
-    assert got[1] == OutputChunk("stderr", 0, b"oops")
+    assert got[1] == StreamChunk("stderr", 0, b"oops")
     resumed = server.asked[1].request
     assert (resumed.stdout_offset, resumed.stderr_offset, resumed.tail) == (6, 4, 0)
 
 
-async def test_a_stream_that_stays_cut_is_given_up_at_the_end_of_patience(server, settings):
+async def test_a_lost_stream_is_given_up_after_the_timeout(server, settings):
     server.answers["Jobs/Watch"] = [CUT]
     impatient = Timeouts(stream=0.0, backoff=Backoff(first=0.001))
     async with AsyncClient(settings=settings, timeouts=impatient) as client:
@@ -114,7 +114,7 @@ async def test_waiting_for_a_job_that_is_not_there_does_not_wait(server, setting
             await client.wait_all([5, 6])
 
 
-async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, settings):
+async def test_an_attached_client_outlasts_a_restart_of_the_server(server, settings):
     server.answers["Jobs/Get"] = Script(CUT, CUT, jobs_pb2.Job(id=5))
     impatient = Timeouts(unreachable=0.0, backoff=Backoff(first=0.001, cap=0.002))
     async with AsyncClient(settings=settings, timeouts=impatient) as client:
@@ -125,7 +125,7 @@ async def test_whoever_stays_with_a_job_outlasts_a_server_that_is_away(server, s
 
 
 @pytest.mark.parametrize("ask", ["wait", "logs", "watch"])
-async def test_nobody_waits_long_for_a_server_that_was_never_there(ask):
+async def test_a_server_that_was_never_reached_is_not_retried_for_long(ask):
     nobody = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()}"))
     impatient = Timeouts(unreachable=0.0, first_contact=0.0, stream=600.0)
     async with AsyncClient(settings=nobody, timeouts=impatient) as client, asyncio.timeout(30):
@@ -147,7 +147,7 @@ async def test_output_that_is_not_followed_is_not_waited_for(server, settings):
                 pass
 
 
-async def test_an_absence_is_told_once_to_whoever_stays(server, settings):
+async def test_an_outage_is_reported_once(server, settings):
     server.answers["Jobs/Watch"] = Script([event(3), CUT], [CUT], [CUT], [event(4)])
     told = []
     timeouts = Timeouts(unreachable=0.0, stream=600.0, backoff=Backoff(first=0.001, cap=0.002))

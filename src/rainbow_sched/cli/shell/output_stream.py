@@ -7,7 +7,7 @@ import sys
 from typing import BinaryIO, TextIO
 
 from rainbow_sched.cli.render.terminal import Cleaner
-from rainbow_sched.client.views import OutputChunk
+from rainbow_sched.client.views import StreamChunk
 
 
 class StreamWriter:
@@ -39,7 +39,7 @@ class OutputPrinter:
     def __init__(self, *, raw: bool = False) -> None:
         self._writers = {"stdout": StreamWriter(sys.stdout, raw=raw), "stderr": StreamWriter(sys.stderr, raw=raw)}
 
-    def write(self, chunk: OutputChunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         self._writers.get(chunk.stream, self._writers["stdout"]).write(chunk.data)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""From what was typed to what is sent."""
+"""Submissions built from options, files and scripts."""
 
 import json
 

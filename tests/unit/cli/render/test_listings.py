@@ -94,7 +94,7 @@ def test_machine_output_is_pure_ascii_so_that_it_cannot_harm_a_terminal():
 
 @settings(max_examples=80)
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))
-def test_columns_line_up_whatever_stands_in_them(cells):
+def test_columns_are_aligned_for_any_text(cells):
     columns = (
         *(Column(f"C{i}", lambda row, i=i: row[str(i)], right=i == 1) for i in range(3)),
         Column("|", lambda row: "|"),

@@ -1,6 +1,7 @@
-"""What people see, frozen: change these texts on purpose only."""
+"""Exact texts of the output for people."""
 
 import datetime
+from itertools import product
 
 from rainbow_sched.cli.commands.cancel import sentence
 from rainbow_sched.cli.render import (
@@ -235,7 +236,7 @@ def test_a_member_of_an_array_is_listed_with_its_index():
     assert render_jobs.shown_name(a_job(5, name="sh")) == "sh"
 
 
-def test_clusters_that_the_owner_left_out_are_not_talked_about():
+def test_clusters_that_the_owner_excluded_are_not_listed():
     waits = {"kind": "wait", "reasons": ["eks: not among them", "perl: busy"], "ever": True}
     rows = [("perl", "later", 2, 64, "busy"), ("eks", "now", 9, 9, "not among them")]
     decision = a_decision(dropped=rows, outcome=waits)
@@ -255,7 +256,7 @@ def test_clusters_that_the_owner_left_out_are_not_talked_about():
     assert plan.verdict(never) == "No cluster can ever run it.\n"
 
 
-def test_a_plan_says_later_and_never_apart():
+def test_a_plan_distinguishes_later_and_never():
     later = a_decision(ranked=[("perl", "later", 2, 64, "first")])
     waits = a_decision(
         dropped=[("perl", "later", 2, 64, "busy")], outcome={"kind": "wait", "reasons": [], "ever": True}
@@ -318,12 +319,12 @@ def test_a_job_that_only_a_closed_cluster_might_run_is_not_called_impossible():
     assert "No cluster can run it now; 1 cluster accepts no jobs.\n" in said
 
 
-def test_the_status_line_tells_where_the_job_is():
+def test_the_status_line_shows_where_the_job_is():
     job = a_job(119, state="bound", cluster="perl", attempt_state="submitted", native_id="88123")
     assert status_line(job, 8) == "rainbow: 119 perl: waiting for resources (native 88123, queued there)    00:00:08"
 
 
-def test_cancelling_is_told_job_by_job():
+def test_a_cancel_reports_each_job():
     rows = [
         {"id": 120, "state": "cancelling", "cluster": "perl", "native_id": "88123"},
         {"id": 121, "state": "cancelled"},
@@ -364,3 +365,15 @@ def test_an_explanation_shows_a_report_that_the_server_does_not_understand():
         " The agent sends it again after a restart or an upgrade of the server, or after its own restart.\n"
     ) in shown.replace(f" {explanation.format_clock(NOW - 30, NOW)} ", " 09:10 ")
     assert "does not understand" not in explanation.explain({"job": job, "events": []}, now=NOW, verbose=False)
+
+
+def test_every_state_and_hold_has_a_letter():
+    from rainbow_sched.cli.render.jobs import FILTERS, STATES, state_letter
+    from rainbow_sched.model.attempt import AttemptState
+    from rainbow_sched.model.job import Hold, JobState
+
+    for state, hold, attempt in product(JobState, [*Hold, ""], [*AttemptState, ""]):
+        job = {"state": str(state), "hold": str(hold), "attempt_state": str(attempt)}
+        assert str(state) in STATES[state_letter(job)]
+        assert (state_letter(job) in FILTERS["inactive"]) == state.terminal
+        assert (state_letter(job) in FILTERS["active"]) != state.terminal

@@ -1,4 +1,4 @@
-"""Text of others cannot do anything to the terminal it is shown on, however it is cut into pieces."""
+"""Cleaned text contains no control sequences, wherever it is split."""
 
 import re
 import unicodedata
@@ -69,7 +69,7 @@ def test_whole_sequences_disappear(text, shown):
     assert clean(text) == shown
 
 
-def test_nobody_hides_a_log_in_an_endless_sequence():
+def test_an_endless_sequence_does_not_hide_output():
     assert clean("\x1b]0;" + "x" * 1000 + "\x07") == "]0;" + "x" * 1000
 
 

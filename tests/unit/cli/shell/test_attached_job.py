@@ -10,7 +10,10 @@ import time
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rainbow_sched.cli.shell.attached_job import Interrupts, KeyAction
 from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.fake_server import Refusal
 
@@ -71,7 +74,7 @@ def test_two_interrupts_cancel_the_job_and_end_with_130(server, attached):
     assert list(server.only("Jobs/Cancel").request.ids) == [5]
 
 
-def test_a_cancel_that_is_refused_is_told(server, attached):
+def test_a_refused_cancel_is_reported(server, attached):
     server.answers["Jobs/Cancel"] = Refusal(grpc.StatusCode.PERMISSION_DENIED, "it is not yours to cancel", "Denied")
     attached.process.send_signal(signal.SIGINT)
     attached.until("^C again within 2 s cancels job 5")
@@ -89,3 +92,40 @@ def test_an_interrupt_and_a_stop_detach_and_leave_the_job_alone(server, attached
     attached.until("detached; job 5 continues: rainbow logs -f 5")
     assert attached.ends() == 0
     assert server.calls("Jobs/Cancel") == []
+
+
+def test_two_interrupts_within_two_seconds_cancel_and_a_third_leaves():
+    keys = Interrupts()
+    assert [keys.interrupt(10.0), keys.interrupt(11.9), keys.interrupt(12.0)] == [
+        KeyAction.WARN,
+        KeyAction.CANCEL,
+        KeyAction.LEAVE,
+    ]
+
+
+def test_two_interrupts_far_apart_only_warn():
+    keys = Interrupts()
+    assert [keys.interrupt(10.0), keys.interrupt(12.1), keys.interrupt(14.0)] == [
+        KeyAction.WARN,
+        KeyAction.WARN,
+        KeyAction.CANCEL,
+    ]
+
+
+def test_stop_detaches_only_right_after_an_interrupt():
+    keys = Interrupts()
+    assert keys.stop(9.0) is KeyAction.SUSPEND
+    keys.interrupt(10.0)
+    assert keys.stop(11.0) is KeyAction.DETACH
+    assert keys.stop(13.0) is KeyAction.SUSPEND
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 5)), max_size=8))
+def test_no_order_of_keys_cancels_without_two_interrupts(keys):
+    interrupts, now, pressed = Interrupts(), 0.0, 0
+    for is_stop, later in keys:
+        now += later
+        act = interrupts.stop(now) if is_stop else interrupts.interrupt(now)
+        pressed += not is_stop
+        assert act is not KeyAction.CANCEL or pressed >= 2
+        assert not (is_stop and act in (KeyAction.CANCEL, KeyAction.LEAVE))
