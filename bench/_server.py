@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 from grpc import aio
 
-from tests.support.server_process import House
+from tests.support.server_process import ServerProcess
 
 ECHO = "/bench.Echo/Echo"
 OPTIONS = (("grpc.so_reuseport", 0),)
@@ -41,16 +41,16 @@ class Process:
 
 
 @contextlib.contextmanager
-def a_server() -> Iterator[tuple[House, Process]]:
+def a_server() -> Iterator[tuple[ServerProcess, Process]]:
     """Rainbow's own server on SQLite."""
     with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as folder:
-        house = House(Path(folder), arguments=("--policy", "random", "--log-level", "warning"))
-        house.start()
-        assert house.process is not None
+        server = ServerProcess(Path(folder), arguments=("--policy", "random", "--log-level", "warning"))
+        server.start()
+        assert server.process is not None
         try:
-            yield house, Process(house.address, house.process.pid, house.admin_token)
+            yield server, Process(server.address, server.process.pid, server.admin_token)
         finally:
-            house.stop()
+            server.stop()
 
 
 @contextlib.contextmanager

@@ -122,9 +122,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--jobs", type=int, default=400)
     asked = parser.parse_args(arguments)
     print(f"polling: {asked.agents:,} agents on loopback, {PER_SECOND:g} submits a second")
-    with a_server() as (house, server):
-        with house.channel() as channel:
-            calls = Calls(channel, house.admin_token)
+    with a_server() as (server, server):
+        with server.channel() as channel:
+            calls = Calls(channel, server.admin_token)
             graph = a_graph(nodes=8, cores=32)
             names = [f"c{number:05}" for number in range(asked.agents)]
             secrets = {name: calls.register(name, graph, manager="bench").secret for name in names}

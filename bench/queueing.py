@@ -28,7 +28,7 @@ from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobFilter, NewJob
 from rainbow_sched.store.opening import open_store
-from tests.support.server_process import SECRET, House
+from tests.support.server_process import SECRET, ServerProcess
 from tests.support.service import ADMIN, a_graph, a_request, a_user
 
 GROUP = 10_000
@@ -159,16 +159,16 @@ async def measure(url: str, count: int) -> None:
     await service.stop()
 
 
-def restart(house: House) -> None:
+def restart(server: ServerProcess) -> None:
     """A real server in its own process, from its start to its open port."""
     begun = time.perf_counter()
-    house.start(timeout=600)
+    server.start(timeout=600)
     seconds = time.perf_counter() - begun
-    assert house.process is not None
-    process = Process(house.address, house.process.pid)
+    assert server.process is not None
+    process = Process(server.address, server.process.pid)
     used, memory, good = process.cpu(), process.memory() / 1e6, "yes" if seconds <= 5 else "NO"
     print(f"  restart to ready {seconds:.1f} s, {used:.1f} s of processor, {memory:.0f} MB   asked 5 s: {good}")
-    house.stop()
+    server.stop()
 
 
 def main(arguments: list[str]) -> None:
@@ -179,8 +179,8 @@ def main(arguments: list[str]) -> None:
     told = parser.parse_args(arguments)
     count = max(GROUP, told.jobs // GROUP * GROUP)
     with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as name:
-        house = House(Path(name), db=told.db)
-        (house.folder / "data").mkdir()
-        url = told.db or f"sqlite:///{house.folder / 'data/rainbow.db'}"
+        server = ServerProcess(Path(name), db=told.db)
+        (server.folder / "data").mkdir()
+        url = told.db or f"sqlite:///{server.folder / 'data/rainbow.db'}"
         asyncio.run(measure(url, count))
-        restart(house)
+        restart(server)

@@ -26,17 +26,17 @@ def plain(count: int) -> float:
 def main(arguments: list[str]) -> None:
     """Print jobs per second and the processor time of server and agent for one job."""
     count = int(arguments[0]) if arguments else JOBS
-    with a_server() as (house, server):
-        fleet = Fleet(house, Tally(house.folder))
+    with a_server() as (server, usage):
+        fleet = Fleet(server, Tally(server.folder))
         agent = fleet.add("one", "--max-jobs", str(AT_ONCE), "--quiet", nodes=1, cores=AT_ONCE)
         fleet.ended(fleet.submit("one"))  # both are warm
         assert agent.process is not None
         hand = Process("", agent.process.pid)
         terms = Terms(only_clusters=("one",))
         asked = [JobSubmission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)]
-        used = server.cpu(), hand.cpu()
+        used = usage.cpu(), hand.cpu()
         ended = fleet.ended(*(answer.id for answer in fleet.client.submit_batch(asked)))
-        cost = server.cpu() - used[0], hand.cpu() - used[1]
+        cost = usage.cpu() - used[0], hand.cpu() - used[1]
         assert {job.state for job in ended} == {"succeeded"}
         first = min(job.started_at for job in ended if job.started_at)
         last = max(job.ended_at for job in ended if job.ended_at)

@@ -147,9 +147,9 @@ async def measure(ours: Process, echo: Process) -> None:
 def main(arguments: list[str]) -> None:
     """Register the fleet, then measure."""
     print(f"submitting: {CLUSTERS} clusters, policy random, authentication, decision record and events included")
-    with a_server() as (house, ours), an_echo() as echo:
-        with house.channel() as channel:
-            calls = Calls(channel, house.admin_token)
+    with a_server() as (server, ours), an_echo() as echo:
+        with server.channel() as channel:
+            calls = Calls(channel, server.admin_token)
             for number in range(CLUSTERS):
                 calls.register(f"c{number:03}", a_graph(nodes=200, cores=64))
         asyncio.run(measure(ours, echo))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres import Postgres, running_postgres
-from tests.support.server_process import House, a_house
+from tests.support.server_process import ServerProcess, a_server_process
 
 
 @pytest.fixture(scope="session")
@@ -19,19 +19,19 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server on SQLite."""
-    with a_house(tmp_path) as running:
+    with a_server_process(tmp_path) as running:
         yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def house_on_each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def server_on_each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server on each of the databases."""
     if request.param == "sqlite":
-        with a_house(tmp_path) as running:
+        with a_server_process(tmp_path) as running:
             yield running
     else:
         server: Postgres = request.getfixturevalue("postgres")
-        with a_house(tmp_path, db=server.new_database()) as running:
+        with a_server_process(tmp_path, db=server.new_database()) as running:
             yield running

@@ -76,7 +76,7 @@ def _until_standing(fleet: Fleet, cluster: str, standing: str) -> None:
 
 def test_a_job_whose_runner_is_killed_ends_once_and_leaves_nothing_behind(fleet: Fleet) -> None:
     fleet.add("east")
-    note = fleet.house.folder / "pids"
+    note = fleet.server.folder / "pids"
     script = f"sleep 60 & echo $PPID $$ $! > {note}.new; mv {note}.new {note}; echo begun; wait"
     job = fleet.client.submit(["/bin/sh", "-c", script])
     next(fleet.client.logs(job.id, follow=True))

@@ -61,8 +61,8 @@ class ShortFiles:
         self._limit(fleet, resource.RLIM_INFINITY)
 
     def _limit(self, fleet: Fleet, size: int) -> None:
-        assert fleet.house.process is not None
-        resource.prlimit(fleet.house.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        assert fleet.server.process is not None
+        resource.prlimit(fleet.server.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 @contextlib.contextmanager
@@ -88,8 +88,8 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 
 
 def test_nothing_acknowledged_is_lost_on_a_full_disk(disk: Disk, tmp_path: Path) -> None:
-    with a_fleet(tmp_path) as fleet, fleet.house.channel() as channel:
-        calls = Calls(channel, fleet.house.admin_token)
+    with a_fleet(tmp_path) as fleet, fleet.server.channel() as channel:
+        calls = Calls(channel, fleet.server.admin_token)
         fleet.add("east")
         acked, refused = set(), 0
         for number in range(ROUNDS):
@@ -112,10 +112,10 @@ def test_nothing_acknowledged_is_lost_on_a_full_disk(disk: Disk, tmp_path: Path)
             acked.add(calls.submit(token=f"after-{number}", name="small", nodes=5000).id)
             counts = fleet.counts({running: number, fleet.submit("east", code=1): 1})
             counts.check()
-        fleet.house.kill()
-        fleet.house.start()
+        fleet.server.kill()
+        fleet.server.start()
         stored = {job.id for job in fleet.client.jobs(limit=100_000)}
-        assert "Traceback" not in fleet.house.log
+        assert "Traceback" not in fleet.server.log
     print(f"{ROUNDS} full disks: {len(acked)} acknowledged, {refused} refused, {len(acked - stored)} lost")
     assert acked <= stored
 

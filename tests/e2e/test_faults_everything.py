@@ -25,24 +25,24 @@ def _troubles(fleet: Fleet, proxy: Proxy, agents: list[Agent], rng: Random) -> d
         victim.start()
 
     def kill_server() -> None:
-        fleet.house.kill()
-        fleet.house.start()
+        fleet.server.kill()
+        fleet.server.start()
 
     def kill_both() -> None:
         agents[0].kill()
-        fleet.house.kill()
+        fleet.server.kill()
         agents[0].start()
-        fleet.house.start()
+        fleet.server.start()
 
     def pause_agent() -> None:
         with rng.choice(agents).paused():
             fleet.server_lives(rng.random())
 
     def pause_server() -> None:
-        assert fleet.house.process is not None
-        fleet.house.process.send_signal(signal.SIGSTOP)
+        assert fleet.server.process is not None
+        fleet.server.process.send_signal(signal.SIGSTOP)
         agents[0].lives(rng.random())
-        fleet.house.process.send_signal(signal.SIGCONT)
+        fleet.server.process.send_signal(signal.SIGCONT)
 
     def part() -> None:
         ways = rng.choice([(UP,), (DOWN,), (UP, DOWN)])
@@ -58,7 +58,7 @@ def _troubles(fleet: Fleet, proxy: Proxy, agents: list[Agent], rng: Random) -> d
 
 def test_no_job_is_lost_or_run_twice_under_all_faults(tmp_path: Path) -> None:
     rng = Random(SEED)
-    with a_fleet(tmp_path) as fleet, a_proxy(fleet.house.address) as proxy:
+    with a_fleet(tmp_path) as fleet, a_proxy(fleet.server.address) as proxy:
         agents = [fleet.add(name, server=proxy.address) for name in ("east", "west")]
         troubles = _troubles(fleet, proxy, agents, rng)
         happened = []
@@ -81,6 +81,6 @@ def test_no_job_is_lost_or_run_twice_under_all_faults(tmp_path: Path) -> None:
         assert doubled == 0
         assert not any(fleet.tally.ends()[id] for id in cancelled)
         assert load.refused == []
-        for log in (fleet.house.log, *(agent.log for agent in agents)):
+        for log in (fleet.server.log, *(agent.log for agent in agents)):
             assert "Traceback" not in log
         fleet.stop()

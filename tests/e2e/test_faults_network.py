@@ -62,7 +62,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture
 def proxy(fleet: Fleet) -> Iterator[Proxy]:
-    with a_proxy(fleet.house.address) as between:
+    with a_proxy(fleet.server.address) as between:
         yield between
         fleet.stop()  # while agents can still say goodbye
 
@@ -93,7 +93,7 @@ def test_jobs_run_once_through_partitions_of_every_kind(fleet: Fleet, proxy: Pro
 def test_connections_that_died_without_a_word_are_noticed_by_agents_and_followers(fleet: Fleet, proxy: Proxy) -> None:
     """A silently dropped connection, without a reset. Takes up to 30 s."""
     fleet.add("east", server=proxy.address)
-    gate = fleet.house.folder / "gate"
+    gate = fleet.server.folder / "gate"
     id = fleet.submit("east", gate=gate)
     fleet.until_running(id)
     user = fleet.a_client(proxy.address)

@@ -44,19 +44,19 @@ def test_no_acknowledged_job_is_lost_when_the_database_crashes_under_load(fleet:
     print(f"{CRASHES} crashes of PostgreSQL: {counts}, {len(load.refused)} clients gave up")
     counts.check()
     assert load.refused == []
-    assert "Traceback" not in fleet.house.log
+    assert "Traceback" not in fleet.server.log
 
 
 def test_without_its_database_the_server_says_so_and_recovers_when_it_is_back(fleet: Fleet, database: Postgres) -> None:
     fleet.add("east")
-    gate = fleet.house.folder / "gate"
+    gate = fleet.server.folder / "gate"
     running, held = fleet.submit("east", gate=gate), fleet.submit("east", code=2, gate=gate)
     fleet.until_running(running, held)
     database.crash()
     try:
         # The job ends while nothing can be stored; its agent tells it again until it can.
         gate.touch()
-        done = fleet.house.run("submit", "--", "true", check=False)
+        done = fleet.server.run("submit", "--", "true", check=False)
         assert (done.returncode, done.stdout) == (6, ""), done.stderr
         assert "PostgreSQL" in done.stderr
     finally:
@@ -64,4 +64,4 @@ def test_without_its_database_the_server_says_so_and_recovers_when_it_is_back(fl
     counts = fleet.counts({running: 0, held: 2, fleet.submit("east", code=1): 1})
     print(f"PostgreSQL away for as long as a client waits: {counts}")
     counts.check()
-    assert "Traceback" not in fleet.house.log
+    assert "Traceback" not in fleet.server.log

@@ -32,8 +32,8 @@ def test_nothing_is_lost_when_the_server_is_killed_again_and_again_under_load(tm
         with Submitters(fleet, 4) as load:
             for _ in range(KILLS):
                 fleet.server_lives(0.1 + 0.3 * rng.random())
-                fleet.house.kill()
-                fleet.house.start()
+                fleet.server.kill()
+                fleet.server.start()
             fleet.server_lives(0.3)
         counts = fleet.counts(load.codes)
         print(f"{KILLS} kills of the server: {counts}, {len(load.refused)} clients gave up")
@@ -47,7 +47,7 @@ def test_a_paused_server_loses_nothing_and_marks_no_cluster_lost(fleet: Fleet) -
         fleet.add(name)
     codes = fleet.submit_many(24, seconds=lambda i: 0.1 * (i % 8))
     fleet.until_running(min(codes))
-    server = fleet.house.process
+    server = fleet.server.process
     assert server is not None
     with Submitters(fleet, 2) as load:
         for seconds in (1.0, 3.0):
@@ -64,7 +64,7 @@ def test_a_paused_server_loses_nothing_and_marks_no_cluster_lost(fleet: Fleet) -
 
 def test_following_a_job_survives_a_kill_of_the_server(fleet: Fleet) -> None:
     fleet.add("east")
-    gate = fleet.house.folder / "gate"
+    gate = fleet.server.folder / "gate"
     script = f"echo first; while [ ! -e {gate} ]; do sleep 0.02; done; echo last; exit 7"
     with (
         fleet.begin("run", "--", "/bin/sh", "-c", script) as attached,
@@ -76,8 +76,8 @@ def test_following_a_job_survives_a_kill_of_the_server(fleet: Fleet) -> None:
         [job] = fleet.client.jobs()
         with fleet.begin("wait", str(job.id)) as waiting:
             for _ in range(3):
-                fleet.house.kill()
-                fleet.house.start()
+                fleet.server.kill()
+                fleet.server.start()
             gate.touch()
             assert (attached.communicate(timeout=60)[0], attached.returncode) == ("last\n", 7)
             assert waiting.wait(60) == 7
@@ -103,10 +103,10 @@ def test_server_and_agents_killed_together_lose_nothing(fleet: Fleet) -> None:
         fleet.server_lives(rng.random())
         for agent in agents:
             agent.kill()
-        fleet.house.kill()
+        fleet.server.kill()
         for agent in agents:  # they find nobody, and try again
             agent.start()
-        fleet.house.start()
+        fleet.server.start()
     counts = fleet.counts(codes)
     print(f"{CUTS} power cuts: {counts}")
     counts.check()
@@ -114,10 +114,10 @@ def test_server_and_agents_killed_together_lose_nothing(fleet: Fleet) -> None:
 
 def test_a_client_with_a_short_timeout_reports_the_unreachable_server(fleet: Fleet) -> None:
     fleet.add("east")
-    fleet.house.kill()
-    done = fleet.house.run("submit", "--", "true", check=False)
+    fleet.server.kill()
+    done = fleet.server.run("submit", "--", "true", check=False)
     assert done.returncode == 6
     assert done.stdout == ""
     assert "no Rainbow server answers" in done.stderr
-    fleet.house.start()
+    fleet.server.start()
     assert fleet.client.jobs() == ()

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rainbow_sched.pb.v2.jobs_pb2 import SubmitResponse
 from tests.support.calls import Calls
-from tests.support.server_process import House
+from tests.support.server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -47,12 +47,12 @@ def patiently(submit: Callable[[], SubmitResponse]) -> SubmitResponse:
     return submit()
 
 
-def test_a_million_vertices_register_and_health_answers_meanwhile(house: House) -> None:
+def test_a_million_vertices_register_and_health_answers_meanwhile(server: ServerProcess) -> None:
     text = gzip.compress(million(), compresslevel=1)
     worst, done = [0.0], threading.Event()
 
     def ask() -> None:
-        with house.channel() as channel:
+        with server.channel() as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             while not done.is_set():
                 begun = time.monotonic()
@@ -63,8 +63,8 @@ def test_a_million_vertices_register_and_health_answers_meanwhile(house: House) 
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        with house.channel() as channel:
-            calls = Calls(channel, house.admin_token)
+        with server.channel() as channel:
+            calls = Calls(channel, server.admin_token)
             begun = time.monotonic()
             assert calls.register("huge", text).secret
             took = time.monotonic() - begun
@@ -75,6 +75,6 @@ def test_a_million_vertices_register_and_health_answers_meanwhile(house: House) 
         asking.join()
     print(f"registered in {took:.1f} s; the slowest health answer meanwhile took {worst[0]:.2f} s")
     assert worst[0] < 30
-    house.kill()
-    house.start(timeout=120)
-    assert "huge" in house.run("clusters").stdout
+    server.kill()
+    server.start(timeout=120)
+    assert "huge" in server.run("clusters").stdout

@@ -24,14 +24,14 @@ def _ready(fleet: Fleet, *names: str) -> None:
 
 
 def test_a_drained_cluster_finishes_what_it_runs_and_gets_nothing_new(fleet: Fleet) -> None:
-    gate = fleet.house.folder / "drain-gate"
+    gate = fleet.server.folder / "drain-gate"
     for name in ("d1", "d2"):
         fleet.add(name)
     _ready(fleet, "d1", "d2")
     running = [fleet.submit("d1", gate=gate) for _ in range(3)]
     fleet.until_running(*running)
-    fleet.house.run("drain", "d1", "-m", "maintenance at noon")
-    shown = {c["name"]: c for c in json.loads(fleet.house.run("clusters", "-o", "json").stdout)["clusters"]}
+    fleet.server.run("drain", "d1", "-m", "maintenance at noon")
+    shown = {c["name"]: c for c in json.loads(fleet.server.run("clusters", "-o", "json").stdout)["clusters"]}
     assert shown["d1"]["standing"] in ("draining", "drained", "cordoned")
     assert shown["d1"]["reason"] == "maintenance at noon"
     elsewhere = [fleet.submit(only_clusters=("d1", "d2")) for _ in range(6)]
@@ -41,7 +41,7 @@ def test_a_drained_cluster_finishes_what_it_runs_and_gets_nothing_new(fleet: Fle
     assert fleet.tally.starts()[waits] == 0
     gate.touch()
     assert {job.state for job in fleet.ended(*running)} == {"succeeded"}
-    fleet.house.run("undrain", "d1")
+    fleet.server.run("undrain", "d1")
     assert fleet.ended(waits)[0].state == "succeeded"
 
 
@@ -49,16 +49,16 @@ def test_a_deleted_clusters_waiting_jobs_go_elsewhere_and_its_running_ones_are_l
     for name in ("gone", "stays"):
         fleet.add(name, "--max-jobs", "2")
     _ready(fleet, "gone", "stays")
-    gate = fleet.house.folder / "gone-gate"
+    gate = fleet.server.folder / "gone-gate"
     running = [fleet.submit("gone", gate=gate) for _ in range(2)]
     fleet.until_begun(*running)
     with fleet.agents["stays"].paused():  # so that it is busy enough to leave some work to the other
         moves = [fleet.submit(only_clusters=("gone", "stays"), policy="first") for _ in range(6)]
         assert {fleet.client.job(id).cluster for id in moves} == {"gone"}
-        refused = fleet.house.run("delete", "--cluster-name", "gone", check=False)
+        refused = fleet.server.run("delete", "--cluster-name", "gone", check=False)
         assert "2 jobs run on gone" in refused.stderr
         assert "--jobs cancel" in refused.stderr
-        fleet.house.run("delete", "--cluster-name", "gone", "--jobs", "lose")
+        fleet.server.run("delete", "--cluster-name", "gone", "--jobs", "lose")
     jobs = fleet.ended(*running)
     assert [(job.state, job.reason) for job in jobs] == [("failed", "cluster gone was removed while it ran")] * 2
     assert {(job.cluster, job.state) for job in fleet.ended(*moves)} == {("stays", "succeeded")}
@@ -67,7 +67,7 @@ def test_a_deleted_clusters_waiting_jobs_go_elsewhere_and_its_running_ones_are_l
     print(f"a cluster deleted with 2 jobs running and {len(moves)} waiting: 0 of these lost, 0 doubled")
     # What they wrote until then can still be read and followed.
     assert fleet.output(running[0]) == f"out {running[0]}\n".encode()
-    assert fleet.house.run("logs", "-f", str(running[1])).stdout == f"out {running[1]}\n"
+    assert fleet.server.run("logs", "-f", str(running[1])).stdout == f"out {running[1]}\n"
     fleet.agents["gone"].kill()
     gate.touch()
 
@@ -101,12 +101,12 @@ def test_a_second_agent_with_the_same_credential_is_refused_in_plain_words(fleet
     first = fleet.add("one")
     _ready(fleet, "one")
     at = first.arguments.index("--state-dir") + 1
-    twin = Agent("one-twin", fleet.house.folder, list(first.arguments), first.environment)
+    twin = Agent("one-twin", fleet.server.folder, list(first.arguments), first.environment)
     twin.start()  # the same state directory
     assert twin.process is not None
     assert twin.process.wait(20) != 0
     assert "another agent (process" in twin.log
-    other = Agent("one-other", fleet.house.folder, list(first.arguments), first.environment)
+    other = Agent("one-other", fleet.server.folder, list(first.arguments), first.environment)
     other.arguments[at] += ".other"
     other.start()  # a directory of its own, the same credential
     assert other.process is not None

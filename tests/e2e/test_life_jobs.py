@@ -71,13 +71,13 @@ def test_what_finished_before_the_cancel_has_finished(fleet: Fleet) -> None:
 
 
 def test_a_filter_cancels_what_it_finds_and_nothing_else(fleet: Fleet) -> None:
-    gate = fleet.house.folder / "filter-gate"
+    gate = fleet.server.folder / "filter-gate"
     ours = [fleet.submit("east", gate=NEVER, labels={"team": "bio"}) for _ in range(3)]
     ours.append(fleet.submit("mute", labels={"team": "bio"}))
     other = fleet.submit("east", gate=gate, labels={"team": "physics"})
     fleet.until_running(*ours[:3], other)
-    with fleet.house.channel() as channel:
-        calls = Calls(channel, fleet.house.admin_token)
+    with fleet.server.channel() as channel:
+        calls = Calls(channel, fleet.server.admin_token)
         wanted = jobs_pb2.JobFilter(labels={"team": "bio"})
         dry = calls.jobs.Cancel(jobs_pb2.CancelRequest(filter=wanted, dry_run=True), metadata=calls.who)
         assert sorted(job.id for job in dry.jobs) == ours
@@ -90,10 +90,10 @@ def test_a_filter_cancels_what_it_finds_and_nothing_else(fleet: Fleet) -> None:
 
 def test_the_command_cancels_by_name_range_and_filter(fleet: Fleet) -> None:
     ids = [fleet.submit("mute", name="of-many") for _ in range(4)]
-    said = fleet.house.run("cancel", "-n", "--filter", "pending", "-M", "mute", "-o", "json").stdout
+    said = fleet.server.run("cancel", "-n", "--filter", "pending", "-M", "mute", "-o", "json").stdout
     assert {job["id"] for job in json.loads(said)["jobs"]} >= set(ids)
-    fleet.house.run("cancel", f"{ids[0]}-{ids[1]}", "-m", "no more")
-    fleet.house.run("cancel", "of-many")
+    fleet.server.run("cancel", f"{ids[0]}-{ids[1]}", "-m", "no more")
+    fleet.server.run("cancel", "of-many")
     states = {job.id: job.state for job in fleet.ended(*ids)}
     assert states == dict.fromkeys(ids, "cancelled")
 
@@ -102,7 +102,7 @@ def test_a_held_job_starts_when_it_is_released(fleet: Fleet) -> None:
     id = fleet.submit("east", hold=True)
     fleet.ended(fleet.submit("east"))  # one that came later is through
     assert (fleet.client.job(id).state, fleet.tally.starts()[id]) == ("held", 0)
-    fleet.house.run("release", str(id))
+    fleet.server.run("release", str(id))
     assert fleet.ended(id)[0].state == "succeeded"
 
 
@@ -127,14 +127,14 @@ def test_a_deadline_ends_what_waits_and_what_runs(fleet: Fleet) -> None:
 
 
 def test_a_time_limit_ends_a_job_and_the_command_says_124(fleet: Fleet) -> None:
-    done = fleet.house.run("run", "-M", "east", "-t", "1s", "--", "sleep", "60", check=False)
+    done = fleet.server.run("run", "-M", "east", "-t", "1s", "--", "sleep", "60", check=False)
     assert done.returncode == 124, done.stderr
     job = fleet.client.jobs(limit=1)[0]
     assert (job.state, job.failure) == ("failed", "time-limit")
 
 
 def test_the_higher_priority_goes_first(fleet: Fleet) -> None:
-    gate = fleet.house.folder / "lane-gate"
+    gate = fleet.server.folder / "lane-gate"
     first = fleet.submit("lane", gate=gate, seconds=0)
     fleet.until_running(first)
     waiting = {fleet.submit("lane", seconds=0, priority=priority): priority for priority in (1, 5, 0, 3, 5)}
@@ -145,12 +145,14 @@ def test_the_higher_priority_goes_first(fleet: Fleet) -> None:
 
 
 def test_an_array_is_one_submission_and_every_member_runs_once_with_its_index(fleet: Fleet) -> None:
-    out = fleet.house.folder / "indices"
+    out = fleet.server.folder / "indices"
     script = f'echo "$RAINBOW_ARRAY_INDEX" >> {out}; exit $((RAINBOW_ARRAY_INDEX == 5))'
-    done = fleet.house.run("submit", "-M", "east,west", "--array", "1-9:2", "-o", "json", "--", "/bin/sh", "-c", script)
+    done = fleet.server.run(
+        "submit", "-M", "east,west", "--array", "1-9:2", "-o", "json", "--", "/bin/sh", "-c", script
+    )
     answer = json.loads(done.stdout)
     first = answer["id"]
-    waited = fleet.house.run("wait", f"{first}-{first + 4}", check=False)
+    waited = fleet.server.run("wait", f"{first}-{first + 4}", check=False)
     assert waited.returncode == 1
     assert sorted(out.read_text().split(), key=int) == ["1", "3", "5", "7", "9"]
     members = fleet.ended(*range(first, first + 5))
@@ -158,7 +160,7 @@ def test_an_array_is_one_submission_and_every_member_runs_once_with_its_index(fl
 
 
 def test_a_dependency_holds_across_clusters(fleet: Fleet) -> None:
-    gate = fleet.house.folder / "dependency-gate"
+    gate = fleet.server.folder / "dependency-gate"
     good = fleet.submit("east", gate=gate)
     bad = fleet.submit("west", gate=gate, code=4)
     wanted = {

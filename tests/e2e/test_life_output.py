@@ -21,7 +21,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def test_logs_follow_a_running_job_to_its_end(fleet: Fleet) -> None:
-    gate = fleet.house.folder / "follow-gate"
+    gate = fleet.server.folder / "follow-gate"
     id = fleet.submit("east", gate=gate, seconds=0, code=3)
     with fleet.begin("logs", "-f", str(id)) as follower:
         assert follower.stdout is not None
@@ -33,18 +33,18 @@ def test_logs_follow_a_running_job_to_its_end(fleet: Fleet) -> None:
 
 
 def test_logs_of_a_running_job_end_at_once_without_follow(fleet: Fleet) -> None:
-    gate = fleet.house.folder / "peek-gate"
+    gate = fleet.server.folder / "peek-gate"
     id = fleet.submit("east", gate=gate)
     for chunk in fleet.client.logs(id, follow=True):
         assert chunk.data == f"out {id}\n".encode()
         break
-    assert fleet.house.run("logs", "--no-follow", str(id)).stdout == f"out {id}\n"
+    assert fleet.server.run("logs", "--no-follow", str(id)).stdout == f"out {id}\n"
     gate.touch()
     fleet.ended(id)
 
 
 def test_a_follower_of_a_cancelled_job_gets_what_it_wrote_and_ends(fleet: Fleet) -> None:
-    id = fleet.submit("east", gate=fleet.house.folder / "never")
+    id = fleet.submit("east", gate=fleet.server.folder / "never")
     with fleet.begin("logs", "-f", str(id)) as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == f"out {id}\n"
@@ -52,7 +52,7 @@ def test_a_follower_of_a_cancelled_job_gets_what_it_wrote_and_ends(fleet: Fleet)
         out, _ = follower.communicate(timeout=30)
     assert (out, follower.returncode) == ("", 0)
     assert fleet.ended(id)[0].state == "cancelled"
-    assert fleet.house.run("logs", "-f", str(id)).stdout == f"out {id}\n"
+    assert fleet.server.run("logs", "-f", str(id)).stdout == f"out {id}\n"
 
 
 def test_both_streams_come_back_byte_for_byte(fleet: Fleet) -> None:
@@ -64,7 +64,7 @@ def test_both_streams_come_back_byte_for_byte(fleet: Fleet) -> None:
 
 
 def test_run_passes_output_and_exit_code_through(fleet: Fleet) -> None:
-    done = fleet.house.run("run", "--", "/bin/sh", "-c", "echo here; echo there >&2; exit 42", check=False)
+    done = fleet.server.run("run", "--", "/bin/sh", "-c", "echo here; echo there >&2; exit 42", check=False)
     assert (done.returncode, done.stdout) == (42, "here\n")
     assert "there\n" in done.stderr
 
@@ -83,4 +83,4 @@ def test_too_much_output_keeps_head_and_tail_and_marks_the_cut(fleet: Fleet) -> 
     assert [int(line) for line in head.split()] == list(range(1, len(head) // 8 + 1))
     assert [int(line) for line in tail.split()] == list(range(lines - len(tail) // 8 + 1, lines + 1))
     assert len(kept) < CAP + 512 * 1024
-    assert fleet.house.run("logs", "--tail", "2", str(job.id)).stdout == f"{lines - 1:07}\n{lines:07}\n"
+    assert fleet.server.run("logs", "--tail", "2", str(job.id)).stdout == f"{lines - 1:07}\n{lines:07}\n"

@@ -24,7 +24,7 @@ from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls
 from tests.support.postgres import Postgres
-from tests.support.server_process import House, a_house
+from tests.support.server_process import ServerProcess, a_server_process
 from tests.support.service import a_graph, a_request
 
 pytestmark = pytest.mark.timeout(180)
@@ -33,27 +33,27 @@ BATCH = 5_000
 
 
 @contextlib.contextmanager
-def channel_to(house: House) -> Iterator[grpc.Channel]:
-    with house.channel() as channel:
+def channel_to(server: ServerProcess) -> Iterator[grpc.Channel]:
+    with server.channel() as channel:
         grpc.channel_ready_future(channel).result(timeout=30)
         yield channel
 
 
 @pytest.fixture
-def first(postgres: Postgres, tmp_path: Path) -> Iterator[House]:
+def first(postgres: Postgres, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server on PostgreSQL; it may be frozen when a test ends."""
-    with a_house(tmp_path / "first", db=postgres.new_database()) as house:
+    with a_server_process(tmp_path / "first", db=postgres.new_database()) as server:
         try:
-            yield house
+            yield server
         finally:
-            if house.process is not None and house.process.poll() is None:
-                house.process.send_signal(signal.SIGCONT)
+            if server.process is not None and server.process.poll() is None:
+                server.process.send_signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager
-def a_second(first: House) -> Iterator[House]:
+def a_second(first: ServerProcess) -> Iterator[ServerProcess]:
     """Another server on the same database, with a folder and an address of its own; it is not started yet."""
-    second = House(first.folder.parent / "second", db=first.db)
+    second = ServerProcess(first.folder.parent / "second", db=first.db)
     try:
         yield second
     finally:
@@ -61,29 +61,29 @@ def a_second(first: House) -> Iterator[House]:
             second.stop()
 
 
-def rows(house: House, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(house.db) as connection:
+def rows(server: ServerProcess, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(server.db) as connection:
         return connection.execute(query).fetchall()
 
 
-def claim(house: House) -> tuple[int, int]:
+def claim(server: ServerProcess) -> tuple[int, int]:
     """Return the term and the process of the claim."""
-    [(term, process)] = rows(house, "SELECT term, process FROM claims")
+    [(term, process)] = rows(server, "SELECT term, process FROM claims")
     return term, process
 
 
-def pid(house: House) -> int:
-    assert house.process is not None
-    return house.process.pid
+def pid(server: ServerProcess) -> int:
+    assert server.process is not None
+    return server.process.pid
 
 
-def ends_as_replaced(house: House, by: House) -> None:
+def ends_as_replaced(server: ServerProcess, by: ServerProcess) -> None:
     """Check that the server exits and names the server that replaced it."""
-    assert house.process is not None
-    assert house.process.wait(30) == 6, house.log[-2000:]
+    assert server.process is not None
+    assert server.process.wait(30) == 6, server.log[-2000:]
     told = f"this server was replaced: the server on {socket.gethostname()} (process {pid(by)}, since 20"
-    assert told in house.log
-    assert "Traceback" not in house.log
+    assert told in server.log
+    assert "Traceback" not in server.log
 
 
 def replaced_message(error: grpc.RpcError) -> bool:
@@ -101,7 +101,7 @@ def test_a_second_server_is_refused_with_the_name_of_the_first(
     else:
         server: Postgres = request.getfixturevalue("postgres")
         url = server.new_database()
-    with a_house(tmp_path / "first", db=url) as first, a_second(first) as second:
+    with a_server_process(tmp_path / "first", db=url) as first, a_second(first) as second:
         with pytest.raises(AssertionError, match="the server ended with 6"):
             second.start()
         who = (socket.gethostname(), f"process {pid(first)}", "since 20")
@@ -113,7 +113,7 @@ def test_a_second_server_is_refused_with_the_name_of_the_first(
             assert Calls(channel, first.admin_token).submit().id == 1  # the first is not disturbed
 
 
-def test_after_a_clean_stop_a_new_server_serves_at_once(first: House) -> None:
+def test_after_a_clean_stop_a_new_server_serves_at_once(first: ServerProcess) -> None:
     assert claim(first) == (1, pid(first))
     assert first.stop() == 0
     assert rows(first, "SELECT term, expires_at FROM claims") == [(1, 0)]
@@ -125,7 +125,7 @@ def test_after_a_clean_stop_a_new_server_serves_at_once(first: House) -> None:
             assert Calls(channel, first.admin_token).submit().id == 1
 
 
-def test_after_a_kill_a_new_server_serves_within_ten_seconds(first: House) -> None:
+def test_after_a_kill_a_new_server_serves_within_ten_seconds(first: ServerProcess) -> None:
     with channel_to(first) as channel:
         calls = Calls(channel, first.admin_token)
         calls.register("east", a_graph(nodes=4))
@@ -146,7 +146,7 @@ def test_after_a_kill_a_new_server_serves_within_ten_seconds(first: House) -> No
         assert "did not release its claim and is gone; this server takes over" in second.log
 
 
-def test_a_killed_server_is_started_again_at_once_on_its_machine(first: House) -> None:
+def test_a_killed_server_is_started_again_at_once_on_its_machine(first: ServerProcess) -> None:
     for term in (2, 3):
         first.kill()
         first.start()
@@ -154,7 +154,7 @@ def test_a_killed_server_is_started_again_at_once_on_its_machine(first: House) -
     assert "waiting" not in first.log
 
 
-def test_a_frozen_server_that_was_replaced_writes_nothing_when_it_wakes_up(first: House) -> None:
+def test_a_frozen_server_that_was_replaced_writes_nothing_when_it_wakes_up(first: ServerProcess) -> None:
     """Four nodes, four jobs at the first server and four at the second: eight jobs must never be on the nodes."""
     assert first.process is not None
     with contextlib.ExitStack() as stack:
@@ -206,12 +206,12 @@ def _list(calls: Calls) -> object:
     return calls.jobs.List(jobs_pb2.ListJobsRequest(limit=10), metadata=calls.who, timeout=120)
 
 
-def _bound(house: House) -> int:
-    [(count,)] = rows(house, "SELECT count(*) FROM jobs WHERE cluster <> ''")
+def _bound(server: ServerProcess) -> int:
+    [(count,)] = rows(server, "SELECT count(*) FROM jobs WHERE cluster <> ''")
     return int(count)
 
 
-def test_a_server_frozen_during_a_write_blocks_no_takeover(first: House) -> None:
+def test_a_server_frozen_during_a_write_blocks_no_takeover(first: ServerProcess) -> None:
     """Its transaction holds locks that no timeout of PostgreSQL frees; the takeover ends its sessions."""
     assert first.process is not None
     acknowledged: list[int] = []
@@ -247,11 +247,11 @@ def _submit_batches(calls: Calls, acknowledged: list[int]) -> grpc.RpcError:
         acknowledged += [job.id for job in answer.jobs]
 
 
-def _freeze_in_a_write(house: House) -> None:
+def _freeze_in_a_write(server: ServerProcess) -> None:
     """Stop the server while one of its transactions has stored something and is not committed."""
-    assert house.process is not None
+    assert server.process is not None
     until = time.monotonic() + 60
-    with psycopg.connect(house.db, autocommit=True) as connection:
+    with psycopg.connect(server.db, autocommit=True) as connection:
 
         def writing() -> bool:
             return connection.execute(_WRITING).fetchone() is not None
@@ -259,13 +259,13 @@ def _freeze_in_a_write(house: House) -> None:
         while True:
             assert time.monotonic() < until
             if writing():
-                house.process.send_signal(signal.SIGSTOP)
+                server.process.send_signal(signal.SIGSTOP)
                 settled = time.monotonic() + 0.5  # what it had sent before is done by then
                 while writing() and time.monotonic() < settled:
                     time.sleep(0.02)
                 if writing():
                     return
-                house.process.send_signal(signal.SIGCONT)
+                server.process.send_signal(signal.SIGCONT)
 
 
 _WRITING = (
@@ -274,7 +274,7 @@ _WRITING = (
 )
 
 
-def test_a_server_that_stood_still_and_was_not_replaced_goes_on(first: House) -> None:
+def test_a_server_that_stood_still_and_was_not_replaced_goes_on(first: ServerProcess) -> None:
     assert first.process is not None
     with channel_to(first) as channel, ThreadPoolExecutor(1) as threads:
         calls = Calls(channel, first.admin_token)
@@ -291,7 +291,7 @@ def test_a_server_that_stood_still_and_was_not_replaced_goes_on(first: House) ->
     assert first.stop() == 0
 
 
-def test_a_tool_is_not_refused_on_postgresql_while_the_server_runs(first: House) -> None:
+def test_a_tool_is_not_refused_on_postgresql_while_the_server_runs(first: ServerProcess) -> None:
     first.run("server", "admin-token", "--db", first.db, "--data-dir", str(first.folder / "data"))
     assert os.path.getsize(first.folder / "data/admin.token") > 0
     with channel_to(first) as channel:

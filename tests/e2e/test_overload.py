@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc, jobs_pb2, jobs_pb2_grpc
 from tests.support.calls import Calls, bearer
-from tests.support.server_process import House, a_house
+from tests.support.server_process import ServerProcess, a_server_process
 from tests.support.service import a_graph, a_request
 
 pytestmark = pytest.mark.timeout(240)
@@ -54,18 +54,18 @@ class Phase:
         return self.good / self.cpu
 
 
-def cpu_of(house: House) -> float:
+def cpu_of(server: ServerProcess) -> float:
     """Return the CPU time of the server in seconds."""
-    assert house.process is not None
-    used = Path(f"/proc/{house.process.pid}/stat").read_text().rpartition(")")[2].split()
+    assert server.process is not None
+    used = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def submitting(house: House, submitters: int) -> Phase:
+async def submitting(server: ServerProcess, submitters: int) -> Phase:
     """Submit from several clients; rejected calls are retried after the given time, as the client does."""
     seen, chance = Phase(), Random(7)
-    who, until = bearer(house.admin_token), time.perf_counter() + SECONDS
-    channels = [aio.insecure_channel(house.address, options=ALONE) for _ in range(CHANNELS)]
+    who, until = bearer(server.admin_token), time.perf_counter() + SECONDS
+    channels = [aio.insecure_channel(server.address, options=ALONE) for _ in range(CHANNELS)]
 
     async def submitter(stub: jobs_pb2_grpc.JobsStub) -> None:
         while (began := time.perf_counter()) < until:
@@ -83,9 +83,9 @@ async def submitting(house: House, submitters: int) -> Phase:
 
     async def metered() -> None:
         await asyncio.sleep(SETTLED)
-        before = cpu_of(house)
+        before = cpu_of(server)
         await asyncio.sleep(max(0.0, until - time.perf_counter()))
-        seen.cpu = cpu_of(house) - before
+        seen.cpu = cpu_of(server) - before
 
     people = [submitter(jobs_pb2_grpc.JobsStub(channels[n % CHANNELS])) for n in range(submitters)]
     await asyncio.gather(metered(), *people)
@@ -94,10 +94,10 @@ async def submitting(house: House, submitters: int) -> Phase:
     return seen
 
 
-async def others(house: House, secret: str, stop: asyncio.Event) -> dict[str, list[float]]:
+async def others(server: ServerProcess, secret: str, stop: asyncio.Event) -> dict[str, list[float]]:
     """Run an agent and a health check; return the durations of their calls."""
     took: dict[str, list[float]] = {"health": [], "renewal": []}
-    async with aio.insecure_channel(house.address, options=ALONE) as channel:
+    async with aio.insecure_channel(server.address, options=ALONE) as channel:
         health, agents = health_pb2_grpc.HealthStub(channel), agents_pb2_grpc.AgentsStub(channel)
         seq = 0
         while not stop.is_set():
@@ -112,24 +112,24 @@ async def others(house: House, secret: str, stop: asyncio.Event) -> dict[str, li
     return took
 
 
-async def weather(house: House, secret: str) -> tuple[Phase, Phase, dict[str, list[float]]]:
+async def weather(server: ServerProcess, secret: str) -> tuple[Phase, Phase, dict[str, list[float]]]:
     """Alternate normal load and overload, so that other load on the machine affects both."""
     calm, storm, stop = Phase(), Phase(), asyncio.Event()
-    beside = asyncio.create_task(others(house, secret, stop))
+    beside = asyncio.create_task(others(server, secret, stop))
     for total, submitters in ((calm, CALM), (storm, STORM), (storm, STORM), (calm, CALM)):
-        total.add(await submitting(house, submitters))
+        total.add(await submitting(server, submitters))
     stop.set()
     return calm, storm, await beside
 
 
 def test_ten_times_the_load_leaves_four_fifths_of_the_work(tmp_path: Path) -> None:
-    with a_house(tmp_path, arguments=("--policy", "random", "--log-level", "warning")) as house:
-        with house.channel() as channel:
-            calls = Calls(channel, house.admin_token)
+    with a_server_process(tmp_path, arguments=("--policy", "random", "--log-level", "warning")) as server:
+        with server.channel() as channel:
+            calls = Calls(channel, server.admin_token)
             made = [calls.register(f"c{n}", a_graph(nodes=200)) for n in range(100)]
-        asyncio.run(submitting(house, 16))  # the first jobs of a kind are dearer
+        asyncio.run(submitting(server, 16))  # the first jobs of a kind are dearer
         for _ in range(TRIES):  # the machine may be busy with something else
-            calm, storm, took = asyncio.run(weather(house, made[0].secret))
+            calm, storm, took = asyncio.run(weather(server, made[0].secret))
             slowest = {name: round(max(times), 3) for name, times in took.items()}
             ratios = (storm.good / calm.good, storm.yield_of_cpu / calm.yield_of_cpu)
             print(f"storm to calm: {ratios[0]:.2f} answers, {ratios[1]:.2f} for each second of processor; {slowest}")
@@ -141,5 +141,5 @@ def test_ten_times_the_load_leaves_four_fifths_of_the_work(tmp_path: Path) -> No
             pytest.fail(f"storm to calm: {ratios}, slowest {slowest}")
         assert storm.codes["RESOURCE_EXHAUSTED"] > 0, "it was no storm"
         assert len(took["renewal"]) > 20
-        assert house.process is not None
-        assert house.process.poll() is None
+        assert server.process is not None
+        assert server.process.poll() is None

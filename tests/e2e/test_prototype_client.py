@@ -9,10 +9,10 @@ import yaml
 
 from tests.support.jgf import dict_jgf, subsystem_jgf
 from tests.support.prototype import run_client
-from tests.support.server_process import SECRET, House
+from tests.support.server_process import SECRET, ServerProcess
 
 
-def write_config(folder: Path, house: House, cluster: dict[str, str], clusters: list[dict[str, str]]) -> Path:
+def write_config(folder: Path, server: ServerProcess, cluster: dict[str, str], clusters: list[dict[str, str]]) -> Path:
     path = folder / "rainbow-config.yaml"
     document = {
         "scheduler": {
@@ -21,20 +21,20 @@ def write_config(folder: Path, house: House, cluster: dict[str, str], clusters: 
             "algorithms": {"selection": {"name": "random"}, "match": {"name": "match"}},
         },
         "cluster": cluster,
-        "graphdatabase": {"name": "memory", "options": {"host": house.address}},
+        "graphdatabase": {"name": "memory", "options": {"host": server.address}},
         "clusters": clusters,
     }
     path.write_text(yaml.safe_dump(document))
     return path
 
 
-def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
-    house = house_on_each
+def test_its_whole_round_works(server_on_each: ServerProcess, tmp_path: Path) -> None:
+    server = server_on_each
     nodes, io, state = tmp_path / "nodes.json", tmp_path / "io.json", tmp_path / "state.json"
     nodes.write_text(json.dumps(dict_jgf(nodes=3, cores=12)))
     io.write_text(json.dumps(subsystem_jgf("io", ["2"], {"type": "shm"})))
     state.write_text(json.dumps({"nodes_free": 3}))
-    config = write_config(tmp_path, house, {"name": "keebler"}, [])
+    config = write_config(tmp_path, server, {"name": "keebler"}, [])
     made = run_client(
         """
         from rainbow_sched.client import RainbowClient
@@ -48,7 +48,7 @@ def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
         out["state_file"] = cli.update_state("keebler", state, answer.secret).status
         """,
         tmp_path,
-        host=house.address,
+        host=server.address,
         config=str(config),
         secret=SECRET,
         nodes=str(nodes),
@@ -59,7 +59,7 @@ def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
     assert (made["subsystem"], made["state"], made["state_file"]) == (1, 2, 2)
 
     credentials = {"name": "keebler", "secret": str(made["secret"])}
-    config = write_config(tmp_path, house, credentials, [{"name": "keebler", "token": str(made["token"])}])
+    config = write_config(tmp_path, server, credentials, [{"name": "keebler", "token": str(made["token"])}])
     done = run_client(
         """
         import jobspec.core as js
@@ -85,7 +85,7 @@ def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
         out["empty"] = cli.receive_jobs()
         """,
         tmp_path,
-        host=house.address,
+        host=server.address,
         config=str(config),
     )
     assert done["simple"] == ["keebler", 1, 1]
@@ -100,5 +100,5 @@ def test_its_whole_round_works(house_on_each: House, tmp_path: Path) -> None:
     assert done["empty"] == []
     assert yaml.safe_load(received[0]["jobspec"])["version"] == 1
     assert "ior" in rest[0]["jobspec"]
-    listed = json.loads(house.run("jobs", "-a", "-o", "json").stdout)["jobs"]
+    listed = json.loads(server.run("jobs", "-a", "-o", "json").stdout)["jobs"]
     assert {job["state"] for job in listed} == {"handed_off"}

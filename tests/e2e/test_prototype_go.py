@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.jgf import dict_jgf, subsystem_jgf
-from tests.support.server_process import SECRET, House
+from tests.support.server_process import SECRET, ServerProcess
 
 CLIENT = os.environ.get("RAINBOW_GO_CLIENT", "")
 
@@ -28,8 +28,8 @@ def is_free(port: int) -> bool:
 def test_its_whole_round_works(tmp_path: Path) -> None:
     if not is_free(50051):
         pytest.skip("optional: port 50051 is taken")
-    house = House(tmp_path, port=50051)
-    house.start()
+    server = ServerProcess(tmp_path, port=50051)
+    server.start()
     nodes, io, state = tmp_path / "nodes.json", tmp_path / "io.json", tmp_path / "state.json"
     nodes.write_text(json.dumps(dict_jgf(nodes=3, cores=12)))
     io.write_text(json.dumps(subsystem_jgf("io", ["2"], {"type": "shm"})))
@@ -52,4 +52,4 @@ def test_its_whole_round_works(tmp_path: Path) -> None:
         assert "SUBMIT_SUCCESS" in go("submit", "--nodes", "2", "--tasks", "24", "--command", "echo hello")
         assert "Received 1 jobs" in go("receive")
     finally:
-        house.stop()
+        server.stop()

@@ -10,7 +10,7 @@ import pytest
 
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
 from tests.support.jgf import dict_jgf, subsystem_jgf
-from tests.support.server_process import SECRET, House
+from tests.support.server_process import SECRET, ServerProcess
 
 SPEC = """\
 version: 1
@@ -26,8 +26,8 @@ tasks:
 
 
 @pytest.fixture
-def stub(house: House) -> Iterator[rainbow_pb2_grpc.RainbowSchedulerStub]:
-    with house.channel() as channel:
+def stub(server: ServerProcess) -> Iterator[rainbow_pb2_grpc.RainbowSchedulerStub]:
+    with server.channel() as channel:
         yield rainbow_pb2_grpc.RainbowSchedulerStub(channel)
 
 
@@ -47,11 +47,11 @@ def submission(made: rainbow_pb2.RegisterResponse, name: str, **fields: object) 
 
 
 def test_submit_is_satisfy_then_submit_with_empty_entries(
-    house: House, stub: rainbow_pb2_grpc.RainbowSchedulerStub
+    server: ServerProcess, stub: rainbow_pb2_grpc.RainbowSchedulerStub
 ) -> None:
     made = register(stub, "east", nodes=3, cores=4)
     register(stub, "small", nodes=1, cores=4)
-    with house.channel() as channel:
+    with server.channel() as channel:
         graph = memory_pb2_grpc.MemoryGraphStub(channel)
         import yaml
 
@@ -66,12 +66,12 @@ def test_submit_is_satisfy_then_submit_with_empty_entries(
 
 
 def test_satisfy_only_names_the_clusters_and_stores_nothing(
-    house: House, stub: rainbow_pb2_grpc.RainbowSchedulerStub
+    server: ServerProcess, stub: rainbow_pb2_grpc.RainbowSchedulerStub
 ) -> None:
     made = register(stub, "east", nodes=3, cores=4)
     answer = stub.SubmitJob(submission(made, "east", satisfy_only=True))
     assert (answer.status, list(answer.clusters), answer.jobid) == (1, ["east"], 0)
-    assert json.loads(house.run("jobs", "-a", "-o", "json").stdout)["jobs"] == []
+    assert json.loads(server.run("jobs", "-a", "-o", "json").stdout)["jobs"] == []
 
 
 def test_the_jobspec_comes_back_byte_for_byte(stub: rainbow_pb2_grpc.RainbowSchedulerStub) -> None:

@@ -18,7 +18,7 @@ from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import LIVE, AttemptState, Failure
 from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
 from tests.support.calls import Calls, bearer
-from tests.support.server_process import RAINBOW, House
+from tests.support.server_process import RAINBOW, ServerProcess
 from tests.support.service import a_graph, a_request
 
 pytestmark = pytest.mark.timeout(120)
@@ -56,9 +56,9 @@ class Speaker:
 
 
 @contextmanager
-def speaker(house: House, cluster: str = "east", cores: int = 4) -> Iterator[Speaker]:
-    with house.channel() as channel:
-        calls = Calls(channel, house.admin_token)
+def speaker(server: ServerProcess, cluster: str = "east", cores: int = 4) -> Iterator[Speaker]:
+    with server.channel() as channel:
+        calls = Calls(channel, server.admin_token)
         yield Speaker(calls, cluster, calls.register(cluster, a_graph(nodes=1, cores=cores)).secret)
 
 
@@ -83,9 +83,9 @@ def understood(state: str, failure: str, code: int | None) -> bool:
     return state != "succeeded" or (not failure and code in (None, 0))
 
 
-def test_every_report_that_can_be_made_ends_as_the_protocol_says(house: House) -> None:
+def test_every_report_that_can_be_made_ends_as_the_protocol_says(server: ServerProcess) -> None:
     said = list(itertools.product(map(str, STATES), map(str, FAILURES), EXIT_CODES))
-    with speaker(house, cores=len(said)) as agent:
+    with speaker(server, cores=len(said)) as agent:
         submit(agent.calls, len(said))
         refs = agent.takes(len(said))
         reports = [
@@ -111,17 +111,19 @@ def test_every_report_that_can_be_made_ends_as_the_protocol_says(house: House) -
                 end = "succeeded" if state == "succeeded" else "failed"
                 assert (job.state, job.attempt_state, ref.job in acked) == (end, state, True), about
         assert len(unknown) > 900
-        told = house.run("explain", str(min(unknown))).stdout
+        told = server.run("explain", str(min(unknown))).stdout
         assert "Reports that the server does not understand" in told
         assert "offered" in told
 
 
-def test_a_job_returned_after_the_confirm_goes_elsewhere_with_the_reason_and_costs_nothing(house: House) -> None:
-    with speaker(house) as agent:
+def test_a_job_returned_after_the_confirm_goes_elsewhere_with_the_reason_for_free(
+    server: ServerProcess,
+) -> None:
+    with speaker(server) as agent:
         [job] = submit(agent.calls, 1)
         [ref] = agent.takes(1)
-        with house.channel() as channel:
-            Calls(channel, house.admin_token).register("west", a_graph(nodes=1))
+        with server.channel() as channel:
+            Calls(channel, server.admin_token).register("west", a_graph(nodes=1))
         told = agent.says(reports=[agents_pb2.Report(attempt=ref, state="returned", reason="its node is gone")])
         assert [one.job for one in told.acked_reports] == [job]
         until(lambda: agent.state_of(job) == ("bound", "offered"), "the job's second attempt")
@@ -172,9 +174,9 @@ def bad_items(theirs: agents_pb2.AttemptRef, mine: agents_pb2.AttemptRef) -> Ite
     yield "want", {"want": -(2**31)}
 
 
-def test_one_bad_item_in_a_sync_stops_no_other(house_on_each: House) -> None:
-    house = house_on_each
-    with speaker(house, cores=400) as agent, speaker(house, "west") as other:
+def test_one_bad_item_in_a_sync_stops_no_other(server_on_each: ServerProcess) -> None:
+    server = server_on_each
+    with speaker(server, cores=400) as agent, speaker(server, "west") as other:
         submit(other.calls, 1, "west")
         [theirs] = other.takes(1)
         count = len(list(bad_items(theirs, theirs)))
@@ -200,7 +202,7 @@ def test_one_bad_item_in_a_sync_stops_no_other(house_on_each: House) -> None:
                 shown = state_of_cluster(agent.calls, "east")
                 assert shown["round"] == number, what
             assert agent.state_of(theirs.job) == ("bound", "accepted"), what
-        assert "Traceback" not in house.log
+        assert "Traceback" not in server.log
 
 
 def state_of_cluster(calls: Calls, cluster: str) -> dict[str, object]:
@@ -218,7 +220,7 @@ def until(told: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
 
 
 @contextmanager
-def an_agent(house: House, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def an_agent(server: ServerProcess, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """A real agent that registers this machine; it ends with the block."""
     command = [
         *RAINBOW,
@@ -232,7 +234,7 @@ def an_agent(house: House, folder: Path, *words: str) -> Iterator[subprocess.Pop
         *words,
     ]
     command += ["--run-as-root"] if os.geteuid() == 0 else []
-    environment = house.environment() | {"RAINBOW_SERVER": house.address}
+    environment = server.environment() | {"RAINBOW_SERVER": server.address}
     with (folder / "here.log").open("ab") as log:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
@@ -246,37 +248,37 @@ def an_agent(house: House, folder: Path, *words: str) -> Iterator[subprocess.Pop
             process.wait()
 
 
-def jobs(house: House) -> dict[int, dict[str, Any]]:
-    return {row["id"]: row for row in json.loads(house.run("jobs", "-a", "-o", "json").stdout)["jobs"]}
+def jobs(server: ServerProcess) -> dict[int, dict[str, Any]]:
+    return {row["id"]: row for row in json.loads(server.run("jobs", "-a", "-o", "json").stdout)["jobs"]}
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: a machine cannot lose one and go on")
 def test_a_machine_that_loses_a_core_returns_what_no_longer_fits_and_its_cluster_goes_on(
-    house: House, tmp_path: Path
+    server: ServerProcess, tmp_path: Path
 ) -> None:
     two = sorted(os.sched_getaffinity(0))[:2]
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, two)
     try:
-        with an_agent(house, tmp_path, "--rediscover", "1") as agent:
+        with an_agent(server, tmp_path, "--rediscover", "1") as agent:
             os.sched_setaffinity(0, before)
-            until(lambda: "here" in house.run("clusters", check=False).stdout, "the registration")
+            until(lambda: "here" in server.run("clusters", check=False).stdout, "the registration")
             submit = ("submit", "-o", "name", "-t", "5m")
-            long = int(house.run(*submit, "-n1", "--", "sleep", "200").stdout)
-            until(lambda: jobs(house)[long].get("attempt_state") == "running", "the first job's start")
-            wide = int(house.run(*submit, "-n1", "-c2", "--select", "start", "--", "true").stdout)
-            until(lambda: jobs(house)[wide].get("attempt_state") == "submitted", "the second job's place in the queue")
+            long = int(server.run(*submit, "-n1", "--", "sleep", "200").stdout)
+            until(lambda: jobs(server)[long].get("attempt_state") == "running", "the first job's start")
+            wide = int(server.run(*submit, "-n1", "-c2", "--select", "start", "--", "true").stdout)
+            until(lambda: jobs(server)[wide].get("attempt_state") == "submitted", "the second job's place in the queue")
             for thread in Path(f"/proc/{agent.pid}/task").iterdir():
                 os.sched_setaffinity(int(thread.name), two[:1])
-            until(lambda: jobs(house)[wide].get("attempt_state") == "returned", "the return")
-            assert jobs(house)[wide]["state"] in ("queued", "held"), "it waits for a cluster that fits"
-            told = json.loads(house.run("explain", str(wide), "-o", "json").stdout)
+            until(lambda: jobs(server)[wide].get("attempt_state") == "returned", "the return")
+            assert jobs(server)[wide]["state"] in ("queued", "held"), "it waits for a cluster that fits"
+            told = json.loads(server.run("explain", str(wide), "-o", "json").stdout)
             [back] = [event["detail"] for event in told["events"] if event["kind"] == "unbound"]
             assert back["why"] == "returned"
             assert back["reason"].startswith("the machine changed: ")
-            house.run("cancel", str(long))
-            until(lambda: jobs(house)[long]["state"] == "cancelled", "the end of the first job")
-            small = int(house.run(*submit, "-n1", "--", "true").stdout)
-            until(lambda: jobs(house)[small]["state"] == "succeeded", "another job on the same cluster")
+            server.run("cancel", str(long))
+            until(lambda: jobs(server)[long]["state"] == "cancelled", "the end of the first job")
+            small = int(server.run(*submit, "-n1", "--", "true").stdout)
+            until(lambda: jobs(server)[small]["state"] == "succeeded", "another job on the same cluster")
     finally:
         os.sched_setaffinity(0, before)

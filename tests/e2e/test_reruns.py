@@ -56,14 +56,14 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 def submit(fleet: Fleet, *options: str, does: tuple[str, ...]) -> int:
     """Submit a job on the command line; return its id."""
-    command = ("--", "/bin/sh", "-c", _SCRIPT, "job", str(fleet.house.folder), *does)
+    command = ("--", "/bin/sh", "-c", _SCRIPT, "job", str(fleet.server.folder), *does)
     where = ("-M", "east,west", "--select", "first:order=east,west", "--mem", "64M")
-    return int(fleet.house.run("submit", *where, *options, "-o", "name", *command).stdout)
+    return int(fleet.server.run("submit", *where, *options, "-o", "name", *command).stdout)
 
 
 def runs(fleet: Fleet, id: int) -> list[tuple[str, int]]:
     """Return the cluster and the process of each run, in order."""
-    found = [path for path in fleet.house.folder.glob(f"run.{id}.*") if path.suffix != ".new"]
+    found = [path for path in fleet.server.folder.glob(f"run.{id}.*") if path.suffix != ".new"]
     found.sort(key=lambda path: int(path.name.split(".")[2]))
     return [(path.suffix[1:], int(path.read_text())) for path in found]
 
@@ -133,7 +133,7 @@ def test_a_run_with_an_unknown_outcome_is_repeated_by_rerun_and_not_by_retries(f
     jobs = fleet.ended(rerun, retried)
     assert [(job.state, job.failure) for job in jobs] == [("failed", "outcome-unknown")] * 2
     assert [len(runs(fleet, id)) for id in (rerun, retried)] == [2, 1]
-    story = fleet.house.run("explain", str(rerun), "-v").stdout
+    story = fleet.server.run("explain", str(rerun), "-v").stdout
     assert "counted=rerun 1 of 1" in story
     assert "counted=1 of 1 reruns used" in story
 
@@ -153,9 +153,9 @@ def test_a_job_that_an_older_server_stored_goes_on_with_its_terms(fleet: Fleet) 
     both = submit(fleet, "--rerun", "--retries", "2", "--lost-after", str(LOST_AFTER), does=("stay", "1", "0"))
     once = submit(fleet, "--retries", "2", does=("stay", "0"))
     fleet.until_begun(both, once)
-    fleet.house.stop()
-    as_it_was_before_reruns(fleet.house.folder / "data/rainbow.db")
-    fleet.house.start()
+    fleet.server.stop()
+    as_it_was_before_reruns(fleet.server.folder / "data/rainbow.db")
+    fleet.server.start()
     terms = fleet.client.job(both).terms
     assert (terms["delivery"], terms["retries"], terms["reruns"]) == ("at-least-once", 2, 9)
     os.kill(runs(fleet, once)[0][1], signal.SIGTERM)

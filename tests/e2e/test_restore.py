@@ -20,7 +20,7 @@ import pytest
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS
 from tests.support.fleet import Fleet, a_fleet
 from tests.support.postgres import Postgres
-from tests.support.server_process import House
+from tests.support.server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -33,14 +33,14 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
         yield running
 
 
-def tool(house: House, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def tool(server: ServerProcess, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run `rainbow server ...` on the database of a server."""
-    place = ["--data-dir", str(house.folder / "data"), *(["--db", house.db] if house.db else [])]
-    return house.run("server", *arguments, *place, token="", check=check)
+    place = ["--data-dir", str(server.folder / "data"), *(["--db", server.db] if server.db else [])]
+    return server.run("server", *arguments, *place, token="", check=check)
 
 
 def restored(fleet: Fleet) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(fleet.house.run("restored", "-o", "json", "--limit", "1000").stdout)
+    found: dict[str, Any] = json.loads(fleet.server.run("restored", "-o", "json", "--limit", "1000").stdout)
     return found
 
 
@@ -48,23 +48,23 @@ def wait_until_all_reported(fleet: Fleet) -> None:
     """Return when the agents have detected the older database and have sent their reports."""
     until = time.monotonic() + 60
     while True:
-        asked = fleet.house.run("restored", "-o", "json", check=False)  # not found before the restore begins
+        asked = fleet.server.run("restored", "-o", "json", check=False)  # not found before the restore begins
         rows = json.loads(asked.stdout)["clusters"] if asked.returncode == 0 else [{"state": "awaited"}]
         if all(row["state"] == "reported" for row in rows):
             return
         assert time.monotonic() < until, asked
 
 
-def refused_start(house: House) -> str:
+def refused_start(server: ServerProcess) -> str:
     """Start the server, which must exit by itself; return its output."""
-    before = len(house.log)
+    before = len(server.log)
     with pytest.raises(AssertionError, match="ended with 1"):
-        house.start()
-    return house.log[before:]
+        server.start()
+    return server.log[before:]
 
 
-def is_lost(house: House) -> str:
-    said = refused_start(house)
+def is_lost(server: ServerProcess) -> str:
+    said = refused_start(server)
     assert "did not start" in said
     assert "rainbow server restore FILE" in said
     assert "rainbow server restore --accept-loss" in said
@@ -73,7 +73,7 @@ def is_lost(house: House) -> str:
 
 def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fleet, tmp_path: Path) -> None:
     """At the backup jobs have ended, run, and wait; after it they end, others begin, and others are submitted."""
-    house, gate, late = fleet.house, tmp_path / "gate", tmp_path / "late"
+    server, gate, late = fleet.server, tmp_path / "gate", tmp_path / "late"
     for name in ("east", "west"):
         fleet.add(name, nodes=1, cores=2)
     over = [fleet.submit() for _ in range(2)]
@@ -81,7 +81,7 @@ def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fle
     running = [fleet.submit(gate=gate) for _ in range(4)]
     fleet.until_begun(*running)
     waiting = [fleet.submit() for _ in range(4)]
-    tool(house, "backup", str(tmp_path / "backup.db"))
+    tool(server, "backup", str(tmp_path / "backup.db"))
 
     gate.touch()
     fleet.ended(*running, *waiting)
@@ -89,10 +89,10 @@ def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fle
     fleet.ended(*since)
     found_again = fleet.submit(gate=late)
     fleet.until_begun(found_again)
-    house.kill()
-    said = tool(house, "restore", str(tmp_path / "backup.db"))
+    server.kill()
+    said = tool(server, "restore", str(tmp_path / "backup.db"))
     assert "reports of 2 clusters" in said.stdout
-    house.start()
+    server.start()
 
     jobs = {job.id: job for job in fleet.ended(*over, *running, *waiting)}
     assert {job.state for job in jobs.values()} == {"succeeded"}
@@ -116,16 +116,16 @@ def test_after_a_restore_every_job_runs_once_and_no_id_is_given_twice(fleet: Fle
 def test_a_backup_that_is_restored_again_gives_no_id_twice(fleet: Fleet, tmp_path: Path) -> None:
     """And what was begun between two restores runs on after the second."""
     fleet.add("east", nodes=1, cores=4)
-    tool(fleet.house, "backup", str(tmp_path / "backup.db"))
+    tool(fleet.server, "backup", str(tmp_path / "backup.db"))
     gate, over, running = tmp_path / "gate", [], []
     for _ in range(3):
         over.append(fleet.submit())
         fleet.ended(over[-1])
         running.append(fleet.submit(gate=gate))
         fleet.until_begun(running[-1])
-        fleet.house.kill()
-        tool(fleet.house, "restore", str(tmp_path / "backup.db"))
-        fleet.house.start()
+        fleet.server.kill()
+        tool(fleet.server, "restore", str(tmp_path / "backup.db"))
+        fleet.server.start()
     wait_until_all_reported(fleet)
     gate.touch()
     assert {job.state for job in fleet.ended(*running)} == {"succeeded"}
@@ -139,33 +139,33 @@ def test_agents_that_were_restarted_meanwhile_tell_the_same(fleet: Fleet, tmp_pa
     blocked = [fleet.submit(gate=tmp_path / "gate") for _ in range(2)]
     fleet.until_begun(*blocked)
     waiting = [fleet.submit() for _ in range(6)]
-    tool(fleet.house, "backup", str(tmp_path / "backup.db"))
+    tool(fleet.server, "backup", str(tmp_path / "backup.db"))
     (tmp_path / "gate").touch()
     fleet.ended(*blocked, *waiting)
-    fleet.house.kill()
+    fleet.server.kill()
     agent.kill()
-    tool(fleet.house, "restore", str(tmp_path / "backup.db"))
-    fleet.house.start()
+    tool(fleet.server, "restore", str(tmp_path / "backup.db"))
+    fleet.server.start()
     agent.start()
     assert {job.state for job in fleet.ended(*blocked, *waiting)} == {"succeeded"}
     assert fleet.tally.starts() == dict.fromkeys([*blocked, *waiting], 1)
 
 
 def test_jobs_wait_for_a_cluster_that_is_away_until_their_owner_lets_them_run(fleet: Fleet, tmp_path: Path) -> None:
-    house = fleet.house
+    server = fleet.server
     agents = [fleet.add(name, nodes=1, cores=1) for name in ("east", "west")]
     gates = {name: tmp_path / f"{name}.gate" for name in ("east", "west")}
     blocking = [fleet.submit(name, gate=gate) for name, gate in gates.items()]
     fleet.until_begun(*blocking)
     waiting = fleet.submit()
-    tool(house, "backup", str(tmp_path / "backup.db"))
+    tool(server, "backup", str(tmp_path / "backup.db"))
     gates["east"].touch()
     assert fleet.ended(waiting)[0].cluster == "east"
-    house.kill()
+    server.kill()
     for agent in agents:
         agent.kill()
-    tool(house, "restore", str(tmp_path / "backup.db"))
-    house.start()
+    tool(server, "restore", str(tmp_path / "backup.db"))
+    server.start()
     agents[1].start()
     gates["west"].touch()
     fleet.ended(blocking[1])  # west is here again, and has room
@@ -173,39 +173,39 @@ def test_jobs_wait_for_a_cluster_that_is_away_until_their_owner_lets_them_run(fl
     assert (job.state, job.hold) == ("held", "restored")
     assert "it may have run since on east" in job.reason
     assert fleet.tally.starts()[waiting] == 1
-    house.run("restored", "--without", "east")
+    server.run("restored", "--without", "east")
     fleet.until(waiting, lambda event: "will not report" in str(event.detail.get("reason", "")))
     assert fleet.client.job(waiting).hold == "may-have-run"
     assert fleet.tally.starts()[waiting] == 1
-    house.run("release", str(waiting))
+    server.run("release", str(waiting))
     assert fleet.ended(waiting)[0].cluster == "west"
     assert fleet.tally.starts()[waiting] == 2, "its owner allowed it"
 
 
 def test_a_deleted_log_is_detected_and_needs_accept_loss(tmp_path: Path) -> None:
     with a_fleet(tmp_path) as fleet:
-        house, data = fleet.house, tmp_path / "data"
+        server, data = fleet.server, tmp_path / "data"
         fleet.add("east", nodes=1, cores=1)
         ids = [fleet.submit() for _ in range(5)]
         fleet.ended(*ids)
-        house.kill()
+        server.kill()
         whole = {path.name: path.read_bytes() for path in data.glob("rainbow.db*")}
         assert whole["rainbow.db-wal"]
         (data / "rainbow.db-wal").unlink()
-        said = is_lost(house)
+        said = is_lost(server)
         assert "lost something" in said
         assert "rainbow.db-wal" in said
-        is_lost(house)  # the refusal itself changes nothing
+        is_lost(server)  # the refusal itself changes nothing
 
         for name, content in whole.items():
             (data / name).write_bytes(content)
-        house.start()  # what was missing is back
+        server.start()  # what was missing is back
         assert {job.state for job in fleet.ended(*ids)} == {"succeeded"}
-        house.kill()
+        server.kill()
         (data / "rainbow.db-wal").unlink()
-        is_lost(house)
-        tool(house, "restore", "--accept-loss")
-        house.start()
+        is_lost(server)
+        tool(server, "restore", "--accept-loss")
+        server.start()
         new = fleet.submit()
         assert new > MIN_SKIPPED_IDS
         fleet.ended(new)
@@ -214,32 +214,32 @@ def test_a_deleted_log_is_detected_and_needs_accept_loss(tmp_path: Path) -> None
 
 def test_a_missing_database_is_no_first_start(tmp_path: Path) -> None:
     with a_fleet(tmp_path) as fleet:
-        house, data = fleet.house, tmp_path / "data"
-        token = house.admin_token
-        house.kill()
+        server, data = fleet.server, tmp_path / "data"
+        token = server.admin_token
+        server.kill()
         (data / "rainbow.db").rename(data / "elsewhere.db")
-        assert "missing or empty" in is_lost(house)
+        assert "missing or empty" in is_lost(server)
         (data / "rainbow.db").touch()
-        assert "missing or empty" in is_lost(house)
-        refused = tool(house, "admin-token", check=False)
+        assert "missing or empty" in is_lost(server)
+        refused = tool(server, "admin-token", check=False)
         assert refused.returncode == 1
         assert "No token was created" in refused.stderr
-        assert house.admin_token == token, "the token is not overwritten"
+        assert server.admin_token == token, "the token is not overwritten"
         assert os.path.getsize(data / "rainbow.db-wal") > 0, "nor is the log thrown away"
         (data / "database.mark").unlink()  # as an older version leaves it
-        is_lost(house)
-        tool(house, "restore", "--accept-loss")
-        assert house.admin_token != token
-        house.start()
-        assert fleet.house.run("jobs").returncode == 0
+        is_lost(server)
+        tool(server, "restore", "--accept-loss")
+        assert server.admin_token != token
+        server.start()
+        assert fleet.server.run("jobs").returncode == 0
 
 
-def copied_by_hand(house: House, to: Path) -> str:
+def copied_by_hand(server: ServerProcess, to: Path) -> str:
     """Copy the data folder and the database of a stopped server, without its tools; the URL of the copy."""
-    shutil.copytree(house.folder / "data", to)
-    if not house.db:
+    shutil.copytree(server.folder / "data", to)
+    if not server.db:
         return ""
-    base, _, name = house.db.rpartition("/")
+    base, _, name = server.db.rpartition("/")
     with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}_copy TEMPLATE {name}")  # type: ignore[arg-type]
     return f"{base}/{name}_copy"
@@ -247,27 +247,27 @@ def copied_by_hand(house: House, to: Path) -> str:
 
 def test_a_restore_that_an_agent_begins_outlives_the_server(fleet: Fleet, tmp_path: Path) -> None:
     """Database and data folder were put back together by hand, so the server starts, and an agent knows better."""
-    house, data = fleet.house, fleet.house.folder / "data"
+    server, data = fleet.server, fleet.server.folder / "data"
     agents = [fleet.add(name, nodes=1, cores=1) for name in ("east", "west")]
     before = [fleet.submit(agent.cluster) for agent in agents]
     fleet.ended(*before)
-    assert house.stop() == 0
-    url = copied_by_hand(house, tmp_path / "copy")
-    house.start()
+    assert server.stop() == 0
+    url = copied_by_hand(server, tmp_path / "copy")
+    server.start()
     since = [fleet.submit(agent.cluster) for agent in agents]
     fleet.ended(*since)
-    house.kill()
+    server.kill()
     shutil.rmtree(data)
     (tmp_path / "copy").rename(data)
-    house.db = url
-    house.start()
+    server.db = url
+    server.start()
     wait_until_all_reported(fleet)
     new = []
-    for end in (house.kill, house.stop):  # no later start takes what the agents have begun for a loss
+    for end in (server.kill, server.stop):  # no later start takes what the agents have begun for a loss
         new.append(fleet.submit())
         fleet.ended(new[-1])
         end()
-        house.start()
+        server.start()
     assert min(new) > MIN_SKIPPED_IDS
     assert {finding["job"] for finding in restored(fleet)["findings"]} == set(since)
     assert fleet.tally.starts() == dict.fromkeys([*before, *since, *new], 1)
@@ -275,38 +275,38 @@ def test_a_restore_that_an_agent_begins_outlives_the_server(fleet: Fleet, tmp_pa
 
 def test_an_emptied_or_exchanged_postgres_is_noticed(tmp_path: Path, postgres: Postgres) -> None:
     with a_fleet(tmp_path, db=postgres.new_database()) as fleet:
-        house = fleet.house
+        server = fleet.server
         fleet.add("east")
         fleet.ended(fleet.submit())
-        assert house.stop() == 0
-        own, house.db = house.db, postgres.new_database()
-        assert "is empty" in is_lost(house)
-        token = house.admin_token
-        assert "No token was created" in tool(house, "admin-token", check=False).stderr
-        assert house.admin_token == token, "the token is not overwritten"
+        assert server.stop() == 0
+        own, server.db = server.db, postgres.new_database()
+        assert "is empty" in is_lost(server)
+        token = server.admin_token
+        assert "No token was created" in tool(server, "admin-token", check=False).stderr
+        assert server.admin_token == token, "the token is not overwritten"
         (tmp_path / "data/database.mark").rename(tmp_path / "mark")
-        assert "administrator" in is_lost(house), "also beside the folder of an older version"
+        assert "administrator" in is_lost(server), "also beside the folder of an older version"
         (tmp_path / "mark").rename(tmp_path / "data/database.mark")
-        house.db = own
+        server.db = own
         with psycopg.connect(own) as connection:  # as a copy that was made a moment before the end
             connection.execute("UPDATE counters SET value = value - 1 WHERE name = 'event'")
-        assert "ends at event" in is_lost(house)
-        tool(house, "restore", "--accept-loss")
-        house.start()
+        assert "ends at event" in is_lost(server)
+        tool(server, "restore", "--accept-loss")
+        server.start()
         fleet.ended(fleet.submit())
 
 
 def test_a_server_that_runs_keeps_its_database(fleet: Fleet, tmp_path: Path) -> None:
-    tool(fleet.house, "backup", str(tmp_path / "backup.db"))
+    tool(fleet.server, "backup", str(tmp_path / "backup.db"))
     for arguments in (["restore", str(tmp_path / "backup.db")], ["restore", "--accept-loss"]):
-        refused = tool(fleet.house, *arguments, check=False)
+        refused = tool(fleet.server, *arguments, check=False)
         assert refused.returncode == 6
         assert "stop that server first" in refused.stderr
-    fleet.house.run("jobs")
-    assert fleet.house.stop() == 0
+    fleet.server.run("jobs")
+    assert fleet.server.stop() == 0
     damaged = (tmp_path / "backup.db").read_bytes()[:9000]
     (tmp_path / "damaged.db").write_bytes(damaged)
-    refused = tool(fleet.house, "restore", str(tmp_path / "damaged.db"), check=False)
+    refused = tool(fleet.server, "restore", str(tmp_path / "damaged.db"), check=False)
     assert refused.returncode == 1
     assert "damaged" in refused.stderr
-    fleet.house.start()  # nothing has changed
+    fleet.server.start()  # nothing has changed

@@ -17,37 +17,37 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc
 from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls
-from tests.support.prefork import a_quick_house
-from tests.support.server_process import RAINBOW, SECRET, House, a_house, free_port
+from tests.support.prefork import a_forked_server
+from tests.support.server_process import RAINBOW, SECRET, ServerProcess, a_server_process, free_port
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_it_exits_with_0_on_sigterm_despite_open_watches(house: House) -> None:
-    with house.channel() as channel:
-        calls = Calls(channel, house.admin_token)
+def test_it_exits_with_0_on_sigterm_despite_open_watches(server: ServerProcess) -> None:
+    with server.channel() as channel:
+        calls = Calls(channel, server.admin_token)
         stream = calls.jobs.Watch(jobs_pb2.WatchRequest(), metadata=calls.who)
         calls.register("east", a_graph())
         calls.submit()
         next(iter(stream))
         begun = time.monotonic()
-        assert house.stop() == 0
+        assert server.stop() == 0
         assert time.monotonic() - begun < 15
 
 
-def test_health_answers_without_a_credential(house: House) -> None:
-    with house.channel() as channel:
+def test_health_answers_without_a_credential(server: ServerProcess) -> None:
+    with server.channel() as channel:
         answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_a_bind_beyond_this_machine_without_tls_is_refused(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    server = ServerProcess(tmp_path)
     (tmp_path / "home").mkdir()
     done = subprocess.run(
         [*RAINBOW, "server", "--listen", f"0.0.0.0:{free_port()}", "--data-dir", str(tmp_path / "data")],
-        env=house.environment(),
+        env=server.environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -58,10 +58,10 @@ def test_a_bind_beyond_this_machine_without_tls_is_refused(tmp_path: Path) -> No
     assert "--insecure" in done.stderr
 
 
-def test_a_port_in_use_is_reported_in_one_line(house: House, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(server: ServerProcess, tmp_path: Path) -> None:
     done = subprocess.run(
-        [*RAINBOW, "server", "--listen", house.address, "--data-dir", str(tmp_path / "other")],
-        env=house.environment(),
+        [*RAINBOW, "server", "--listen", server.address, "--data-dir", str(tmp_path / "other")],
+        env=server.environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -86,22 +86,22 @@ def test_an_address_of_another_machine_is_not_taken_for_a_port_in_use(tmp_path: 
 
 
 def test_two_servers_with_their_own_folders_share_nothing(tmp_path: Path) -> None:
-    with a_house(tmp_path / "one") as one, a_house(tmp_path / "two") as two:
+    with a_server_process(tmp_path / "one") as one, a_server_process(tmp_path / "two") as two:
         with one.channel() as channel:
             Calls(channel, one.admin_token).register("east", a_graph())
         assert "east" in one.run("clusters").stdout
         assert "east" not in two.run("clusters").stdout
 
 
-def test_everything_is_there_after_a_kill_between_any_two_calls(house_on_each: House) -> None:
-    house = house_on_each
+def test_everything_is_there_after_a_kill_between_any_two_calls(server_on_each: ServerProcess) -> None:
+    server = server_on_each
 
     def again() -> Calls:
-        house.kill()
-        house.start()
-        return Calls(house.channel(), house.admin_token)
+        server.kill()
+        server.start()
+        return Calls(server.channel(), server.admin_token)
 
-    calls = Calls(house.channel(), house.admin_token)
+    calls = Calls(server.channel(), server.admin_token)
     made = calls.register("east", a_graph(nodes=2))
     calls = again()
     assert calls.register("east", a_graph()).exists
@@ -113,24 +113,24 @@ def test_everything_is_there_after_a_kill_between_any_two_calls(house_on_each: H
     assert calls.submit(token="a").id == first.id
     [job] = calls.listed()
     assert (job.id, job.state, job.cluster) == (first.id, "bound", "east")
-    shown = json.loads(house.run("clusters", "-o", "json").stdout)["clusters"][0]
+    shown = json.loads(server.run("clusters", "-o", "json").stdout)["clusters"][0]
     assert shown["state"]["nodes_free"] == 2
 
 
 def test_no_acknowledged_job_is_lost_when_the_server_is_killed_a_hundred_times_under_load(tmp_path: Path) -> None:
     """The counts are printed. RAINBOW_KILL_CYCLES asks for more."""
-    with a_quick_house(tmp_path) as house:
-        _killed_under_load(house, int(os.environ.get("RAINBOW_KILL_CYCLES", "120")))
+    with a_forked_server(tmp_path) as server:
+        _killed_under_load(server, int(os.environ.get("RAINBOW_KILL_CYCLES", "120")))
 
 
-def _killed_under_load(house: House, cycles: int) -> None:
-    with house.channel() as channel:
-        Calls(channel, house.admin_token).register("east", a_graph(nodes=1000, cores=64))
+def _killed_under_load(server: ServerProcess, cycles: int) -> None:
+    with server.channel() as channel:
+        Calls(channel, server.admin_token).register("east", a_graph(nodes=1000, cores=64))
     acked: dict[str, int] = {}
 
     def load(worker: int, cycle: int) -> None:
-        with house.channel() as channel:
-            calls = Calls(channel, house.admin_token)
+        with server.channel() as channel:
+            calls = Calls(channel, server.admin_token)
             for i in range(10_000):
                 token = f"{cycle}-{worker}-{i}"
                 try:
@@ -146,12 +146,12 @@ def _killed_under_load(house: House, cycles: int) -> None:
             until = time.monotonic() + 30
             while len(acked) < enough and time.monotonic() < until:
                 concurrent.futures.wait(workers, timeout=0.02, return_when=concurrent.futures.FIRST_COMPLETED)
-            house.kill()
+            server.kill()
             for worker in workers:
                 worker.result()
-            house.start()
-    with house.channel() as channel:
-        stored = {job.id: job for job in Calls(channel, house.admin_token).listed()}
+            server.start()
+    with server.channel() as channel:
+        stored = {job.id: job for job in Calls(channel, server.admin_token).listed()}
     lost = [token for token, id in acked.items() if id not in stored]
     assert lost == []
     assert len(set(acked.values())) == len(acked)
@@ -159,16 +159,16 @@ def _killed_under_load(house: House, cycles: int) -> None:
     print(f"{cycles} kills in {seconds:.0f} s, {len(acked)} acknowledged, {len(lost)} lost, {len(stored)} stored")
 
 
-def test_fifty_clients_mixing_every_call_get_answers(house: House) -> None:
-    with house.channel() as channel:
-        admin = Calls(channel, house.admin_token)
+def test_fifty_clients_mixing_every_call_get_answers(server: ServerProcess) -> None:
+    with server.channel() as channel:
+        admin = Calls(channel, server.admin_token)
         admin.register("east", a_graph(nodes=8, cores=64))
 
         def client(number: int) -> list[str]:
             codes = []
             name = f"c{number}"
-            with house.channel() as mine:
-                calls = Calls(mine, house.admin_token)
+            with server.channel() as mine:
+                calls = Calls(mine, server.admin_token)
                 steps = [
                     lambda: calls.register(name, a_graph(nodes=1 + number % 4)),
                     lambda: calls.state(name, nodes_free=number),
@@ -198,17 +198,17 @@ def test_fifty_clients_mixing_every_call_get_answers(house: House) -> None:
         assert len({job.id for job in jobs}) == 100
 
 
-def test_no_secret_is_in_the_database_the_log_or_a_process_list(house: House) -> None:
-    with house.channel() as channel:
-        made = Calls(channel, house.admin_token).register("east", a_graph())
-    secrets = [made.token, made.secret, house.admin_token, SECRET]
-    kept = house.log.encode()
-    for path in (house.folder / "data").iterdir():
+def test_no_secret_is_in_the_database_the_log_or_a_process_list(server: ServerProcess) -> None:
+    with server.channel() as channel:
+        made = Calls(channel, server.admin_token).register("east", a_graph())
+    secrets = [made.token, made.secret, server.admin_token, SECRET]
+    kept = server.log.encode()
+    for path in (server.folder / "data").iterdir():
         if path.name != "admin.token":
             kept += path.read_bytes()
     listing = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, check=True).stdout
     for secret in secrets:
         assert secret.encode() not in kept
         assert secret.encode() not in listing
-    for path in (house.folder / "data").iterdir():
+    for path in (server.folder / "data").iterdir():
         assert path.stat().st_mode & 0o077 == 0, path

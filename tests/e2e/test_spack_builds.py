@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
-from tests.support.server_process import SECRET, House
+from tests.support.server_process import SECRET, ServerProcess
 
 DATA = Path(__file__).parents[2].parent / "shared/data/spack-builds"
 KEYS = ("arch", "compiler", "version", "memory")
@@ -27,8 +27,8 @@ pytestmark = [
 ]
 
 
-def register_all(house: House) -> None:
-    with house.channel() as channel:
+def register_all(server: ServerProcess) -> None:
+    with server.channel() as channel:
         stub = rainbow_pb2_grpc.RainbowSchedulerStub(channel)
         for folder in sorted((DATA / "clusters").iterdir()):
             nodes = (folder / "nodes.json").read_text()
@@ -74,12 +74,12 @@ def truth(
     return {f"cluster-{name}" for name, cluster in features.items() if all(meets(cluster, key) for key in keys)}
 
 
-def test_every_build_gets_the_known_answer_under_every_set_of_requirements(house: House) -> None:
-    register_all(house)
+def test_every_build_gets_the_known_answer_under_every_set_of_requirements(server: ServerProcess) -> None:
+    register_all(server)
     features = json.loads((DATA / "cluster-features.json").read_text())
     sets = [keys for size in range(1, 5) for keys in itertools.combinations(KEYS, size)]
     asked_in_all = 0
-    with house.channel() as channel:
+    with server.channel() as channel:
         graph = memory_pb2_grpc.MemoryGraphStub(channel)
         for path in sorted((DATA / "jobspecs").glob("*.yaml.gz")):
             builds = yaml.load(gzip.decompress(path.read_bytes()), Loader=yaml.CSafeLoader)
@@ -98,15 +98,15 @@ def numbers(version: object) -> list[int]:
     return [int(part) for part in str(version).split(".")]
 
 
-def test_every_version_bound_is_met_by_versions_alone(house: House) -> None:
-    register_all(house)
+def test_every_version_bound_is_met_by_versions_alone(server: ServerProcess) -> None:
+    register_all(server)
     features = json.loads((DATA / "cluster-features.json").read_text())
     builds = []
     for path in sorted((DATA / "jobspecs").glob("*.yaml.gz")):
         of_file = yaml.load(gzip.decompress(path.read_bytes()), Loader=yaml.CSafeLoader)
         builds += of_file[:: max(1, len(of_file) // 25)][:25]
     asked_in_all = 0
-    with house.channel() as channel:
+    with server.channel() as channel:
         graph = memory_pb2_grpc.MemoryGraphStub(channel)
         for build in builds[:150]:
             bound = build["resources"]["compiler"]["compiler_version"]

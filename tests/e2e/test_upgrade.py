@@ -53,11 +53,11 @@ def old_agent(fleet: Fleet, old_source: Path, name: str) -> Agent:
 
 def upgrade_server(fleet: Fleet, *, kill: bool) -> None:
     if kill:
-        fleet.house.kill()
+        fleet.server.kill()
     else:
-        assert fleet.house.stop() == 0
-    fleet.house.program = tuple(RAINBOW)
-    fleet.house.start()
+        assert fleet.server.stop() == 0
+    fleet.server.program = tuple(RAINBOW)
+    fleet.server.start()
 
 
 def upgrade_agent(agent: Agent, *, kill: bool) -> None:
@@ -99,7 +99,7 @@ def test_running_and_waiting_jobs_survive_an_upgrade(
     fleet.ended(*running)
     if first == "server":
         upgrade_agent(agent, kill=kill)
-    fleet.house.run("release", str(held))
+    fleet.server.run("release", str(held))
     jobs = {job.id: job for job in fleet.ended(*running, *waiting, *new, held, again)}
     assert jobs.pop(again).state == "failed"
     assert {job.state for job in jobs.values()} == {"succeeded"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import House
+from tests.support.server_process import ServerProcess
 from tests.support.wheels import KEPT, Environment, build_wheel, copy_of_the_tree
 
 Make = Callable[[str], Environment]
@@ -39,18 +39,18 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def server(tmp_path: Path) -> ServerProcess:
     """A folder, a port and an environment for processes; its server is not running."""
     (tmp_path / "home").mkdir()
-    return House(tmp_path)
+    return ServerProcess(tmp_path)
 
 
-def run(house: House, environment: Environment, *arguments: str, code: int = 0, **extra: str) -> str:
+def run(server: ServerProcess, environment: Environment, *arguments: str, code: int = 0, **extra: str) -> str:
     """Run its `rainbow`; return what it printed, errors included."""
     done = subprocess.run(
         [environment.rainbow, *arguments],
-        env=house.environment() | {"RAINBOW_SERVER": house.address} | extra,
-        cwd=house.folder,
+        env=server.environment() | {"RAINBOW_SERVER": server.address} | extra,
+        cwd=server.folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -63,26 +63,26 @@ def run(house: House, environment: Environment, *arguments: str, code: int = 0, 
 
 
 @contextmanager
-def serving(house: House, environment: Environment, *arguments: str) -> Iterator[None]:
+def serving(server: ServerProcess, environment: Environment, *arguments: str) -> Iterator[None]:
     """The server of this environment while the block lasts."""
-    command = [environment.rainbow, "server", "--listen", house.address, "--data-dir", str(house.folder / "data")]
-    with (house.folder / "server.log").open("ab") as log:
-        house.process = subprocess.Popen([*command, *arguments], env=house.environment(), stdout=log, stderr=log)
+    command = [environment.rainbow, "server", "--listen", server.address, "--data-dir", str(server.folder / "data")]
+    with (server.folder / "server.log").open("ab") as log:
+        server.process = subprocess.Popen([*command, *arguments], env=server.environment(), stdout=log, stderr=log)
     try:
-        house.wait_open()
+        server.wait_open()
         yield
     finally:
-        house.stop()
+        server.stop()
 
 
 @contextmanager
-def beside_this_machine(house: House, environment: Environment, cluster: str) -> Iterator[None]:
+def beside_this_machine(server: ServerProcess, environment: Environment, cluster: str) -> Iterator[None]:
     """An agent of this environment that has registered this machine, while the block lasts."""
-    arguments = ["agent", "--cluster", cluster, "--register", "auto", "--state-dir", str(house.folder / cluster)]
-    with (house.folder / "agent.log").open("ab") as log:
+    arguments = ["agent", "--cluster", cluster, "--register", "auto", "--state-dir", str(server.folder / cluster)]
+    with (server.folder / "agent.log").open("ab") as log:
         process = subprocess.Popen(
             [environment.rainbow, *arguments, *(["--run-as-root"] if os.getuid() == 0 else [])],
-            env=house.environment() | {"RAINBOW_SERVER": house.address},
+            env=server.environment() | {"RAINBOW_SERVER": server.address},
             stdout=log,
             stderr=log,
         )
@@ -101,32 +101,32 @@ def test_the_same_tree_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(180)
-def test_server_agent_and_client_work_from_three_environments(house: House, installed: Make) -> None:
-    server, agent, client = installed("server"), installed("agent"), installed("")
+def test_server_agent_and_client_work_from_three_environments(server: ServerProcess, installed: Make) -> None:
+    server_extra, agent, client = installed("server"), installed("agent"), installed("")
     assert client.packages() & {"numpy", "msgspec", "cryptography"} == set()
     assert "psycopg" not in agent.packages()
-    with serving(house, server), beside_this_machine(house, agent, "here"):
-        token = {"RAINBOW_TOKEN": house.admin_token}
+    with serving(server, server_extra), beside_this_machine(server, agent, "here"):
+        token = {"RAINBOW_TOKEN": server.admin_token}
         # A job may be submitted before the agent has registered: it waits for the cluster.
-        job = run(house, client, "submit", "-n1", "--", "echo", "from the wheel", **token).split()[-1]
-        run(house, client, "wait", job, **token)
-        assert run(house, client, "logs", job, **token) == "from the wheel\n"
-        listed = json.loads(run(house, client, "clusters", "-o", "json", **token))["clusters"]
+        job = run(server, client, "submit", "-n1", "--", "echo", "from the wheel", **token).split()[-1]
+        run(server, client, "wait", job, **token)
+        assert run(server, client, "logs", job, **token) == "from the wheel\n"
+        listed = json.loads(run(server, client, "clusters", "-o", "json", **token))["clusters"]
         assert [(one["name"], one["manager"]) for one in listed] == [("here", "local")]
-        assert "here" in run(house, client, "plan", "-n1", "--", "true", **token)
-        assert "SUCCEEDED on here" in run(house, client, "explain", job, **token)
-        assert job in run(house, client, "jobs", "-a", **token)
+        assert "here" in run(server, client, "plan", "-n1", "--", "true", **token)
+        assert "SUCCEEDED on here" in run(server, client, "explain", job, **token)
+        assert job in run(server, client, "jobs", "-a", **token)
 
 
 @pytest.mark.timeout(60)
-def test_the_cypher_extra_brings_both_graph_databases(house: House, installed: Make) -> None:
+def test_the_cypher_extra_brings_both_graph_databases(server: ServerProcess, installed: Make) -> None:
     code = "import neo4j; from rainbow_sched.graphs.cypher.engine import Embedded; Embedded().close()"
-    subprocess.run([installed("cypher").python, "-I", "-c", code], check=True, timeout=60, cwd=house.folder)
+    subprocess.run([installed("cypher").python, "-I", "-c", code], check=True, timeout=60, cwd=server.folder)
 
 
 @pytest.mark.timeout(150)
-def test_the_demo_runs_from_the_server_and_agent_extras(house: House, installed: Make) -> None:
-    said = run(house, installed("server,agent"), "demo")
+def test_the_demo_runs_from_the_server_and_agent_extras(server: ServerProcess, installed: Make) -> None:
+    said = run(server, installed("server,agent"), "demo")
     assert "No cluster can ever run it." in said
     assert said.count("done, once") == 2, "once in the command, once in its output"
 
@@ -142,19 +142,19 @@ LACKING = {
 
 @pytest.mark.parametrize(("extra", "arguments"), LACKING.values(), ids=LACKING)
 def test_a_missing_extra_is_reported_with_the_install_command(
-    house: House, installed: Make, wheel: Path, extra: str, arguments: str
+    server: ServerProcess, installed: Make, wheel: Path, extra: str, arguments: str
 ) -> None:
     client = installed("")
-    said = run(house, client, *arguments.split(), code=1)
+    said = run(server, client, *arguments.split(), code=1)
     assert re.search(r" needs [\w.-]+, which is not installed; run: ", said)
     assert f"{client.python} -m pip install '{wheel}[{extra}]'\n" in said
 
 
 def test_a_graph_backend_that_lacks_a_package_is_listed_with_the_command_that_installs_it(
-    house: House, installed: Make, wheel: Path
+    server: ServerProcess, installed: Make, wheel: Path
 ) -> None:
     client = installed("")
-    listed = json.loads(run(house, client, "plugins", "-o", "json"))["plugins"]
+    listed = json.loads(run(server, client, "plugins", "-o", "json"))["plugins"]
     errors = {one["name"]: one["error"] for one in listed if one["kind"] == "graph backend"}
     command = f"{client.python} -m pip install '{wheel}[server]'"
     assert set(errors) == {"memory", "cypher"}
@@ -164,11 +164,11 @@ def test_a_graph_backend_that_lacks_a_package_is_listed_with_the_command_that_in
 
 
 @pytest.mark.timeout(120)
-def test_the_command_in_the_message_works(house: House, wheel: Path, tmp_path: Path) -> None:
+def test_the_command_in_the_message_works(server: ServerProcess, wheel: Path, tmp_path: Path) -> None:
     user = Environment(tmp_path / "environment").create(with_pip=True).install_by_its_own_pip(wheel)
-    said = run(house, user, "key", "create", code=1)
+    said = run(server, user, "key", "create", code=1)
     command = said.split("; run: ")[1].strip()
     # As the user would; only that the packages come from a folder.
-    environment = house.environment() | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(KEPT)}
-    subprocess.run(["sh", "-c", command], check=True, timeout=60, env=environment, cwd=house.folder)
-    run(house, user, "key", "create")
+    environment = server.environment() | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(KEPT)}
+    subprocess.run(["sh", "-c", command], check=True, timeout=60, env=environment, cwd=server.folder)
+    run(server, user, "key", "create")

@@ -30,7 +30,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Begun:
+class InitialMetadata:
     """What a stream says of itself before its first message; it goes on when that was heard."""
 
     metadata: tuple[tuple[str, str], ...]
@@ -38,7 +38,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedCall:
     """One call that arrived."""
 
     call: str
@@ -58,21 +58,21 @@ class Asked:
 class FakeServer:
     """`answers["Jobs/Get"]` is a message, a Refusal, a Script of these, or a function of the request.
 
-    For a stream each answer is a list of messages, perhaps beginning with a Begun and ending in a Refusal.
+    For a stream each answer is a list of messages, perhaps beginning with a InitialMetadata and ending in a Refusal.
     """
 
     answers: dict[str, Any] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReceivedCall] = field(default_factory=list)
     port: int = 0
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def calls(self, name: str) -> list[Asked]:
+    def calls(self, name: str) -> list[ReceivedCall]:
         return [one for one in self.asked if one.call == name]
 
-    def only(self, name: str) -> Asked:
+    def only(self, name: str) -> ReceivedCall:
         (one,) = self.calls(name)
         return one
 
@@ -103,7 +103,7 @@ def _handler(server: FakeServer, rpc: Rpc[Any, Any]) -> Any:
 
     def record(context: Any, requests: list[Any]) -> None:
         pairs = [(key, str(value)) for key, value in context.invocation_metadata() if not key.startswith("user-agent")]
-        server.asked.append(Asked(name, requests, pairs))
+        server.asked.append(ReceivedCall(name, requests, pairs))
 
     async def give(context: Any, answer: Any) -> Any:
         if isinstance(answer, Refusal):
@@ -124,7 +124,7 @@ def _handler(server: FakeServer, rpc: Rpc[Any, Any]) -> Any:
         record(context, [request])
         answer = server.answer_to(name, request)
         for item in answer if isinstance(answer, list) else [answer]:
-            if isinstance(item, Begun):
+            if isinstance(item, InitialMetadata):
                 await context.send_initial_metadata(item.metadata)
                 assert await asyncio.to_thread(item.heard.wait, 10)
             else:

@@ -25,8 +25,8 @@ from rainbow_sched.client.views import EventInfo, JobInfo
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import Terms
 from tests.support.calls import Calls
-from tests.support.prefork import a_quick_house
-from tests.support.server_process import RAINBOW, House, a_house
+from tests.support.prefork import a_forked_server
+from tests.support.server_process import RAINBOW, ServerProcess, a_server_process
 from tests.support.service import a_graph
 
 # A fault of some seconds is waited out, not reported.
@@ -169,7 +169,7 @@ class Counts:
 class Fleet:
     """One server, its agents, and a client that is patient with faults."""
 
-    house: House
+    server: ServerProcess
     tally: Tally
     agents: dict[str, Agent] = field(default_factory=dict)
     client: Client = field(init=False)
@@ -179,7 +179,7 @@ class Fleet:
 
     def a_client(self, server: str = "", timeouts: Timeouts = PATIENT) -> Client:
         """Another client of the administrator, by way of `server` if that is not the server itself."""
-        return Client(server or self.house.address, token=self.house.admin_token, timeouts=timeouts)
+        return Client(server or self.server.address, token=self.server.admin_token, timeouts=timeouts)
 
     def add(
         self,
@@ -192,17 +192,17 @@ class Fleet:
         memory: int = 0,
     ) -> Agent:
         """Register a cluster and start its agent."""
-        folder, graph = self.house.folder, a_graph(nodes=nodes, cores=cores, memory=memory)
-        with self.house.channel() as channel:
-            made = Calls(channel, self.house.admin_token).register(cluster, graph)
+        folder, graph = self.server.folder, a_graph(nodes=nodes, cores=cores, memory=memory)
+        with self.server.channel() as channel:
+            made = Calls(channel, self.server.admin_token).register(cluster, graph)
         (folder / f"{cluster}.json").write_bytes(graph)
         secret = folder / f"{cluster}.secret"
         secret.touch(mode=0o600)
         secret.write_text(made.secret + "\n")
         given = ["--cluster", cluster, "--graph", str(folder / f"{cluster}.json"), "--secret-file", str(secret)]
-        given += ["--state-dir", str(folder / f"{cluster}.state"), "--server", server or self.house.address]
+        given += ["--state-dir", str(folder / f"{cluster}.state"), "--server", server or self.server.address]
         given += ["--run-as-root"] if os.geteuid() == 0 else []
-        agent = Agent(cluster, folder, [*given, *arguments], self.house.environment())
+        agent = Agent(cluster, folder, [*given, *arguments], self.server.environment())
         self.agents[cluster] = agent
         if started:
             agent.start()
@@ -210,10 +210,10 @@ class Fleet:
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """A `rainbow` command that stays, as a user would start it."""
-        ours = {"RAINBOW_SERVER": self.house.address, "RAINBOW_TOKEN": self.house.admin_token}
+        ours = {"RAINBOW_SERVER": self.server.address, "RAINBOW_TOKEN": self.server.admin_token}
         return subprocess.Popen(
             [*RAINBOW, *arguments],
-            env=self.house.environment() | ours,
+            env=self.server.environment() | ours,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -222,7 +222,7 @@ class Fleet:
 
     def server_lives(self, seconds: float) -> None:
         """Let so much time pass in the server's life; fail if it ends by itself."""
-        self.house.lives(seconds)
+        self.server.lives(seconds)
 
     # --- submitting ---
 
@@ -306,7 +306,7 @@ class Fleet:
                 yield f"job {job.id}: {stream} is {text!r}"
 
     def stop(self) -> None:
-        """End the agents; the house ends by itself."""
+        """End the agents; the server ends by itself."""
         for agent in self.agents.values():
             agent.ask_to_stop()
         for agent in self.agents.values():
@@ -367,21 +367,21 @@ def a_fleet(
     if config:
         (folder / "server.yaml").write_text(config)
         given += ["--config", str(folder / "server.yaml")]
-    house = a_house(folder, db=db, arguments=tuple(given), program=tuple(program))
-    with house as running, _fleet(running) as fleet:
+    server = a_server_process(folder, db=db, arguments=tuple(given), program=tuple(program))
+    with server as running, _fleet(running) as fleet:
         yield fleet
 
 
 @contextlib.contextmanager
 def a_quick_fleet(folder: Path) -> Iterator[Fleet]:
     """The same with a server that starts in a moment, to be killed often."""
-    with a_quick_house(folder) as house, _fleet(house) as fleet:
+    with a_forked_server(folder) as server, _fleet(server) as fleet:
         yield fleet
 
 
 @contextlib.contextmanager
-def _fleet(house: House) -> Iterator[Fleet]:
-    fleet = Fleet(house, Tally(house.folder))
+def _fleet(server: ServerProcess) -> Iterator[Fleet]:
+    fleet = Fleet(server, Tally(server.folder))
     try:
         yield fleet
     finally:

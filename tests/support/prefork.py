@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from tests.support.server_process import House
+from tests.support.server_process import ServerProcess
 
 MODULES = (
     "rainbow_sched.cli.commands.server",
@@ -32,16 +32,16 @@ MODULES = (
 
 
 @dataclass
-class QuickHouse(House):
+class ForkedServer(ServerProcess):
     """A server whose starts and kills take a fraction of a second."""
 
     pid: int | None = None
-    nursery: subprocess.Popen[str] = field(init=False)
+    parent: subprocess.Popen[str] = field(init=False)
 
     def __post_init__(self) -> None:
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         environment = self.environment() | {"GRPC_ENABLE_FORK_SUPPORT": "0", "OPENBLAS_NUM_THREADS": "1"}
-        self.nursery = subprocess.Popen(
+        self.parent = subprocess.Popen(
             [sys.executable, "-m", "tests.support.prefork"],
             env=environment,
             stdin=subprocess.PIPE,
@@ -51,12 +51,12 @@ class QuickHouse(House):
 
     def start(self, *, timeout: float = 30.0) -> None:
         """Fork one, and return when its port is open."""
-        assert self.nursery.stdin is not None
-        assert self.nursery.stdout is not None
+        assert self.parent.stdin is not None
+        assert self.parent.stdout is not None
         command = ["server", "--listen", self.address, "--data-dir", str(self.folder / "data"), *self.arguments]
-        self.nursery.stdin.write(json.dumps({"arguments": command, "log": str(self.folder / "server.log")}) + "\n")
-        self.nursery.stdin.flush()
-        self.pid = int(self.nursery.stdout.readline())
+        self.parent.stdin.write(json.dumps({"arguments": command, "log": str(self.folder / "server.log")}) + "\n")
+        self.parent.stdin.flush()
+        self.pid = int(self.parent.stdout.readline())
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
@@ -85,15 +85,15 @@ class QuickHouse(House):
 
 
 @contextlib.contextmanager
-def a_quick_house(folder: Path) -> Iterator[QuickHouse]:
+def a_forked_server(folder: Path) -> Iterator[ForkedServer]:
     """A running server that ends with the block."""
-    house = QuickHouse(folder)
+    server = ForkedServer(folder)
     try:
-        house.start()
-        yield house
+        server.start()
+        yield server
     finally:
-        house.kill()
-        house.nursery.communicate()
+        server.kill()
+        server.parent.communicate()
 
 
 def _child(told: dict[str, object]) -> int:

@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 @dataclass
-class House:
+class ServerProcess:
     """One server: its folder, its address, and the process that runs it."""
 
     folder: Path
@@ -142,18 +142,18 @@ class House:
 
 
 @contextlib.contextmanager
-def a_house(
+def a_server_process(
     folder: Path, *, db: str = "", arguments: tuple[str, ...] = (), program: tuple[str, ...] = tuple(RAINBOW)
-) -> Iterator[House]:
+) -> Iterator[ServerProcess]:
     """A running server that ends with the block."""
-    house = House(folder, db=db, arguments=arguments, program=program)
+    server = ServerProcess(folder, db=db, arguments=arguments, program=program)
     try:
-        house.start()
-        yield house
+        server.start()
+        yield server
     finally:
-        if house.process is not None and house.process.poll() is None:
-            house.process.terminate()
+        if server.process is not None and server.process.poll() is None:
+            server.process.terminate()
             try:
-                house.process.wait(10)
+                server.process.wait(10)
             except subprocess.TimeoutExpired:
-                house.kill()
+                server.kill()

@@ -13,7 +13,7 @@ from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.hostlist import expand
 from tests.contract.slurm.test_fleet import Fleet, active
-from tests.support.server_process import a_house
+from tests.support.server_process import a_server_process
 from tests.support.slurm import SlurmCluster
 
 NVME = "[{name: io, field: kind, match: nvme}]"
@@ -25,8 +25,8 @@ WHERE = 'command: ["sh", "-c", "echo $SLURM_JOB_NODELIST"]'
 def fleet(rich: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The rich cluster (a1 to a3, and g1 and g2 with two gpus each) behind a server."""
     folder = tmp_path_factory.mktemp("nodes")
-    with a_house(folder) as house:
-        made = Fleet(house, folder)
+    with a_server_process(folder) as server:
+        made = Fleet(server, folder)
         made.clusters = {"rich": rich}
         try:
             made.start_agent("rich")
@@ -41,7 +41,7 @@ def hang(fleet: Fleet, subsystem: str, on: list[str], **fields: object) -> None:
     file = fleet.folder / f"{subsystem}.json"
     file.write_text(json.dumps({"rainbow": "subsystem/1", "name": subsystem, "with": [vertex]}))
     words = ("register", "subsystem", "--cluster", "rich", "--subsystem", subsystem, "--graph", str(file))
-    fleet.house.run(*words)
+    fleet.server.run(*words)
 
 
 def a_jobspec(folder: Path, *resources: str) -> str:
@@ -53,8 +53,8 @@ def a_jobspec(folder: Path, *resources: str) -> str:
 
 def ran_on(fleet: Fleet, id: str) -> list[str]:
     """Where the job itself says that it ran, which is what the server shows."""
-    fleet.house.run("wait", id, "--timeout", "60s", timeout=70)
-    said = expand(fleet.house.run("logs", id).stdout.strip())
+    fleet.server.run("wait", id, "--timeout", "60s", timeout=70)
+    said = expand(fleet.server.run("logs", id).stdout.strip())
     assert expand(str(fleet.job(id).get("hosts", ""))) == said
     return said
 
@@ -63,11 +63,11 @@ def ran_on(fleet: Fleet, id: str) -> list[str]:
 def test_jobs_that_require_what_one_node_has_all_run_there(fleet: Fleet, tmp_path: Path):
     hang(fleet, "io", ["a2"], kind="nvme")
     spec = a_jobspec(tmp_path, f"{{type: node, count: 1, with: [{{type: core, count: 1}}], requires: {NVME}}}")
-    planned = fleet.house.run("plan", spec).stdout
+    planned = fleet.server.run("plan", spec).stdout
     assert "Nodes of rich: runs only on a2" in planned
     ids = [fleet.submit(spec) for _ in range(8)]
     assert {tuple(ran_on(fleet, id)) for id in ids} == {("a2",)}
-    assert "nodes       enforced" in fleet.house.run("clusters", "rich").stdout
+    assert "nodes       enforced" in fleet.server.run("clusters", "rich").stdout
 
 
 @pytest.mark.timeout(240)
@@ -84,7 +84,7 @@ def test_a_feature_that_was_registered_by_hand_counts_where_the_graph_has_it(fle
     vertex = {"type": "feature", "name": "avx2", "on": ["a3"]}
     file.write_text(json.dumps({"rainbow": "subsystem/1", "name": "features", "with": [vertex]}))
     words = ("register", "subsystem", "--cluster", "rich", "--subsystem", "features", "--graph", str(file))
-    fleet.house.run(*words)
+    fleet.server.run(*words)
     named = "[{name: features, field: name, match: avx2}]"
     spec = a_jobspec(tmp_path, f"{{type: node, count: 1, with: [{{type: core, count: 1}}], requires: {named}}}")
     ids = [fleet.submit(spec) for _ in range(4)]
@@ -99,13 +99,13 @@ def test_each_group_runs_on_the_nodes_that_meet_its_own_requirements(fleet: Flee
     spec = Path(a_jobspec(tmp_path, one % (1, NVME), one % (3, FAST)))
     tasks = [f'{{slot: r{n}, command: ["sh", "-c", "echo r{n} $SLURMD_NODENAME"]}}' for n in (0, 1)]
     spec.write_text(f"{spec.read_text().partition('tasks:')[0]}tasks: [{', '.join(tasks)}]\n")
-    planned = fleet.house.run("plan", str(spec)).stdout
+    planned = fleet.server.run("plan", str(spec)).stdout
     assert "a2" in planned
     assert "a3" in planned
     ids = [fleet.submit(str(spec)) for _ in range(4)]
     for id in ids:
-        fleet.house.run("wait", id, "--timeout", "60s", timeout=70)
-        assert sorted(fleet.house.run("logs", id).stdout.splitlines()) == ["r0 a2", "r1 a3"]
+        fleet.server.run("wait", id, "--timeout", "60s", timeout=70)
+        assert sorted(fleet.server.run("logs", id).stdout.splitlines()) == ["r0 a2", "r1 a3"]
         assert sorted(expand(str(fleet.job(id)["hosts"]))) == ["a2", "a3"]
 
 
@@ -125,7 +125,7 @@ def test_jobs_of_several_groups_run_once_however_often_the_agent_dies(fleet: Fle
         fleet.kill_agent("rich")
         fleet.start_agent("rich")
     for id in ids:
-        fleet.house.run("wait", id, "--timeout", "90s", timeout=100)
+        fleet.server.run("wait", id, "--timeout", "90s", timeout=100)
         assert fleet.job(id)["state"] == "succeeded"
     assert sorted(ran.read_text().splitlines()) == sorted(
         f"{id} {rank} {node}" for id in ids for rank, node in enumerate(("a2", "a3"))
@@ -140,7 +140,7 @@ def test_a_mixed_host_is_refused_before_the_job_is_submitted(fleet: Fleet, rich:
     wanted = "[{name: bus, field: speed, match: 5}]"
     inside = f"[{{type: socket, count: 1, with: [{{type: core, count: 1}}], requires: {wanted}}}]"
     spec = a_jobspec(tmp_path, f"{{type: node, count: 1, with: {inside}}}")
-    planned = fleet.house.run("plan", spec, check=False)
+    planned = fleet.server.run("plan", spec, check=False)
     assert planned.returncode == 3
     assert "cannot be told which socket to use" in " ".join(planned.stdout.split())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import RAINBOW, House, a_house
+from tests.support.server_process import RAINBOW, ServerProcess, a_server_process
 from tests.support.slurm import Nodes, SlurmCluster, running
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,14 +28,14 @@ def forgetful() -> Iterator[SlurmCluster]:
 
 
 @contextmanager
-def an_agent(house: House, slurm: SlurmCluster) -> Iterator[Path]:
+def an_agent(server: ServerProcess, slurm: SlurmCluster) -> Iterator[Path]:
     """An agent of the cluster; its log."""
-    log = house.folder / "agent.log"
-    words = ["agent", "--cluster", "slow", "--register", "auto", "--state-dir", str(house.folder / "slow")]
+    log = server.folder / "agent.log"
+    words = ["agent", "--cluster", "slow", "--register", "auto", "--state-dir", str(server.folder / "slow")]
     words += ["--backend", "slurm", "-O", f"conf={slurm.conf}", "-O", "interval=0.3"]
     words += ["-O", "facts_interval=300"]  # the server does not hear of the drained node, and sends the job
     words += ["--run-as-root"] if os.geteuid() == 0 else []
-    environment = house.environment() | {"RAINBOW_SERVER": house.address}
+    environment = server.environment() | {"RAINBOW_SERVER": server.address}
     with log.open("ab") as file:
         process = subprocess.Popen(
             [*RAINBOW, *words], env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file
@@ -59,33 +59,33 @@ def until(told: Callable[[], bool], what: str, log: Path) -> None:
         time.sleep(0.05)
 
 
-def job(house: House, id: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(house.run("jobs", "-a", "-o", "json", id).stdout)["jobs"][0]
+def job(server: ServerProcess, id: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(server.run("jobs", "-a", "-o", "json", id).stdout)["jobs"][0]
     return found
 
 
-def returns(house: House, id: str) -> list[dict[str, object]]:
-    told = json.loads(house.run("explain", id, "-o", "json").stdout)
+def returns(server: ServerProcess, id: str) -> list[dict[str, object]]:
+    told = json.loads(server.run("explain", id, "-o", "json").stdout)
     return [event["detail"] for event in told["events"] if event["kind"] == "unbound"]
 
 
 def test_a_job_that_a_killed_controller_forgot_goes_back_and_its_cluster_goes_on(
     forgetful: SlurmCluster, tmp_path: Path
 ) -> None:
-    with a_house(tmp_path) as house, an_agent(house, forgetful) as log:
+    with a_server_process(tmp_path) as server, an_agent(server, forgetful) as log:
         shown = ("clusters", "slow")
-        until(lambda: "cores_free" in house.run(*shown, check=False).stdout, "the first word of what is free", log)
+        until(lambda: "cores_free" in server.run(*shown, check=False).stdout, "the first word of what is free", log)
         forgetful.call("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
-        id = house.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
+        id = server.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
         until(lambda: ": submitted" in log.read_text(), "the submission to Slurm", log)
         forgetful.stop_controller(signal.SIGKILL)
         forgetful.start_controller()
-        until(lambda: returns(house, id) != [], "the return", log)
-        found = returns(house, id)[0]
+        until(lambda: returns(server, id) != [], "the return", log)
+        found = returns(server, id)[0]
         assert (found["why"], found["counted"]) == ("returned", "")  # it costs neither a retry nor a rerun
         assert found["reason"] == "Slurm accepted the job and lost it before it started"
-        assert job(house, id)["state"] in ("queued", "held", "bound")
+        assert job(server, id)["state"] in ("queued", "held", "bound")
         with contextlib.suppress(RuntimeError):  # a controller that forgot the job has forgotten the drain, too
             forgetful.call("scontrol", "update", "nodename=n1", "state=resume")
-        after = house.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
-        until(lambda: job(house, after)["state"] == "succeeded", "another job on the same cluster", log)
+        after = server.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
+        until(lambda: job(server, after)["state"] == "succeeded", "another job on the same cluster", log)

@@ -22,7 +22,7 @@ from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc
 from rainbow_sched.pb.v2 import agents_pb2, jobs_pb2
 from tests.support.calls import Calls
-from tests.support.server_process import RAINBOW, House, a_house
+from tests.support.server_process import RAINBOW, ServerProcess, a_server_process
 from tests.support.service import a_graph, a_request
 from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.rows import JOBSPEC
@@ -34,9 +34,9 @@ NAN, INF = float("nan"), float("inf")
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with two clusters; ana may use alpha, bob beta."""
-    with a_house(tmp_path_factory.mktemp("house"), arguments=("--log-level", "warning")) as running:
+    with a_server_process(tmp_path_factory.mktemp("server"), arguments=("--log-level", "warning")) as running:
         with running.channel() as channel:
             calls = Calls(channel, running.admin_token)
             running.agents = {name: calls.register(name, a_graph()).secret for name in ("alpha", "beta")}  # type: ignore[attr-defined]
@@ -46,23 +46,23 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield running
 
 
-def token(house: House, user: str, *scopes: str, ttl: str = "1h") -> str:
+def token(server: ServerProcess, user: str, *scopes: str, ttl: str = "1h") -> str:
     """A new token of a user."""
     asked = [word for scope in scopes for word in ("--scope", scope)]
-    return house.run("token", "create", "--user", user, "--ttl", ttl, *asked).stdout.strip()
+    return server.run("token", "create", "--user", user, "--ttl", ttl, *asked).stdout.strip()
 
 
-def memory(house: House) -> int:
+def memory(server: ServerProcess) -> int:
     """Resident bytes of the server."""
-    assert house.process is not None
-    return int(Path(f"/proc/{house.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    assert server.process is not None
+    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def calling(house: House, work: Callable[[aio.Channel], Any]) -> Any:
+def calling(server: ServerProcess, work: Callable[[aio.Channel], Any]) -> Any:
     """Run asynchronous calls over a channel of their own."""
 
     async def run() -> Any:
-        async with aio.insecure_channel(house.address, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+        async with aio.insecure_channel(server.address, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
             return await work(channel)
 
     return asyncio.run(run())
@@ -71,8 +71,8 @@ def calling(house: House, work: Callable[[aio.Channel], Any]) -> Any:
 # --- sizes ---
 
 
-def test_a_stranger_cannot_make_the_server_hold_their_messages(house: House) -> None:
-    before, data = memory(house), b"\0" * (60 * 2**20)
+def test_a_stranger_cannot_make_the_server_hold_their_messages(server: ServerProcess) -> None:
+    before, data = memory(server), b"\0" * (60 * 2**20)
 
     async def send(channel: aio.Channel) -> list[str]:
         paths = [WHO, "/rainbow.v2.Jobs/Submit", "/rainbow.v2.Jobs/SubmitBatch", "/rainbow.v2.Agents/Sync"]
@@ -80,11 +80,11 @@ def test_a_stranger_cannot_make_the_server_hold_their_messages(house: House) -> 
         zipped = channel.unary_unary(WHO)(data, timeout=30, compression=grpc.Compression.Gzip)
         return list(await asyncio.gather(*(code_of(call) for call in (*calls, zipped))))
 
-    assert set(calling(house, send)) == {"UNAUTHENTICATED"}
-    assert memory(house) - before < 64 * 2**20
+    assert set(calling(server, send)) == {"UNAUTHENTICATED"}
+    assert memory(server) - before < 64 * 2**20
 
 
-def test_uploads_without_a_credential_end_before_their_first_message(house: House) -> None:
+def test_uploads_without_a_credential_end_before_their_first_message(server: ServerProcess) -> None:
     async def never() -> Any:
         await asyncio.sleep(60)
         yield b""
@@ -95,7 +95,7 @@ def test_uploads_without_a_credential_end_before_their_first_message(house: Hous
         async with asyncio.timeout(15):
             return list(await asyncio.gather(*(code_of(call) for call in calls)))
 
-    assert set(calling(house, send)) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+    assert set(calling(server, send)) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
 
 
 MUCH: dict[str, tuple[str, dict[str, Any]]] = {
@@ -118,31 +118,31 @@ MUCH: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", MUCH)
-def test_a_list_that_is_too_long_is_refused_at_once(house: House, what: str) -> None:
+def test_a_list_that_is_too_long_is_refused_at_once(server: ServerProcess, what: str) -> None:
     path, fields = MUCH[what]
-    ana = token(house, "ana", "submit:alpha", "job:read:own", "job:cancel:own")
+    ana = token(server, "ana", "submit:alpha", "job:read:own", "job:cancel:own")
     began = time.monotonic()
-    assert calling(house, lambda channel: code_of(ask(channel, path, ana, **fields))) == "INVALID_ARGUMENT"
+    assert calling(server, lambda channel: code_of(ask(channel, path, ana, **fields))) == "INVALID_ARGUMENT"
     assert time.monotonic() - began < 5
 
 
-def test_one_users_large_jobs_do_not_hide_everybody_elses(house: House) -> None:
-    ana = token(house, "ana", "submit:alpha", "job:read:own", "job:cancel:own")
+def test_one_users_large_jobs_do_not_hide_everybody_elses(server: ServerProcess) -> None:
+    ana = token(server, "ana", "submit:alpha", "job:read:own", "job:cancel:own")
     labels = {"x": "y" * 60_000}
 
     async def fill(channel: aio.Channel) -> list[int]:
         job = jobs_pb2.SubmitRequest(spec=SPEC, terms=jobs_pb2.Terms(labels=labels, hold=True))
         made = await ask(channel, "Jobs/SubmitBatch", ana, jobs=[job] * 60)
         await ask(channel, "Jobs/SubmitBatch", ana, jobs=[job] * 60)
-        first = await ask(channel, "Jobs/List", house.admin_token, limit=120)  # a client that takes 4 MiB
+        first = await ask(channel, "Jobs/List", server.admin_token, limit=120)  # a client that takes 4 MiB
         assert 0 < len(first.jobs) < 120
         assert first.next == first.jobs[-1].id
         return [one.id for one in made.jobs]
 
-    ids = calling(house, fill)
-    listed = json.loads(house.run("jobs", "--all", "-c", "120", "-o", "json").stdout)["jobs"]
+    ids = calling(server, fill)
+    listed = json.loads(server.run("jobs", "--all", "-c", "120", "-o", "json").stdout)["jobs"]
     assert len(listed) >= 120
-    house.run("cancel", f"{ids[0]}-{ids[-1]}", token=ana, check=False)
+    server.run("cancel", f"{ids[0]}-{ids[-1]}", token=ana, check=False)
 
 
 # --- numbers that no clock shows ---
@@ -150,24 +150,24 @@ def test_one_users_large_jobs_do_not_hide_everybody_elses(house: House) -> None:
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF, 1e300, -1.0])
 @pytest.mark.parametrize("name", ["start_after", "deadline"])
-def test_a_time_that_no_clock_shows_is_refused(house: House, name: str, value: float) -> None:
-    ana = token(house, "ana", "submit:alpha")
+def test_a_time_that_no_clock_shows_is_refused(server: ServerProcess, name: str, value: float) -> None:
+    ana = token(server, "ana", "submit:alpha")
     terms = jobs_pb2.Terms(**{name: value})
     for path in ("Jobs/Submit", "Jobs/Plan"):
-        call = calling(house, lambda channel, path=path: code_of(ask(channel, path, ana, spec=SPEC, terms=terms)))
+        call = calling(server, lambda channel, path=path: code_of(ask(channel, path, ana, spec=SPEC, terms=terms)))
         assert call == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize("lease", [NAN, INF, -1.0, 1e300])
-def test_a_lease_that_never_ends_is_refused(house: House, lease: float) -> None:
-    secret = house.agents["beta"]  # type: ignore[attr-defined]
-    call = calling(house, lambda channel: code_of(ask(channel, "Agents/Receive", secret, cluster="beta", lease=lease)))
+def test_a_lease_that_never_ends_is_refused(server: ServerProcess, lease: float) -> None:
+    secret = server.agents["beta"]  # type: ignore[attr-defined]
+    call = calling(server, lambda channel: code_of(ask(channel, "Agents/Receive", secret, cluster="beta", lease=lease)))
     assert call == "INVALID_ARGUMENT"
 
 
-def test_reports_of_a_hostile_agent_do_not_break_terminals(house: House) -> None:
-    secret = house.agents["beta"]  # type: ignore[attr-defined]
-    bob = token(house, "bob", "submit:beta", "job:read:own")
+def test_reports_of_a_hostile_agent_do_not_break_terminals(server: ServerProcess) -> None:
+    secret = server.agents["beta"]  # type: ignore[attr-defined]
+    bob = token(server, "bob", "submit:beta", "job:read:own")
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31mred\u202e"
     said = {"cluster": "beta", "epoch": "journal.e"}
 
@@ -191,10 +191,10 @@ def test_reports_of_a_hostile_agent_do_not_break_terminals(house: House) -> None
             await ask(channel, "Agents/Sync", secret, **said, seq=seq, reports=[report], output=output)
         return int(job.id)
 
-    id = str(calling(house, lie))
-    assert json.loads(house.run("jobs", id, "-o", "json", token=bob).stdout)["jobs"][0]["state"] == "failed"
-    assert "not one that this server knows" in house.run("explain", id, "-v", token=bob).stdout
-    house.run("drain", "beta", "-m", evil)
+    id = str(calling(server, lie))
+    assert json.loads(server.run("jobs", id, "-o", "json", token=bob).stdout)["jobs"][0]["state"] == "failed"
+    assert "not one that this server knows" in server.run("explain", id, "-v", token=bob).stdout
+    server.run("drain", "beta", "-m", evil)
     for words in (
         ["jobs", id],
         ["explain", id],
@@ -203,15 +203,15 @@ def test_reports_of_a_hostile_agent_do_not_break_terminals(house: House) -> None
         ["clusters", "beta"],
         ["clusters", "-o", "wide"],
     ):
-        shown = on_a_terminal(house, bob, *words)
+        shown = on_a_terminal(server, bob, *words)
         assert not re.search(rb"[\x1b\x07\x9b]|\xc2\x9b|\xe2\x80\xae", shown), (words, shown)
-    house.run("undrain", "beta")
+    server.run("undrain", "beta")
 
 
-def on_a_terminal(house: House, token: str, *words: str) -> bytes:
+def on_a_terminal(server: ServerProcess, token: str, *words: str) -> bytes:
     """What `rainbow` prints when its output is a terminal."""
     outer, inner = pty.openpty()
-    environment = house.environment() | {"RAINBOW_SERVER": house.address, "RAINBOW_TOKEN": token, "TERM": "xterm"}
+    environment = server.environment() | {"RAINBOW_SERVER": server.address, "RAINBOW_TOKEN": token, "TERM": "xterm"}
     process = subprocess.Popen([*RAINBOW, *words], env=environment, stdout=inner, stderr=inner, stdin=inner)
     os.close(inner)
     shown = b""
@@ -231,18 +231,18 @@ def on_a_terminal(house: House, token: str, *words: str) -> bytes:
 @pytest.mark.parametrize(
     "name", ["\u0430na", "ana\u200b", "ana\n", " ana", "ana\u202e", "cluster:alpha", "server", "a" * 64]
 )
-def test_a_name_that_looks_like_another_is_no_name(house: House, name: str) -> None:
+def test_a_name_that_looks_like_another_is_no_name(server: ServerProcess, name: str) -> None:
     call = calling(
-        house, lambda channel: code_of(ask(channel, "Access/PutUser", house.admin_token, name=name, create=True))
+        server, lambda channel: code_of(ask(channel, "Access/PutUser", server.admin_token, name=name, create=True))
     )
     assert call == "INVALID_ARGUMENT"
 
 
-def test_the_prototypes_question_tells_a_user_of_their_own_clusters_only(house: House) -> None:
-    ana = token(house, "ana", "submit:alpha")
+def test_the_prototypes_question_tells_a_user_of_their_own_clusters_only(server: ServerProcess) -> None:
+    ana = token(server, "ana", "submit:alpha")
 
     def satisfied(credential: str) -> tuple[list[str], int]:
-        with house.channel() as channel:
+        with server.channel() as channel:
             stub = memory_pb2_grpc.MemoryGraphStub(channel)
             who = [("authorization", f"Bearer {credential}")] if credential else []
             answer = stub.Satisfy(memory_pb2.SatisfyRequest(payload=JOBSPEC), metadata=who, timeout=20)
@@ -250,16 +250,16 @@ def test_the_prototypes_question_tells_a_user_of_their_own_clusters_only(house: 
 
     assert satisfied(ana) == (["alpha"], 1)
     assert satisfied("") == (["alpha", "beta"], 2), "on this machine, as the prototype answers"
-    house.run("rules", "beta", "--allow-users", "bob")
+    server.run("rules", "beta", "--allow-users", "bob")
     assert satisfied("") == (["alpha"], 1)
-    assert satisfied(token(house, "bob", "submit:beta")) == (["beta"], 1)
-    house.run("rules", "beta", "--clear")
+    assert satisfied(token(server, "bob", "submit:beta")) == (["beta"], 1)
+    server.run("rules", "beta", "--clear")
 
 
 # --- what is open while rights change ---
 
 
-def cut_after(house: House, credential: str, change: Callable[[], object], **fields: Any) -> float:
+def cut_after(server: ServerProcess, credential: str, change: Callable[[], object], **fields: Any) -> float:
     """Seconds after which an open stream of events ends, counted from the end of the change."""
 
     async def watch(channel: aio.Channel) -> float:
@@ -272,7 +272,7 @@ def cut_after(house: House, credential: str, change: Callable[[], object], **fie
         assert await code_of(reading) == "UNAUTHENTICATED"
         return time.monotonic() - began
 
-    return float(calling(house, watch))
+    return float(calling(server, watch))
 
 
 async def drained(stream: Any) -> None:
@@ -280,30 +280,30 @@ async def drained(stream: Any) -> None:
         pass
 
 
-def test_open_streams_end_when_groups_rights_or_accounts_change_and_when_time_is_up(house: House) -> None:
-    house.run("user", "add", "gina", "--group", "lab", "--allow", "job:read:group")
-    house.run("user", "add", "gus", "--group", "lab")
-    reads = token(house, "gina", "job:read:group", "job:read:own")
-    admin, none = house.admin_token, {"names": []}
+def test_open_streams_end_when_groups_rights_or_accounts_change_and_when_time_is_up(server: ServerProcess) -> None:
+    server.run("user", "add", "gina", "--group", "lab", "--allow", "job:read:group")
+    server.run("user", "add", "gus", "--group", "lab")
+    reads = token(server, "gina", "job:read:group", "job:read:own")
+    admin, none = server.admin_token, {"names": []}
 
     def put(name: str, **fields: Any) -> None:
-        calling(house, lambda channel: ask(channel, "Access/PutUser", admin, name=name, **fields))
+        calling(server, lambda channel: ask(channel, "Access/PutUser", admin, name=name, **fields))
 
     changes: dict[str, Callable[[], object]] = {
         "a fellow leaves the group": lambda: put("gus", groups=none),
         "the right is taken": lambda: put("gina", rights=none),
-        "the account is disabled": lambda: house.run("user", "disable", "gina"),
+        "the account is disabled": lambda: server.run("user", "disable", "gina"),
     }
     for what, change in changes.items():
-        assert cut_after(house, reads, change) < 1.5, what
-    house.run("user", "enable", "gina")
-    short = token(house, "gina", "job:read:own", ttl="3s")
-    assert cut_after(house, short, lambda: None) < 5
+        assert cut_after(server, reads, change) < 1.5, what
+    server.run("user", "enable", "gina")
+    short = token(server, "gina", "job:read:own", ttl="3s")
+    assert cut_after(server, short, lambda: None) < 5
 
 
-def test_an_upload_ends_when_its_credential_is_revoked(house: House) -> None:
-    house.run("user", "add", "rose", "--allow", "register:new*")
-    credential = token(house, "rose", "register:new*")
+def test_an_upload_ends_when_its_credential_is_revoked(server: ServerProcess) -> None:
+    server.run("user", "add", "rose", "--allow", "register:new*")
+    credential = token(server, "rose", "register:new*")
     id = credential.split("_")[2]
 
     async def slowly(channel: aio.Channel) -> str:
@@ -322,9 +322,9 @@ def test_an_upload_ends_when_its_credential_is_revoked(house: House) -> None:
         )
         waiting = asyncio.ensure_future(code_of(call))
         await asyncio.sleep(0.3)
-        await asyncio.to_thread(house.run, "token", "revoke", id)
+        await asyncio.to_thread(server.run, "token", "revoke", id)
         revoked.set()
         return await waiting
 
-    assert calling(house, slowly) == "UNAUTHENTICATED"
-    assert "newcomer" not in house.run("clusters").stdout
+    assert calling(server, slowly) == "UNAUTHENTICATED"
+    assert "newcomer" not in server.run("clusters").stdout

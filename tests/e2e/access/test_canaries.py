@@ -14,7 +14,7 @@ import pytest
 from rainbow_sched.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.pb.v2 import access_pb2, access_pb2_grpc, clusters_pb2, jobs_pb2
 from tests.support.calls import Calls, bearer
-from tests.support.server_process import SECRET, House, a_house
+from tests.support.server_process import SECRET, ServerProcess, a_server_process
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.timeout(180)
 class Canaries:
     """Secrets by kind, and all answers to callers without them."""
 
-    def __init__(self, house: House, channel: grpc.Channel) -> None:
-        self.house, self.channel = house, channel
+    def __init__(self, server: ServerProcess, channel: grpc.Channel) -> None:
+        self.server, self.channel = server, channel
         self.access = access_pb2_grpc.AccessStub(channel)
-        self.calls = Calls(channel, house.admin_token)
+        self.calls = Calls(channel, server.admin_token)
         self.said: list[str] = []
-        self.secrets = {"registration": SECRET, "admin": house.admin_token}
+        self.secrets = {"registration": SECRET, "admin": server.admin_token}
 
     def plant(self) -> None:
         """Make one of each kind."""
@@ -71,24 +71,24 @@ class Canaries:
                     raise
 
 
-def places(house: House) -> dict[str, bytes]:
+def places(server: ServerProcess) -> dict[str, bytes]:
     """Return all files of the server, and its command line."""
     found = {
-        str(path.relative_to(house.folder)): path.read_bytes()
-        for path in house.folder.rglob("*")
+        str(path.relative_to(server.folder)): path.read_bytes()
+        for path in server.folder.rglob("*")
         if path.is_file() and path.name != "admin.token"
     }
-    assert house.process is not None
-    found["command line"] = Path(f"/proc/{house.process.pid}/cmdline").read_bytes()
+    assert server.process is not None
+    found["command line"] = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
     found["all command lines"] = subprocess.run(["ps", "axww"], capture_output=True, check=False).stdout
     return found
 
 
-def audit_with(house: House, outcomes: set[str]) -> list[dict[str, str]]:
+def audit_with(server: ServerProcess, outcomes: set[str]) -> list[dict[str, str]]:
     """The audit log once these outcomes are in it: refusals are written together, a moment after they were given."""
     until = time.monotonic() + 30
     while True:
-        lines: list[dict[str, str]] = json.loads(house.run("audit", "-n", "1000", "-o", "json").stdout)["lines"]
+        lines: list[dict[str, str]] = json.loads(server.run("audit", "-n", "1000", "-o", "json").stdout)["lines"]
         seen = {line["outcome"] for line in lines}
         if seen >= outcomes:
             return lines
@@ -96,17 +96,17 @@ def audit_with(house: House, outcomes: set[str]) -> list[dict[str, str]]:
 
 
 def test_no_secret_is_left_in_database_wal_log_audit_or_process_list(tmp_path: Path) -> None:
-    with a_house(tmp_path, arguments=("--log-level", "debug")) as house:
-        with house.channel() as channel:
-            canaries = Canaries(house, channel)
+    with a_server_process(tmp_path, arguments=("--log-level", "debug")) as server:
+        with server.channel() as channel:
+            canaries = Canaries(server, channel)
             canaries.plant()
             for secret in canaries.secrets.values():
                 canaries.misuse(secret)
-            log = audit_with(house, {"done", "denied", "unauthenticated"})
-            found = places(house)
+            log = audit_with(server, {"done", "denied", "unauthenticated"})
+            found = places(server)
             assert any(name.endswith("-wal") for name in found), sorted(found)
-        house.kill()  # what a crash leaves: the WAL, and whatever was half written
-        found |= places_after(house) | {"audit": json.dumps(log).encode()}
+        server.kill()  # what a crash leaves: the WAL, and whatever was half written
+        found |= places_after(server) | {"audit": json.dumps(log).encode()}
     hits = [
         (kind, where)
         for kind, secret in canaries.secrets.items()
@@ -124,10 +124,10 @@ def test_no_secret_is_left_in_database_wal_log_audit_or_process_list(tmp_path: P
     print(f"{len(canaries.secrets)} kinds of secret looked for in {len(found)} places and {len(canaries.said)} answers")
 
 
-def places_after(house: House) -> dict[str, bytes]:
+def places_after(server: ServerProcess) -> dict[str, bytes]:
     """The files once more, when the server is dead."""
     return {
-        f"{path.relative_to(house.folder)} (dead)": path.read_bytes()
-        for path in house.folder.rglob("*")
+        f"{path.relative_to(server.folder)} (dead)": path.read_bytes()
+        for path in server.folder.rglob("*")
         if path.is_file() and path.name != "admin.token"
     }

@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 
 from tests.support.calls import Calls
-from tests.support.server_process import RAINBOW, House, a_house
+from tests.support.server_process import RAINBOW, ServerProcess, a_server_process
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> House:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> ServerProcess:
     """A server with two clusters."""
-    with a_house(tmp_path_factory.mktemp("lab")) as house:
-        with house.channel() as channel:
+    with a_server_process(tmp_path_factory.mktemp("lab")) as server:
+        with server.channel() as channel:
             for name in ("perl", "corona"):
-                Calls(channel, house.admin_token).register(name, a_graph())
-        yield house
+                Calls(channel, server.admin_token).register(name, a_graph())
+        yield server
 
 
-def test_a_user_gets_a_token_uses_it_and_loses_it(lab: House) -> None:
+def test_a_user_gets_a_token_uses_it_and_loses_it(lab: ServerProcess) -> None:
     lab.run("group", "add", "gpu", "--cluster", "perl")
     lab.run("group", "add", "physics", "--allow", "submit:@gpu")
     lab.run("user", "add", "ana", "--group", "physics")
@@ -39,7 +39,7 @@ def test_a_user_gets_a_token_uses_it_and_loses_it(lab: House) -> None:
     assert lab.run("whoami", token=token["text"], check=False).returncode == 5
 
 
-def test_a_disabled_user_sees_nothing_and_is_listed_as_disabled(lab: House) -> None:
+def test_a_disabled_user_sees_nothing_and_is_listed_as_disabled(lab: ServerProcess) -> None:
     lab.run("user", "add", "bob")
     token = lab.run("token", "create", "--user", "bob", "--scope", "submit:*").stdout.strip()
     lab.run("user", "disable", "bob")
@@ -48,7 +48,7 @@ def test_a_disabled_user_sees_nothing_and_is_listed_as_disabled(lab: House) -> N
     assert users["bob"]["disabled"]
 
 
-def test_users_cannot_do_what_administrators_do(lab: House) -> None:
+def test_users_cannot_do_what_administrators_do(lab: ServerProcess) -> None:
     lab.run("user", "add", "eve")
     token = lab.run("token", "create", "--user", "eve", "--scope", "submit:*").stdout.strip()
     for command in (["user", "list"], ["group", "list"], ["audit"], ["user", "add", "mallory"]):
@@ -56,7 +56,7 @@ def test_users_cannot_do_what_administrators_do(lab: House) -> None:
     assert lab.run("token", "create", "--scope", "admin", token=token, check=False).returncode == 5
 
 
-def test_a_join_token_registers_one_cluster(lab: House, tmp_path: Path) -> None:
+def test_a_join_token_registers_one_cluster(lab: ServerProcess, tmp_path: Path) -> None:
     graph = tmp_path / "edge.json"
     graph.write_bytes(a_graph())
     join = lab.run("token", "create", "--join", "--name", "edge*").stdout.strip()
@@ -65,7 +65,7 @@ def test_a_join_token_registers_one_cluster(lab: House, tmp_path: Path) -> None:
     assert lab.run(*register, "edge2", check=False, RAINBOW_REGISTRATION_SECRET=join).returncode == 5
 
 
-def test_login_keeps_a_token_that_works_in_a_file_of_ones_own(lab: House, tmp_path: Path) -> None:
+def test_login_keeps_a_token_that_works_in_a_file_of_ones_own(lab: ServerProcess, tmp_path: Path) -> None:
     environment = lab.environment() | {"XDG_CONFIG_HOME": str(tmp_path)}
     done = subprocess.run(
         [*RAINBOW, "login", lab.address],
@@ -93,7 +93,7 @@ def test_login_keeps_a_token_that_works_in_a_file_of_ones_own(lab: House, tmp_pa
     assert lab.admin_token in kept.read_text()
 
 
-def test_the_audit_log_tells_of_changes_and_refusals_and_its_chain_holds(lab: House) -> None:
+def test_the_audit_log_tells_of_changes_and_refusals_and_its_chain_holds(lab: ServerProcess) -> None:
     lab.run("jobs", token="rbw_usr_aaaaaaaaaaaa_" + "A" * 43, check=False)
     lab.run("drain", "corona", "-m", "dust")
     lab.run("undrain", "corona")
@@ -103,37 +103,37 @@ def test_the_audit_log_tells_of_changes_and_refusals_and_its_chain_holds(lab: Ho
     assert "all digests are valid" in lab.run("audit", "--verify").stdout
 
 
-def listed(house: House, key: str, token: str, *command: str) -> list[dict[str, object]]:
+def listed(server: ServerProcess, key: str, token: str, *command: str) -> list[dict[str, object]]:
     """The rows of a listing."""
-    found: list[dict[str, object]] = json.loads(house.run(*(command or (key,)), "-o", "json", token=token).stdout)[key]
+    found: list[dict[str, object]] = json.loads(server.run(*(command or (key,)), "-o", "json", token=token).stdout)[key]
     return found
 
 
 def test_a_lost_administrators_token_is_made_anew_beside_the_database(tmp_path: Path) -> None:
-    with a_house(tmp_path) as house:
-        data = str(house.folder / "data")
-        house.run("user", "add", "root2", "--allow", "admin")
-        other = house.run("token", "create", "--user", "root2", "--scope", "admin").stdout.strip()
-        house.run("user", "disable", "admin", token=other)
-        lost = house.admin_token
-        assert house.run("whoami", check=False).returncode == 5
-        busy = house.run("server", "admin-token", "--data-dir", data, check=False)
+    with a_server_process(tmp_path) as server:
+        data = str(server.folder / "data")
+        server.run("user", "add", "root2", "--allow", "admin")
+        other = server.run("token", "create", "--user", "root2", "--scope", "admin").stdout.strip()
+        server.run("user", "disable", "admin", token=other)
+        lost = server.admin_token
+        assert server.run("whoami", check=False).returncode == 5
+        busy = server.run("server", "admin-token", "--data-dir", data, check=False)
         assert "stop that server first" in busy.stderr, "with SQLite the server has the database for itself"
-        house.stop()
-        assert house.run("server", "admin-token", "--data-dir", data).stdout.strip() == f"{data}/admin.token"
-        assert stat.S_IMODE((house.folder / "data/admin.token").stat().st_mode) == 0o600
-        house.start()
-        assert house.admin_token != lost
-        assert "admin" in house.run("whoami").stdout
-        [line] = house.run("audit", "--verb", "token.recover", "-o", "jsonl").stdout.splitlines()
+        server.stop()
+        assert server.run("server", "admin-token", "--data-dir", data).stdout.strip() == f"{data}/admin.token"
+        assert stat.S_IMODE((server.folder / "data/admin.token").stat().st_mode) == 0o600
+        server.start()
+        assert server.admin_token != lost
+        assert "admin" in server.run("whoami").stdout
+        [line] = server.run("audit", "--verb", "token.recover", "-o", "jsonl").stdout.splitlines()
         assert json.loads(line)["actor"] == "server"
-        assert house.admin_token not in line
-        assert house.run("audit", "--verify").returncode == 0
-        missing = house.run("server", "admin-token", "--data-dir", str(tmp_path / "none"), check=False)
+        assert server.admin_token not in line
+        assert server.run("audit", "--verify").returncode == 0
+        missing = server.run("server", "admin-token", "--data-dir", str(tmp_path / "none"), check=False)
         assert missing.returncode == 4
 
 
-def test_a_cluster_gets_rules_shows_them_and_holds_to_them(lab: House) -> None:
+def test_a_cluster_gets_rules_shows_them_and_holds_to_them(lab: ServerProcess) -> None:
     lab.run("user", "add", "rita", "--allow", "submit:*")
     token = lab.run(
         "token", "create", "--user", "rita", "--scope", "submit:*", "--scope", "job:read:own"

@@ -25,28 +25,28 @@ from tests.support.raw_http2 import (
     frame,
     status,
 )
-from tests.support.server_process import House, a_house
+from tests.support.server_process import ServerProcess, a_server_process
 
 pytestmark = pytest.mark.timeout(120)
 WHO = "/rainbow.v2.Access/WhoAmI"
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server."""
-    with a_house(tmp_path_factory.mktemp("house"), arguments=("--log-level", "warning")) as running:
+    with a_server_process(tmp_path_factory.mktemp("server"), arguments=("--log-level", "warning")) as running:
         yield running
 
 
-def memory(house: House) -> int:
+def memory(server: ServerProcess) -> int:
     """Resident bytes of the server."""
-    assert house.process is not None
-    return int(Path(f"/proc/{house.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    assert server.process is not None
+    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def healthy(house: House) -> float:
+def healthy(server: ServerProcess) -> float:
     """Seconds that the health took to answer."""
-    with house.channel() as channel:
+    with server.channel() as channel:
         began = time.monotonic()
         health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
         return time.monotonic() - began
@@ -72,18 +72,18 @@ TRICKS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-def test_a_header_trick_opens_nothing(house: House, trick: str) -> None:
-    raw = Raw(house.port)
-    raw.message(raw.begin(TRICKS[trick](house.admin_token)))
+def test_a_header_trick_opens_nothing(server: ServerProcess, trick: str) -> None:
+    raw = Raw(server.port)
+    raw.message(raw.begin(TRICKS[trick](server.admin_token)))
     answer = raw.answer(3)
     raw.close()
     assert status(answer) not in ("", "0"), answer
     assert b"admin" not in answer.replace(b"administrator", b"")
 
 
-def test_a_plain_call_by_hand_is_answered_so_that_the_tricks_above_mean_something(house: House) -> None:
-    raw = Raw(house.port)
-    raw.message(raw.begin(call_headers(WHO, authorization=f"Bearer {house.admin_token}")))
+def test_a_plain_call_by_hand_is_answered_so_that_the_tricks_above_mean_something(server: ServerProcess) -> None:
+    raw = Raw(server.port)
+    raw.message(raw.begin(call_headers(WHO, authorization=f"Bearer {server.admin_token}")))
     assert status(raw.answer()) == "0"
     raw.close()
 
@@ -106,16 +106,16 @@ FLOODS: dict[str, Callable[[Raw], bytes]] = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_a_flood_of_frames_neither_fills_the_memory_nor_keeps_others_out(house: House, flood: str) -> None:
-    before, over, worst = memory(house), threading.Event(), [0.0]
+def test_a_flood_of_frames_neither_fills_the_memory_nor_keeps_others_out(server: ServerProcess, flood: str) -> None:
+    before, over, worst = memory(server), threading.Event(), [0.0]
 
     def monitor() -> None:
         while not over.is_set():
-            worst[0] = max(worst[0], healthy(house))
+            worst[0] = max(worst[0], healthy(server))
 
     watching = threading.Thread(target=monitor)
     watching.start()
-    raw, until = Raw(house.port), time.monotonic() + 2
+    raw, until = Raw(server.port), time.monotonic() + 2
     raw.connection.settimeout(1)
     try:
         if flood == "headers without end":
@@ -127,23 +127,23 @@ def test_a_flood_of_frames_neither_fills_the_memory_nor_keeps_others_out(house: 
     raw.close()
     over.set()
     watching.join()
-    print(f"{flood}: health within {worst[0]:.3f} s, memory {memory(house) - before >> 20:+} MiB")
+    print(f"{flood}: health within {worst[0]:.3f} s, memory {memory(server) - before >> 20:+} MiB")
     assert worst[0] < 2.0
-    assert memory(house) - before < 100 * 2**20
+    assert memory(server) - before < 100 * 2**20
 
 
-def test_a_credential_with_a_stray_byte_is_not_in_the_log(house: House) -> None:
-    raw = Raw(house.port)
-    raw.message(raw.begin(call_headers(WHO, authorization=f"Bearer {house.admin_token}\xff")))
+def test_a_credential_with_a_stray_byte_is_not_in_the_log(server: ServerProcess) -> None:
+    raw = Raw(server.port)
+    raw.message(raw.begin(call_headers(WHO, authorization=f"Bearer {server.admin_token}\xff")))
     assert status(raw.answer()) == "16"
     raw.close()
-    assert house.admin_token not in house.log
-    assert "Traceback" not in house.log
+    assert server.admin_token not in server.log
+    assert "Traceback" not in server.log
 
 
-def test_a_silent_connection_and_other_languages_are_hung_up_on(house: House) -> None:
+def test_a_silent_connection_and_other_languages_are_hung_up_on(server: ServerProcess) -> None:
     for said in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"SSH-2.0-x\r\n"):
-        with socket.create_connection(("127.0.0.1", house.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
             connection.sendall(said)
             while connection.recv(4_096):
                 pass

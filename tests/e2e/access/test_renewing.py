@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import RAINBOW, House
+from tests.support.server_process import RAINBOW, ServerProcess
 
 pytestmark = pytest.mark.timeout(120)
 KILLS = 6
 
 
-def test_an_agent_that_is_killed_while_it_renews_its_secret_gets_in_again_each_time(house: House):
-    folder = house.folder / "agent"
+def test_an_agent_that_is_killed_while_it_renews_its_secret_gets_in_again_each_time(server: ServerProcess):
+    folder = server.folder / "agent"
     command = [*RAINBOW, "agent", "--cluster", "here", "--run-as-root", "--state-dir", str(folder)]
-    environment = house.environment() | {"RAINBOW_SERVER": house.address}
-    log = house.folder / "agent.log"
+    environment = server.environment() | {"RAINBOW_SERVER": server.address}
+    log = server.folder / "agent.log"
 
     def start(*words: str) -> subprocess.Popen[bytes]:
         with log.open("wb") as file:
@@ -40,9 +40,9 @@ def test_an_agent_that_is_killed_while_it_renews_its_secret_gets_in_again_each_t
         seen.add(secret.read_text())
     assert len(seen) == KILLS + 1
     assert start("--once").wait(60) == 0, log.read_text()
-    lines = house.run("audit", "--verb", "secret.renewed", "-o", "jsonl").stdout.splitlines()
+    lines = server.run("audit", "--verb", "secret.renewed", "-o", "jsonl").stdout.splitlines()
     assert len(lines) >= KILLS
-    assert house.run("audit", "--verify").returncode == 0
+    assert server.run("audit", "--verify").returncode == 0
 
 
 def wait_until(there: object, process: subprocess.Popen[bytes], log: Path) -> None:

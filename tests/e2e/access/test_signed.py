@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import RAINBOW, House
+from tests.support.server_process import RAINBOW, ServerProcess
 
 pytestmark = pytest.mark.timeout(120)
 
 
-def an_agent(house: House, *words: str) -> subprocess.CompletedProcess[str]:
+def an_agent(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the agent of the cluster `here` until it is idle."""
-    environment = house.environment() | {"RAINBOW_SERVER": house.address}
+    environment = server.environment() | {"RAINBOW_SERVER": server.address}
     command = [*RAINBOW, "agent", "--cluster", "here", "--register", "auto", "--once", "--run-as-root", *words]
     return subprocess.run(
-        [*command, "--state-dir", str(house.folder / "agent")],
+        [*command, "--state-dir", str(server.folder / "agent")],
         env=environment,
         capture_output=True,
         text=True,
@@ -26,33 +26,33 @@ def an_agent(house: House, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_site_that_asks_for_signatures_runs_what_is_signed_and_hands_back_the_rest(house: House):
-    signers = house.folder / "signers"
-    key = Path(house.run("key", "create").stdout.strip())
+def test_a_site_that_asks_for_signatures_runs_what_is_signed_and_hands_back_the_rest(server: ServerProcess):
+    signers = server.folder / "signers"
+    key = Path(server.run("key", "create").stdout.strip())
     assert key.stat().st_mode & 0o777 == 0o600
-    assert house.run("key", "create", check=False).returncode != 0, "a key is never overwritten"
-    signers.write_text(house.run("key", "show").stdout)
+    assert server.run("key", "create", check=False).returncode != 0, "a key is never overwritten"
+    signers.write_text(server.run("key", "show").stdout)
     assert signers.read_text().startswith("admin ssh-ed25519 ")
-    an_agent(house, "--allowed-signers", str(signers))
-    signed, plain = (house.run("submit", *words, "--", "echo", "hi").stdout.strip() for words in (["--sign"], []))
-    said = an_agent(house, "--allowed-signers", str(signers)).stderr
-    assert house.run("logs", signed).stdout == "hi\n"
+    an_agent(server, "--allowed-signers", str(signers))
+    signed, plain = (server.run("submit", *words, "--", "echo", "hi").stdout.strip() for words in (["--sign"], []))
+    said = an_agent(server, "--allowed-signers", str(signers)).stderr
+    assert server.run("logs", signed).stdout == "hi\n"
     assert f"rb-{plain}-1: rejected: the job is not signed" in said
-    assert "submit it with --sign" in house.run("explain", plain, check=False).stdout
-    script = house.folder / "job.sh"
+    assert "submit it with --sign" in server.run("explain", plain, check=False).stdout
+    script = server.folder / "job.sh"
     script.write_text("#!/bin/sh\n#SBATCH -n 2\necho from a script\n")
-    signed = house.run("submit", "--sign", "-M", "here", str(script)).stdout.strip()
-    members = house.run("submit", "--sign", "--array", "1-2", "--", "printenv", "RAINBOW_ARRAY_INDEX").stdout.strip()
-    an_agent(house, "--allowed-signers", str(signers))
-    assert "from a script" in house.run("logs", signed).stdout
-    assert [house.run("logs", str(id)).stdout for id in range(*map(int, members.split("-")))] == ["1\n"]
+    signed = server.run("submit", "--sign", "-M", "here", str(script)).stdout.strip()
+    members = server.run("submit", "--sign", "--array", "1-2", "--", "printenv", "RAINBOW_ARRAY_INDEX").stdout.strip()
+    an_agent(server, "--allowed-signers", str(signers))
+    assert "from a script" in server.run("logs", signed).stdout
+    assert [server.run("logs", str(id)).stdout for id in range(*map(int, members.split("-")))] == ["1\n"]
 
 
-def test_a_key_that_others_can_read_or_that_is_none_is_refused(house: House):
-    assert "rainbow key create" in house.run("submit", "--sign", "--", "true", check=False).stderr
-    key = house.folder / "key"
+def test_a_key_that_others_can_read_or_that_is_none_is_refused(server: ServerProcess):
+    assert "rainbow key create" in server.run("submit", "--sign", "--", "true", check=False).stderr
+    key = server.folder / "key"
     key.write_text("no key")
     key.chmod(0o644)
-    assert "chmod 600" in house.run("submit", "--sign", "--key", str(key), "--", "true", check=False).stderr
+    assert "chmod 600" in server.run("submit", "--sign", "--key", str(key), "--", "true", check=False).stderr
     key.chmod(0o600)
-    assert "OpenSSH" in house.run("submit", "--sign", "--key", str(key), "--", "true", check=False).stderr
+    assert "OpenSSH" in server.run("submit", "--sign", "--key", str(key), "--", "true", check=False).stderr

@@ -16,7 +16,7 @@ import pytest
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.pb.v2 import jobs_pb2
 from tests.support.calls import Calls, bearer
-from tests.support.server_process import RAINBOW, SECRET, House, a_house
+from tests.support.server_process import RAINBOW, SECRET, ServerProcess, a_server_process
 from tests.support.service import a_graph
 
 pytestmark = pytest.mark.timeout(180)
@@ -53,16 +53,16 @@ class Prototype:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for attacks that do not change it."""
-    with a_house(tmp_path_factory.mktemp("house")) as running:
+    with a_server_process(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def theirs(house: House) -> Iterator[Prototype]:
+def theirs(server: ServerProcess) -> Iterator[Prototype]:
     """The prototype's client."""
-    with house.channel() as channel:
+    with server.channel() as channel:
         yield Prototype(channel)
 
 
@@ -109,10 +109,10 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_t5_any_text_is_kept_byte_for_byte(house: House, text: str) -> None:
+def test_t5_any_text_is_kept_byte_for_byte(server: ServerProcess, text: str) -> None:
     jobspec = json.dumps({**JOBSPEC, "tasks": [{"command": ["echo", text], "resources": "n"}]}, ensure_ascii=False)
-    with house.channel() as channel:
-        calls = Calls(channel, house.admin_token)
+    with server.channel() as channel:
+        calls = Calls(channel, server.admin_token)
         request = jobs_pb2.SubmitRequest(name="j", spec=jobs_pb2.Spec(text=jobspec))
         if text == "\u0000":  # no program can be given a NUL
             assert refused(lambda: calls.jobs.Submit(request, metadata=calls.who)) is grpc.StatusCode.INVALID_ARGUMENT
@@ -130,12 +130,12 @@ def test_t6_job_ids_are_unique_and_grow_from_one(theirs: Prototype, victim: rain
 
 def test_t7_the_second_service_takes_no_graphs_and_off_this_machine_tells_nothing(tmp_path: Path) -> None:
     address = _other_address()
-    house = House(tmp_path)
-    house.arguments = ("--listen", f"0.0.0.0:{house.port}", "--insecure")
-    house.start()
+    server = ServerProcess(tmp_path)
+    server.arguments = ("--listen", f"0.0.0.0:{server.port}", "--insecure")
+    server.start()
     try:
         for host, satisfied in (("127.0.0.1", True), (address, False)):
-            with grpc.insecure_channel(f"{host}:{house.port}") as channel:
+            with grpc.insecure_channel(f"{host}:{server.port}") as channel:
                 graph = memory_pb2_grpc.MemoryGraphStub(channel)
                 inject = memory_pb2.RegisterRequest(name="mine", payload="{}")
                 assert refused(graph.Register, inject) is grpc.StatusCode.UNAUTHENTICATED
@@ -145,7 +145,7 @@ def test_t7_the_second_service_takes_no_graphs_and_off_this_machine_tells_nothin
                 else:
                     assert refused(graph.Satisfy, ask) is grpc.StatusCode.UNAUTHENTICATED
     finally:
-        house.kill()
+        server.kill()
 
 
 def _other_address() -> str:
@@ -158,9 +158,9 @@ def _other_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def test_t8_two_servers_share_no_secret_and_the_old_defaults_open_nothing(house: House, tmp_path: Path) -> None:
-    with a_house(tmp_path) as other:
-        assert other.admin_token != house.admin_token
+def test_t8_two_servers_share_no_secret_and_old_defaults_open_nothing(server: ServerProcess, tmp_path: Path) -> None:
+    with a_server_process(tmp_path) as other:
+        assert other.admin_token != server.admin_token
         with other.channel() as channel:
             for secret in ("chocolate-cookies", "rainbow", ""):
                 request = rainbow_pb2.RegisterRequest(name="x", secret=secret, nodes=a_graph().decode())
@@ -211,7 +211,7 @@ def test_t13_a_bad_graph_leaves_the_name_free(theirs: Prototype) -> None:
 
 
 def test_t14_after_a_kill_every_cluster_works_without_registering_again(tmp_path: Path) -> None:
-    with a_house(tmp_path) as mortal:
+    with a_server_process(tmp_path) as mortal:
         with mortal.channel() as channel:
             made = Prototype(channel).register("east")
         mortal.kill()
@@ -238,23 +238,23 @@ def test_t19_t20_the_server_decides_by_the_options_of_this_request(theirs: Proto
     assert theirs.submit({"left": tokens["left"]}).cluster == "left"
 
 
-def test_t22_a_deleted_clusters_jobs_go_on_and_its_name_inherits_nothing(theirs: Prototype, house: House) -> None:
+def test_t22_a_deleted_clusters_jobs_continue_and_its_name_is_clean(theirs: Prototype, server: ServerProcess) -> None:
     made = theirs.register("doomed")
     id = theirs.submit({"doomed": made.token}).jobid
     theirs.scheduler.Delete(rainbow_pb2.DeleteRequest(name="doomed", secret=made.secret), timeout=20)
     again = theirs.register("doomed")
     assert id not in theirs.receive("doomed", again.secret)
     assert refused(theirs.receive, "doomed", made.secret) is grpc.StatusCode.UNAUTHENTICATED
-    with house.channel() as channel:
-        job = Calls(channel, house.admin_token).jobs.Get(
-            jobs_pb2.GetJobRequest(id=id), metadata=bearer(house.admin_token), timeout=20
+    with server.channel() as channel:
+        job = Calls(channel, server.admin_token).jobs.Get(
+            jobs_pb2.GetJobRequest(id=id), metadata=bearer(server.admin_token), timeout=20
         )
     assert job.state in ("held", "queued")
 
 
-def test_t23_what_is_too_large_is_refused(house: House, theirs: Prototype) -> None:
-    with house.channel() as channel:
-        calls = Calls(channel, house.admin_token)
+def test_t23_what_is_too_large_is_refused(server: ServerProcess, theirs: Prototype) -> None:
+    with server.channel() as channel:
+        calls = Calls(channel, server.admin_token)
         long = jobs_pb2.SubmitRequest(spec=jobs_pb2.Spec(text="#!/bin/sh\n" + "x" * 70_000))
         with pytest.raises(grpc.RpcError) as error:
             calls.jobs.Submit(long, metadata=calls.who, timeout=20)
@@ -266,7 +266,7 @@ def test_t23_what_is_too_large_is_refused(house: House, theirs: Prototype) -> No
 
 
 def test_secret_files_that_others_can_read_stop_the_server(tmp_path: Path) -> None:
-    mine = House(tmp_path)
+    mine = ServerProcess(tmp_path)
     environment = {key: value for key, value in mine.environment().items() if key != "RAINBOW_REGISTRATION_SECRET"}
     data = tmp_path / "data"
     data.mkdir()

@@ -12,7 +12,7 @@ from rainbow_sched.client.settings import ClientSettings, addresses
 from rainbow_sched.client.views import StreamChunk
 from rainbow_sched.model.errors import NotFound, Unavailable
 from rainbow_sched.pb.v2 import jobs_pb2
-from tests.support.fake_server import QUICK, Begun, Refusal, Script, closed_port
+from tests.support.fake_server import QUICK, InitialMetadata, Refusal, Script, closed_port
 
 CUT = Refusal(grpc.StatusCode.UNAVAILABLE, "cut")
 
@@ -46,7 +46,7 @@ async def test_a_watch_from_now_on_becomes_one_from_a_number_once_it_has_seen_on
 
 async def test_a_watch_from_now_on_that_is_cut_before_any_event_misses_none(server, settings, monkeypatch):
     heard = threading.Event()
-    server.answers["Jobs/Watch"] = Script([Begun((("rainbow-after", "7"),), heard), CUT], [event(8)])
+    server.answers["Jobs/Watch"] = Script([InitialMetadata((("rainbow-after", "7"),), heard), CUT], [event(8)])
     async with AsyncClient(settings=settings, timeouts=QUICK) as client:
         stream = client.connection.stream
 
