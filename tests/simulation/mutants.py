@@ -99,18 +99,18 @@ def leaves_dependents_waiting(patch: Patch) -> None:
 
 @mutant()
 def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
-    def find(tx: Any, cluster: str, ref: Any) -> Any:
+    def find_attempt(tx: Any, cluster: str, ref: Any) -> Any:
         job = tx.job(ref.job)
         attempt = None if job is None else tx.attempt(ref.job, job.attempt)
         return None if attempt is None else (job, attempt)
 
-    patch.setattr(reports, "find", find)
+    patch.setattr(reports, "find_attempt", find_attempt)
 
 
 @mutant()
 def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
     def accept(tx: Any, fx: Any, out: Any, told: Any, ref: Any, now: float) -> None:
-        found = reports.find(tx, told.cluster, ref)
+        found = reports.find_attempt(tx, told.cluster, ref)
         if found is not None and found[1].state in (AttemptState.OFFERED, AttemptState.LEASED):
             lifecycle.progress(tx, fx, *found, AttemptState.ACCEPTED, now)
         out.confirms.append(ref)
@@ -121,7 +121,7 @@ def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
 @mutant()
 def believes_reports_after_the_end(patch: Patch) -> None:
     def report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
-        found = reports.find(tx, cluster, told.ref)
+        found = reports.find_attempt(tx, cluster, told.ref)
         if found is not None and told.state not in reports.LIVE:
             job = found[0]
             how = lifecycle.AttemptEnd(state=told.state, failure=told.failure, exit_code=told.exit_code)
@@ -260,7 +260,7 @@ def never_lets_a_lease_lapse(patch: Patch) -> None:
     async def lapse(self: Timers, now: float) -> None:
         return None
 
-    patch.setattr(Timers, "_lapse", lapse)
+    patch.setattr(Timers, "_expire_leases", lapse)
 
 
 @mutant()
@@ -269,8 +269,8 @@ def counts_its_own_downtime(patch: Patch) -> None:
         self.core.started_at = 0.0
         await original(self, now)
 
-    original = Timers._lapse
-    patch.setattr(Timers, "_lapse", lapse)
+    original = Timers._expire_leases
+    patch.setattr(Timers, "_expire_leases", lapse)
 
 
 # --- R9: cancelling ---
@@ -283,8 +283,8 @@ def tells_a_command_only_once(patch: Patch) -> None:
         for command in out.commands:
             tx.ack_command(command.id)
 
-    original = SyncHandler._outbox
-    patch.setattr(SyncHandler, "_outbox", outbox)
+    original = SyncHandler._add_work
+    patch.setattr(SyncHandler, "_add_work", outbox)
 
 
 @mutant(DEAF)

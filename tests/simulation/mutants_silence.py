@@ -33,7 +33,7 @@ def never_gives_up_a_silent_run(patch: Patch) -> None:
     async def lost(self: Timers, now: float) -> None:
         return None
 
-    patch.setattr(Timers, "_lost", lost)
+    patch.setattr(Timers, "_end_lost_runs", lost)
 
 
 @mutant(AWAY)
@@ -41,13 +41,13 @@ def gives_up_before_the_time(patch: Patch) -> None:
     def waits(self: Timers, tx: Any, attempt: Any) -> float:
         return original(self, tx, attempt) / 2
 
-    original = Timers._waits
-    patch.setattr(Timers, "_waits", waits)
+    original = Timers._patience_of
+    patch.setattr(Timers, "_patience_of", waits)
 
 
 @mutant(AWAY)
 def counts_its_own_downtime_as_silence(patch: Patch) -> None:
-    patch.setattr(Presence, "silence", lambda self, cluster, now: now - self._spoke.get(cluster, 0.0))
+    patch.setattr(Presence, "silence", lambda self, cluster, now: now - self._last_contact.get(cluster, 0.0))
 
 
 @mutant(AWAY)
@@ -59,7 +59,7 @@ def runs_again_what_may_still_run(patch: Patch) -> None:
         return original(job, replace(how, certainly_ended=True))
 
     original = lifecycle._further_run
-    patch.setattr(Timers, "_waits", waits)
+    patch.setattr(Timers, "_patience_of", waits)
     patch.setattr(lifecycle, "_further_run", further_run)
 
 
@@ -101,9 +101,9 @@ def starts_what_may_have_been_given_up(patch: Patch) -> None:
 @mutant()
 def listens_to_processes_that_were_followed(patch: Patch) -> None:
     def refuse_second(self: SyncHandler, told: Any, before: Any) -> None:
-        self._over.clear()
+        self._superseded_epochs.clear()
         original(self, told, before)
 
-    original = SyncHandler._refuse_second
-    patch.setattr(SyncHandler, "_refuse_second", refuse_second)
+    original = SyncHandler._refuse_second_agent
+    patch.setattr(SyncHandler, "_refuse_second_agent", refuse_second)
     patch.setattr(SqlTx, "epoch_is_over", lambda self, cluster, epoch: False)

@@ -23,7 +23,7 @@ from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.loader import load_cluster, load_jobs
-from rainbow_sched.service.clusters.rules import refresh
+from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import generations, restore
 from rainbow_sched.service.maintenance.retention import Retention
@@ -84,8 +84,8 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
     await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
     with _no_collections():
         await _load_fleet(core)
-        await refresh(core)
-        await restore.hold_waiting(core)
+        await refresh_groups(core)
+        await restore.hold_old_pending(core)
         await load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime

@@ -119,11 +119,11 @@ class Core:
             if (member := self.fleet.get(name)) is not None and fence not in member.placements:
                 self.fleet.place(name, fence, self.request_of(spec), owner)
         for name, fence, nodes in effects.nodes:
-            self.fleet.follow(name, fence, nodes_of(nodes))
+            self.fleet.move_to_nodes(name, fence, nodes_of(nodes))
         for name, fence in effects.released:
             self.fleet.release(name, fence)
         for name, good in effects.outcomes:
-            self.fleet.note(name, good)
+            self.fleet.record_outcome(name, good)
         for name in effects.removed:  # a cluster re-registered under this name starts clean
             self.fleet.remove(name)
             self.presence.forget(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow_sched.model.job import TRANSITIONS, Delivery, Event, JobEvent, JobState
-from rainbow_sched.service.agents.recall import FOLLOWED
+from rainbow_sched.service.agents.recall import SUPERSEDED
 from rainbow_sched.service.maintenance.restore import WITHOUT_REPORT
 from rainbow_sched.simulation.witness import KNOWN, Invariants, JobChange, Witness, known_failure, unknown_outcome
 
@@ -317,7 +317,7 @@ def i16_nobody_is_killed_without_cause(world: Witness, job: int, n: int, cluster
 def r7_silence_is_long(world: Witness, change: JobChange) -> str | None:
     """R7 a run is given up only when its cluster was silent for as long as its owner would wait."""
     for attempt in change.ended():
-        if attempt.state is S.LOST and attempt.reason != FOLLOWED:
+        if attempt.state is S.LOST and attempt.reason != SUPERSEDED:
             silent = world.now() - max(world.heard.get(attempt.cluster, 0.0), world.server_since or 0.0)
             if silent < world.patience(attempt) - 0.1:
                 return f"attempt {attempt.n} of job {attempt.job} is lost after {silent:.1f} s of silence"

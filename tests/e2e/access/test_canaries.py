@@ -118,7 +118,7 @@ def test_no_secret_is_left_in_database_wal_log_audit_or_process_list(tmp_path: P
         (kind, said)
         for kind, secret in canaries.secrets.items()
         for said in canaries.said
-        if secret in said and "does not open agent on" not in said  # a caller's own words, told back to them
+        if secret in said and "does not allow agent on" not in said  # a caller's own words, told back to them
     ]
     assert told == []
     print(f"{len(canaries.secrets)} kinds of secret looked for in {len(found)} places and {len(canaries.said)} answers")

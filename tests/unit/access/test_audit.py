@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.model.errors import AlreadyExists
 from rainbow_sched.pb.v2 import access_pb2, jobs_pb2
-from rainbow_sched.service.access.audit import LINES_PER_ADDRESS, RefusedCall, RefusedCallCounter, ranges
+from rainbow_sched.service.access.audit import MAX_LINES_PER_ADDRESS, RefusedCall, RefusedCallCounter, ranges
 from rainbow_sched.store.base import AuditRow, Tx
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.test_tokens import fields_of
@@ -149,7 +149,7 @@ def test_a_flood_of_refusals_becomes_a_few_lines_and_none_is_lost() -> None:
     taken = refusals.take()
     per_address = Counter(refusal.address for refusal, _ in taken)
     assert sum(times for _, times in taken) == 5_000
-    assert max(per_address.values()) <= LINES_PER_ADDRESS + 1
+    assert max(per_address.values()) <= MAX_LINES_PER_ADDRESS + 1
     assert refusals.take() == []
 
 

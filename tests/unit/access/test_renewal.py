@@ -15,7 +15,7 @@ from rainbow_sched.agent.runtime.rotation import Rotation
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.model.credential import digest, id_of
 from rainbow_sched.model.errors import RainbowError, Unavailable
-from rainbow_sched.service.access.renewal import GRACE
+from rainbow_sched.service.access.renewal import GRACE_SECONDS
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.world import World, a_world
@@ -149,7 +149,9 @@ async def test_both_are_good_during_the_change_and_the_old_one_ends_when_the_new
     assert [await code_of(ask(world.channel, "Access/WhoAmI", one)) for one in (old, new)] == ["OK", "OK"]
     for _ in range(2):
         await ask(world.channel, "Agents/Renew", new, **begin)
-    assert (await ask(world.channel, "Access/WhoAmI", old)).expires_at <= world.running.service.core.clock.now() + GRACE
+    assert (
+        await ask(world.channel, "Access/WhoAmI", old)
+    ).expires_at <= world.running.service.core.clock.now() + GRACE_SECONDS
     refused = ask(world.channel, "Agents/Renew", old, cluster="alpha", id="other0other0", digest=b"x" * 32)
     assert await code_of(refused) == "PERMISSION_DENIED"
 

@@ -169,7 +169,7 @@ async def test_rules_survive_a_restart_and_end_with_their_cluster(tmp_path: Path
     try:
         core = again.service.core
         assert core.fleet.rules["alpha"].max_queued == 1
-        assert core.fleet.held_by("alpha", "ana") == 1
+        assert core.fleet.live_jobs_of("alpha", "ana") == 1
     finally:
         await again.stop()
 

@@ -11,7 +11,7 @@ import pytest
 from grpc import aio
 
 from rainbow_sched.pb.v2 import access_pb2
-from rainbow_sched.service.access.principals import changed, ends_at
+from rainbow_sched.service.access.principals import changed, credential_end
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of, follow
 from tests.unit.access.world import World, a_submit, a_world, register
@@ -159,7 +159,7 @@ async def test_an_agents_secret_rotates_with_two_good_ones_during_the_change(wor
         assert await code_of(ask(world.channel, "Clusters/UpdateState", secret, **state)) == "OK"
     core = world.running.service.core
     id = (await ask(world.channel, "Access/WhoAmI", old)).token
-    end = await core.store.read(lambda tx: ends_at(tx, id))
+    end = await core.store.read(lambda tx: credential_end(tx, id))
     assert end == pytest.approx(core.clock.now() + 3600, abs=60)
 
     def over(tx: Tx) -> None:
@@ -182,7 +182,7 @@ async def test_an_old_secret_in_its_last_hour_cannot_rotate_again_but_can_be_rev
 
 async def test_a_join_token_admits_one_cluster_with_a_name_it_allows(world: World) -> None:
     world.credentials["registration"] = await made(world, "admin", join=True, scopes=["register:edge-*"])
-    with pytest.raises(aio.AioRpcError, match="does not open register"):
+    with pytest.raises(aio.AioRpcError, match="does not allow register"):
         await register(world, "core-1")
     results = await asyncio.gather(*(register(world, f"edge-{n}") for n in range(4)), return_exceptions=True)
     assert sum(not isinstance(result, BaseException) for result in results) == 1

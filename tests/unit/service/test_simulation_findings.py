@@ -266,9 +266,9 @@ async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
         passes.put_nowait(None)
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(timers, "EVERY", 0.0)
+    monkeypatch.setattr(timers, "PASS_SECONDS", 0.0)
     async with a_service(tmp_path) as service:
-        monkeypatch.setattr(Timers, "_lapse", faulty)
+        monkeypatch.setattr(Timers, "_expire_leases", faulty)
         running = asyncio.create_task(service.timers.run())
         async with asyncio.timeout(20):
             for _ in range(3):
@@ -288,9 +288,9 @@ async def test_a_fault_of_ours_in_one_step_of_the_timers_does_not_keep_the_other
         last.set()
         return 0
 
-    monkeypatch.setattr(timers, "EVERY", 0.0)
+    monkeypatch.setattr(timers, "PASS_SECONDS", 0.0)
     async with a_service(tmp_path) as service:
-        monkeypatch.setattr(Timers, "_due", faulty)
+        monkeypatch.setattr(Timers, "_start_due_jobs", faulty)
         monkeypatch.setattr(service.timers, "retention", SimpleNamespace(step=reached))
         running = asyncio.create_task(service.timers.run())
         async with asyncio.timeout(20):

@@ -66,7 +66,7 @@ class Authenticator:
                 token = _bearer(value)
         if not token or len(token) > MAX_CREDENTIAL_CHARACTERS:
             return None
-        principal = self._credential_resolver.known(token, self._clock.now())
+        principal = self._credential_resolver.cached(token, self._clock.now())
         if principal is not None:
             act_as(principal, address)
             self._authorize(row, principal, message, address)
@@ -115,7 +115,7 @@ class Authenticator:
         if len(text) > MAX_CREDENTIAL_CHARACTERS:
             raise Unauthenticated("the credential is too long")
         now = self._clock.now()
-        principal = self._credential_resolver.known(text, now)
+        principal = self._credential_resolver.cached(text, now)
         if principal is not None:
             return principal
         if not self._credential_resolver.was_valid(text):

@@ -16,7 +16,7 @@ from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Denied, Exhausted, RainbowError, Unauthenticated
 from rainbow_sched.service.access.audit import RefusedCallCounter, write_refusals
 from rainbow_sched.service.access.principals import revision
-from rainbow_sched.service.clusters.rules import refresh
+from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Tx
 
@@ -116,7 +116,7 @@ class OpenCallMonitor:
         known, self._seen = self._seen, (stored, self._credential_resolver.revision)
         if known[0] != stored:
             self._credential_resolver.forget()
-            await refresh(self._core)
+            await refresh_groups(self._core)
             self._seen = (stored, self._credential_resolver.revision)
         await self._calls.check(now, all=known != self._seen)
 
@@ -126,7 +126,7 @@ class OpenCallMonitor:
         refused = self._refusals.take()
         uses: dict[str, float] = {}
         if all or abs(now - self._noted) >= LAST_USE_SECONDS:
-            self._noted, uses = now, self._credential_resolver.uses()
+            self._noted, uses = now, self._credential_resolver.take_uses()
         if not refused and not uses:
             return
 

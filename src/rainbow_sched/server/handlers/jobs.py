@@ -50,7 +50,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         return codec.job_out(view, spec=request.spec, nodes=self._nodes(view))
 
     async def List(self, request: jobs_pb2.ListJobsRequest, context: Any) -> jobs_pb2.ListJobsResponse:
-        limit = min(request.limit or 100, jobs.MOST_LISTED)
+        limit = min(request.limit or 100, jobs.MAX_LISTED)
         which = codec.filter_in(request.filter)
         found = await jobs.listed(self._core, which, caller(), before=request.before, limit=limit)
         return codec.page_out((codec.job_out(view, nodes=self._nodes(view)) for view in found), limit)

@@ -121,7 +121,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
     async def ReceiveJobs(
         self, request: rainbow_pb2.ReceiveJobsRequest, context: Any
     ) -> rainbow_pb2.ReceiveJobsResponse:
-        limit = request.maxJobs if request.maxJobs > 0 else offers.MOST_RECEIVED
+        limit = request.maxJobs if request.maxJobs > 0 else offers.MAX_JOBS_RECEIVED
         taken = await offers.receive(self._core, request.cluster, limit)
         answer = rainbow_pb2.ReceiveJobsResponse(request_id=_id())
         for _, job in taken:

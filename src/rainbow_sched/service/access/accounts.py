@@ -1,7 +1,7 @@
-"""People, groups and tokens: made, listed, changed, revoked and rotated, each change with its line in the audit log.
+"""Users, groups and tokens: create, list, change, revoke and rotate; each change writes an audit line.
 
-Nobody hands out more than they have: a new token opens at most what the token that asks for
-it opens, and lives no longer. A token that is not within reach is answered like none.
+A new token grants at most the scopes and lifetime of the token that creates it. A token out of
+reach is reported as not found.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_scope, user_name
 from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid, NotFound
 from rainbow_sched.service.access.audit import acting
-from rainbow_sched.service.access.principals import ADMIN, changed, ends_at, store_rights, stored_rights, within
-from rainbow_sched.service.clusters.rules import refresh
+from rainbow_sched.service.access.principals import ADMIN, changed, credential_end, store_rights, stored_rights, within
+from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.store.base import Account, AuditRow, Store, Tx
 
-DAY = 86_400.0
-TOKEN_TTL = 30 * DAY
-JOIN_TTL = 3_600.0
-LONGEST_TTL = 366 * DAY
-GRACE = 600.0
-LONGEST_GRACE = 7 * DAY
-MOST_NAMES = 1_000
-MOST_TOKENS = 1_000  # live ones of one owner
-_ROTATING = (
+DAY_SECONDS = 86_400.0
+TOKEN_TTL_SECONDS = 30 * DAY_SECONDS
+JOIN_TTL_SECONDS = 3_600.0
+MAX_TTL_SECONDS = 366 * DAY_SECONDS
+GRACE_SECONDS = 600.0
+MAX_GRACE_SECONDS = 7 * DAY_SECONDS
+MAX_NAMES = 1_000
+MAX_TOKENS_PER_OWNER = 1_000
+_ROTATABLE_KINDS = (
     CredentialKind.USER,
     CredentialKind.ADMIN,
     CredentialKind.AGENT,
-)  # a cluster's submit token is shared: no holder may change it alone
-_PEOPLE = (CredentialKind.USER, CredentialKind.ADMIN)
+)  # submit tokens are shared, so no holder may rotate them
+_PERSONAL_KINDS = (CredentialKind.USER, CredentialKind.ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
 class UserRights:
-    """A user with the rights that are their own."""
+    """A user with the rights of the account itself."""
 
     account: Account
     rights: tuple[str, ...]
@@ -45,7 +45,7 @@ class UserRights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRights:
-    """A group: clusters that one name stands for, and rights that its users have."""
+    """A group: the clusters that its name covers, and the rights of its users."""
 
     name: str
     clusters: tuple[str, ...]
@@ -62,13 +62,13 @@ async def put_user(
     disabled: bool | None = None,
     create: bool = False,
 ) -> UserRights:
-    """Add a user, or change what is given of one. Who is disabled is refused from now on, open streams included."""
+    """Add or change a user; None leaves a value unchanged. Disabling also ends open streams."""
     user_name(name)
     by, now = acting(), core.clock.now()
     if by.principal.name == name and (disabled or (rights is not None and "admin" not in rights)):
-        raise Invalid("nobody takes the right of an administrator from themselves; let another one do it")
-    asked_groups = None if groups is None else tuple(sorted({user_name(group) for group in _bounded(groups)}))
-    asked_rights = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
+        raise Invalid("administrators cannot remove their own rights; another administrator must do it")
+    new_groups = None if groups is None else tuple(sorted({user_name(group) for group in _bounded(groups)}))
+    new_rights = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
 
     def work(tx: Tx) -> UserRights:
         before = tx.user(name)
@@ -77,35 +77,35 @@ async def put_user(
         if not create and before is None:
             raise NotFound(f"there is no user {name!r}; add one with: rainbow user add {name}")
         kept = before or Account(name=name)
-        unknown = set(asked_groups or ()) - {group.name for group in tx.groups()}
+        unknown = set(new_groups or ()) - {group.name for group in tx.groups()}
         if unknown:
             raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
         off = kept.disabled if disabled is None else disabled
-        account = tx.put_user(name, kept.groups if asked_groups is None else asked_groups, off, now)
-        store_rights(tx, "user", name, stored_rights(tx, "user", name) if asked_rights is None else asked_rights)
+        account = tx.put_user(name, kept.groups if new_groups is None else new_groups, off, now)
+        store_rights(tx, "user", name, stored_rights(tx, "user", name) if new_rights is None else new_rights)
         view = UserRights(account, stored_rights(tx, "user", name))
-        by.note(tx, "user.add" if create else "user.change", name, now, _told(view))
+        by.note(tx, "user.add" if create else "user.change", name, now, _user_detail(view))
         return view
 
     view = await core.store.write(work)
     core.credential_resolver.forget()
-    await refresh(core)
+    await refresh_groups(core)
     return view
 
 
-def _told(view: UserRights) -> str:
+def _user_detail(view: UserRights) -> str:
     state = "disabled; " if view.account.disabled else ""
     return f"{state}groups {','.join(view.account.groups) or '-'}; rights {','.join(view.rights) or '-'}"
 
 
 def _bounded(names: Sequence[str]) -> Sequence[str]:
-    if len(names) > MOST_NAMES:
-        raise Invalid(f"at most {MOST_NAMES} names, not {len(names)}")
+    if len(names) > MAX_NAMES:
+        raise Invalid(f"at most {MAX_NAMES} names, not {len(names)}")
     return names
 
 
 async def users(core: Core) -> list[UserRights]:
-    """All users by name."""
+    """Return all users by name."""
     return await core.store.read(
         lambda tx: [UserRights(account, stored_rights(tx, "user", account.name)) for account in tx.users()]
     )
@@ -119,11 +119,11 @@ async def put_group(
     rights: Sequence[str] | None = None,
     create: bool = False,
 ) -> GroupRights:
-    """Add a group, or change what is given of one."""
+    """Add or change a group; None leaves a value unchanged."""
     user_name(name)
     by, now = acting(), core.clock.now()
     members = None if clusters is None else tuple(sorted({cluster_name(one) for one in _bounded(clusters)}))
-    asked = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
+    requested = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
 
     def work(tx: Tx) -> GroupRights:
         known = {group.name: group.clusters for group in tx.groups()}
@@ -132,7 +132,7 @@ async def put_group(
         if not create and name not in known:
             raise NotFound(f"there is no group {name!r}; add one with: rainbow group add {name}")
         tx.put_group(name, known.get(name, ()) if members is None else members)
-        store_rights(tx, "group", name, stored_rights(tx, "group", name) if asked is None else asked)
+        store_rights(tx, "group", name, stored_rights(tx, "group", name) if requested is None else requested)
         view = _group(tx, name)
         detail = f"clusters {','.join(view.clusters) or '-'}; rights {','.join(view.rights) or '-'}"
         by.note(tx, "group.add" if create else "group.change", name, now, detail)
@@ -140,7 +140,7 @@ async def put_group(
 
     view = await core.store.write(work)
     core.credential_resolver.forget()
-    await refresh(core)
+    await refresh_groups(core)
     return view
 
 
@@ -151,53 +151,53 @@ def _group(tx: Tx, name: str) -> GroupRights:
 
 
 async def groups(core: Core) -> list[GroupRights]:
-    """All groups by name."""
+    """Return all groups by name."""
     return await core.store.read(lambda tx: [_group(tx, group.name) for group in tx.groups()])
 
 
 async def create_token(
     core: Core, by: Principal, *, owner: str, scopes: Sequence[str], ttl: float, note: str, join: bool
 ) -> tuple[str, Credential]:
-    """A new token: its text, to be shown once, and what is stored of it."""
+    """Create a token; return its text, to be shown once, and the stored row."""
     actor, now = acting(), core.clock.now()
-    asked = tuple(sorted({checked_scope(scope) for scope in _bounded(scopes)}))
-    owner, kind, asked = _checked(by, owner or by.name, asked, join)
-    seconds = _seconds(ttl, JOIN_TTL if join else TOKEN_TTL)
+    requested = tuple(sorted({checked_scope(scope) for scope in _bounded(scopes)}))
+    owner, kind, requested = _checked_token(by, owner or by.name, requested, join)
+    seconds = _checked_ttl(ttl, JOIN_TTL_SECONDS if join else TOKEN_TTL_SECONDS)
     until = now + seconds if by.admin or by.until is None else min(now + seconds, by.until)
     text, stored = core.ids.credential(
-        kind, owner, asked, now, expires_at=until, uses_left=1 if join else None, note=_printable(note)
+        kind, owner, requested, now, expires_at=until, uses_left=1 if join else None, note=_printable(note)
     )
 
     def work(tx: Tx) -> None:
         if owner != by.name and not join and tx.user(owner) is None:
             raise NotFound(f"there is no user {owner!r}; add one with: rainbow user add {owner}")
-        if sum(one.live(now) for one in tx.credentials(owner=owner)) >= MOST_TOKENS:
-            raise Invalid(f"{owner} has {MOST_TOKENS} live tokens; revoke some")
+        if sum(one.live(now) for one in tx.credentials(owner=owner)) >= MAX_TOKENS_PER_OWNER:
+            raise Invalid(f"{owner} has {MAX_TOKENS_PER_OWNER} live tokens; revoke some")
         tx.add_credential(stored)
-        actor.note(tx, "token.create", stored.id, now, f"for {owner}: {','.join(asked)}")
+        actor.note(tx, "token.create", stored.id, now, f"for {owner}: {','.join(requested)}")
 
     await core.store.write(work)
     return text, stored
 
 
-def _checked(
+def _checked_token(
     by: Principal, owner: str, scopes: tuple[str, ...], join: bool
 ) -> tuple[str, CredentialKind, tuple[str, ...]]:
-    """Refuse what the caller has not to give."""
-    if by.kind not in _PEOPLE:
-        raise Denied("only people make tokens; this credential is a cluster's")
+    """Reject scopes that the caller does not hold; return owner, kind and scopes of the token."""
+    if by.kind not in _PERSONAL_KINDS:
+        raise Denied("only users can create tokens; this credential is a cluster's")
     if owner != by.name and not by.admin:
-        raise Denied("your credential makes tokens for yourself alone")
+        raise Denied("your credential can create tokens only for yourself")
     if join:
         scopes = scopes or ("register:*",)
         if not all(scope.startswith("register:") for scope in scopes):
-            raise Invalid("a join token opens registration only: register:PATTERN")
+            raise Invalid("a join token allows registration only: register:PATTERN")
     elif not scopes:
         scopes = tuple(sorted(by.scopes)) if owner == by.name else ()
         if not scopes:
-            raise Invalid("say what the token opens: for example submit:CLUSTER, job:read:own")
+            raise Invalid("give --scope, for example --scope 'submit:*' --scope job:read:own")
     if not within(by, scopes):
-        raise Denied("a new token opens at most what the credential that asks for it opens")
+        raise Denied("a new token can have only the scopes of the credential that creates it")
     return (
         owner,
         CredentialKind.JOIN if join else CredentialKind.ADMIN if "admin" in scopes else CredentialKind.USER,
@@ -205,11 +205,11 @@ def _checked(
     )
 
 
-def _seconds(ttl: float, default: float) -> float:
+def _checked_ttl(ttl: float, default: float) -> float:
     if ttl == 0:
         return default
-    if not 1 <= ttl <= LONGEST_TTL:
-        raise Invalid(f"a token lives between 1 second and {LONGEST_TTL / DAY:g} days")
+    if not 1 <= ttl <= MAX_TTL_SECONDS:
+        raise Invalid(f"a token's lifetime must be between 1 second and {MAX_TTL_SECONDS / DAY_SECONDS:g} days")
     return ttl
 
 
@@ -220,7 +220,7 @@ def _printable(note: str) -> str:
 
 
 async def tokens(core: Core, by: Principal, owner: str, *, everybody: bool, dead: bool) -> list[Credential]:
-    """Tokens within reach: one's own, or anybody's for an administrator."""
+    """Return the caller's tokens; administrators may list those of others."""
     chosen = None if everybody and by.admin else owner if owner and by.admin else by.name
     if owner and owner != by.name and not by.admin:
         return []
@@ -234,18 +234,18 @@ async def tokens(core: Core, by: Principal, owner: str, *, everybody: bool, dead
 
 
 def _with_end(tx: Tx, credential: Credential) -> Credential:
-    end = ends_at(tx, credential.id)
+    end = credential_end(tx, credential.id)
     if end is None or (credential.expires_at is not None and credential.expires_at <= end):
         return credential
     return replace(credential, expires_at=end)
 
 
 async def revoke(core: Core, by: Principal, id: str) -> None:
-    """End a token now, everywhere."""
+    """Revoke a token at once."""
     actor, now = acting(), core.clock.now()
 
     def work(tx: Tx) -> None:
-        stored = _reached(tx, by, id, now)
+        stored = _changeable_token(tx, by, id, now)
         tx.revoke(stored.id, now)
         changed(tx)
         actor.note(tx, "token.revoke", stored.id, now, f"of {stored.owner}")
@@ -255,22 +255,22 @@ async def revoke(core: Core, by: Principal, id: str) -> None:
 
 
 async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str, Credential]:
-    """A new secret in place of an old one; the old one stays good for `grace` seconds, so that none is cut off."""
+    """Replace a secret; the old one stays valid for `grace` seconds."""
     actor, now = acting(), core.clock.now()
-    if grace and not 0 < grace <= LONGEST_GRACE:
-        raise Invalid(f"the old secret stays good for at most {LONGEST_GRACE / DAY:g} days")
-    old = await core.store.read(lambda tx: _reached(tx, by, id or by.credential, now))
+    if grace and not 0 < grace <= MAX_GRACE_SECONDS:
+        raise Invalid(f"the grace period is at most {MAX_GRACE_SECONDS / DAY_SECONDS:g} days")
+    old = await core.store.read(lambda tx: _changeable_token(tx, by, id or by.credential, now))
     if old.kind is CredentialKind.JOIN:
-        raise Invalid("a join token serves once; make a new one")
+        raise Invalid("a join token can be used once; create a new one")
     lifetime = None if old.expires_at is None else now + (old.expires_at - old.created_at)
     text, new = core.ids.credential(old.kind, old.owner, old.scopes, now, expires_at=lifetime, note=old.note)
 
     def work(tx: Tx) -> None:
-        again = _reached(tx, by, old.id, now)
-        if ends_at(tx, again.id) is not None:
+        again = _changeable_token(tx, by, old.id, now)
+        if credential_end(tx, again.id) is not None:
             raise Denied("this secret was rotated already; use the new one")
         tx.add_credential(new)
-        tx.set_meta(f"ends.{again.id}", repr(now + (grace or GRACE)))
+        tx.set_meta(f"ends.{again.id}", repr(now + (grace or GRACE_SECONDS)))
         changed(tx)
         actor.note(tx, "token.rotate", again.id, now, f"of {again.owner}: {new.id} takes its place")
 
@@ -279,8 +279,8 @@ async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str,
     return text, new
 
 
-def _reached(tx: Tx, by: Principal, id: str, now: float) -> Credential:
-    """A live token that the caller may end or replace; any other is answered like one that does not exist."""
+def _changeable_token(tx: Tx, by: Principal, id: str, now: float) -> Credential:
+    """Return a live token that the caller may revoke or rotate; raise NotFound for any other."""
     stored = tx.credential(id)
     if stored is None or not stored.live(now) or not _may_change(by, stored):
         raise NotFound(f"there is no token {id[:32]!r}")
@@ -291,13 +291,13 @@ def _may_change(by: Principal, stored: Credential) -> bool:
     if by.admin:
         return True
     if stored.id == by.credential:
-        return stored.kind in _ROTATING
-    return by.kind in _PEOPLE and stored.owner == by.name and within(by, stored.scopes)
+        return stored.kind in _ROTATABLE_KINDS
+    return by.kind in _PERSONAL_KINDS and stored.owner == by.name and within(by, stored.scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSlice:
-    """Some lines of the audit log, and whether the whole of it holds."""
+    """Lines of the audit log, and whether the whole log is intact."""
 
     lines: list[AuditRow]
     count: int
@@ -309,7 +309,7 @@ class AuditSlice:
 async def read_audit(
     core: Core, *, after: int, limit: int, verify: bool, newest: bool, equal: dict[str, str]
 ) -> AuditSlice:
-    """Lines of the log; `verify` walks the chain from the beginning."""
+    """Return lines of the audit log; `verify` checks the whole chain."""
     most = min(limit if limit > 0 else 100, 1_000)
 
     def work(tx: Tx) -> AuditSlice:
@@ -329,7 +329,7 @@ async def read_audit(
 
 
 async def new_administrator(store: Store, ids: Ids, now: float) -> str:
-    """For an operator who has the data but no token: open the first account again, with a new one; the text of it."""
+    """Enable the first account again with a new token and return its text; for operators without a token."""
     text, credential = ids.credential(
         CredentialKind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note="made beside the database"
     )
@@ -346,7 +346,7 @@ async def new_administrator(store: Store, ids: Ids, now: float) -> str:
 
 
 async def ensure_administrator(core: Core) -> None:
-    """At the first start: give the first administrator an account, so that it can be disabled like any other."""
+    """Give the first administrator an account, so that it can be disabled like any other."""
     now = core.clock.now()
 
     def work(tx: Tx) -> None:

@@ -1,4 +1,4 @@
-"""Who is in which group and who is an administrator, in memory: decisions must not wait for the store to know it."""
+"""Cache of group memberships and administrators, so that decisions need not wait for the store."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from rainbow_sched.model.credential import Principal
 from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL, rights_of
 from rainbow_sched.store.base import Store, Tx
 
-MOST_VOUCHED = 100_000
+MAX_CACHED_USERS = 100_000
 
 
 @dataclass(slots=True)
 class GroupCache:
-    """Read when a cluster first gets rules, and again when an account changes. Without rules nobody asks."""
+    """Loaded when a cluster first gets rules, and again when an account changes."""
 
     _groups: dict[str, frozenset[str]] = field(default_factory=dict)
     _admins: frozenset[str] = frozenset()
-    _vouched: dict[str, frozenset[str]] = field(default_factory=dict)  # what an issuer said of somebody, last
+    _claimed_groups: dict[str, frozenset[str]] = field(default_factory=dict)  # last claims of identity providers
 
     def groups_of(self, name: str) -> frozenset[str]:
-        """The groups of a user: as stored here, and as their issuer told when they last called."""
-        return self._groups.get(name, frozenset()) | self._vouched.get(name, frozenset())
+        """Return the groups of a user: the stored ones, and those claimed by the identity provider at the last call."""
+        return self._groups.get(name, frozenset()) | self._claimed_groups.get(name, frozenset())
 
     def is_admin(self, name: str) -> bool:
-        """True if everything is open to this user."""
+        """Return True if the user is an administrator."""
         return name in self._admins
 
     def remember_claims(self, principal: Principal) -> None:
-        """Somebody calls; if an issuer vouches for them, their groups are what it says now."""
+        """Store the groups that an identity provider claims for the caller."""
         if principal.credential == EXTERNAL_CREDENTIAL and (
-            principal.name in self._vouched or len(self._vouched) < MOST_VOUCHED
+            principal.name in self._claimed_groups or len(self._claimed_groups) < MAX_CACHED_USERS
         ):
-            self._vouched[principal.name] = principal.groups
+            self._claimed_groups[principal.name] = principal.groups
 
     async def refresh(self, store: Store) -> None:
-        """Read the accounts again; what issuers said counts until they say something else."""
+        """Reload the accounts; claims of identity providers stay."""
 
         def work(tx: Tx) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
             users = tx.users()

@@ -1,7 +1,7 @@
-"""Agents renew their own secrets: two are good during the change, and the old one ends only when the new one was used.
+"""Renewal of agents' secrets: both are valid during the change; the old one expires once the new one is used.
 
-The agent makes the new secret itself and sends its digest, so it has it on disk before the server
-knows of it. Whoever is killed between two steps, the agent holds a secret that is good.
+The agent creates the secret and sends its digest, so it is on its disk before the server knows it.
+If either side crashes meanwhile, the agent still has a valid secret.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_id
 from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid
 from rainbow_sched.service.access.audit import Actor, acting
-from rainbow_sched.service.access.principals import RENEWAL_META, changed, ends_at
+from rainbow_sched.service.access.principals import RENEWAL_META, changed, credential_end
 from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Tx
 
-GRACE = 60.0  # seconds for which the old one stays good after the new one was used: calls under way may end
+GRACE_SECONDS = 60.0  # seconds for which the old secret stays valid, for calls in progress
 
 
 async def renew(core: Core, by: Principal, id: str, digest: bytes) -> None:
-    """Make the secret `id` good beside the one that asks; if it is the one that asks, end the one before it."""
+    """Make the secret `id` valid beside the caller's; if it is the caller's own, expire its predecessor."""
     if by.kind is not CredentialKind.AGENT:
-        raise Denied("only a cluster's agent renews its own secret; rotate tokens with: rainbow token rotate")
+        raise Denied("only a cluster's agent can renew its own secret; rotate tokens with: rainbow token rotate")
     checked_id(id)
     if len(digest) != 32:
         raise Invalid("the digest of a secret is the 32 bytes of its SHA-256")
@@ -27,23 +27,23 @@ async def renew(core: Core, by: Principal, id: str, digest: bytes) -> None:
 
     def work(tx: Tx) -> None:
         if id == by.credential:
-            _end_before(tx, actor, id, now)
+            _end_predecessor(tx, actor, id, now)
         else:
-            _begin(tx, actor, by.credential, id, digest, now)
+            _add_successor(tx, actor, by.credential, id, digest, now)
 
     await core.store.write(work)
     core.credential_resolver.forget()
 
 
-def _begin(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: float) -> None:
-    """Add the new one, once; one that was begun before and never used is given up."""
+def _add_successor(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: float) -> None:
+    """Add the new secret once; revoke an earlier successor that was never used."""
     own, known = tx.credential(old), tx.credential(id)
-    if own is None or not own.live(now) or ends_at(tx, old) is not None:
+    if own is None or not own.live(now) or credential_end(tx, old) is not None:
         raise Denied("this secret was replaced already; use the new one")
     if known is not None:
         if known.digest == digest and known.owner == own.owner and known.live(now):
             return
-        raise AlreadyExists("there is a credential with this id; make another secret")
+        raise AlreadyExists("this credential id exists; create another secret")
     earlier = tx.meta(f"successor.{old}")
     if earlier:
         tx.revoke(earlier, now)
@@ -65,18 +65,18 @@ def _begin(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: float) -
     actor.note(tx, "secret.renew", old, now, f"of {own.owner}: {id} is to take its place")
 
 
-def _end_before(tx: Tx, actor: Actor, id: str, now: float) -> None:
-    """The new one is in use: the one before it has had its time."""
+def _end_predecessor(tx: Tx, actor: Actor, id: str, now: float) -> None:
+    """Expire the predecessor of a secret that is in use."""
     old = tx.meta(f"predecessor.{id}")
-    if not old or ends_at(tx, old) is not None:
+    if not old or credential_end(tx, old) is not None:
         return
-    tx.set_meta(f"ends.{old}", repr(now + GRACE))
+    tx.set_meta(f"ends.{old}", repr(now + GRACE_SECONDS))
     changed(tx)
     actor.note(tx, "secret.renewed", old, now, f"{id} took its place")
 
 
 async def ask(core: Core, cluster: str) -> None:
-    """Have the agent of a cluster renew its secret; it is told with its next Sync."""
+    """Ask the agent of a cluster, with its next Sync, to renew its secret."""
     core.fleet.member(cluster)
     actor, now = acting(), core.clock.now()
 

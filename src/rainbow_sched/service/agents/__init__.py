@@ -1,1 +1,1 @@
-"""What agents say and are told: Sync, offers, reports, presence."""
+"""Agents: Sync, offers, reports, presence."""

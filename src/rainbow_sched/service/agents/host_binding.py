@@ -1,4 +1,4 @@
-"""The hosts to which jobs are bound: what offers and bid requests carry, and which agents keep jobs there."""
+"""Bind jobs to hosts: what offers and bid requests carry, and which clusters cannot enforce it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from rainbow_sched.model.reasons import MixedHosts
 from rainbow_sched.model.request import Level, Request
 from rainbow_sched.service.clusters.fleet import Fleet
 
-MAX_NODES_TEXT = 256 * 1024  # characters of a report's hostlist
-MAX_NODES = 100_000  # names in it
-NOT_KEPT = "its agent does not keep jobs on nodes; upgrade it"
+MAX_HOSTLIST_CHARS = 256 * 1024  # of a report
+MAX_NODES = 100_000  # of a report
+NO_BINDING_SUPPORT = "its agent cannot bind jobs to nodes; upgrade it"
 NOT_ENFORCED = "no agent: which nodes it runs on is not enforced there"
-NOT_TOLD_APART = "its parts need different hosts, and no manager can be told which part goes where; submit them as jobs"
-NO_PLACEMENT = "its groups are bound to different hosts, and no placement of all of them was found; submit them as jobs"
+PARTS_NEED_DIFFERENT_HOSTS = (
+    "its parts need different hosts, which no manager supports in one job; submit them as separate jobs"
+)
+NO_PLACEMENT = (
+    "its groups are bound to different hosts, and no placement of all of them was found; submit them as separate jobs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +40,19 @@ UNBOUND_OFFER = BoundOffer()
 
 
 def clusters_without_binding(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
-    """The clusters on which the request is bound to hosts and whose agents do not keep jobs on them."""
-    if not fleet.unbinding or not fleet.may_bind(request):
+    """Return the clusters where the request is bound to hosts and the agent cannot enforce that."""
+    if not fleet.without_binding or not fleet.may_bind(request):
         return {}
     found = {}
-    for name in sorted(fleet.unbinding):
+    for name in sorted(fleet.without_binding):
         member = fleet.get(name)
         if member is not None and not member.broken and fleet.graphs.binding(name, request).binds:
-            found[name] = (Fit.UNKNOWN, NOT_KEPT)
+            found[name] = (Fit.UNKNOWN, NO_BINDING_SUPPORT)
     return found
 
 
 def clusters_limited_to_one_group(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
-    """The clusters whose managers cannot be given a request of so many groups, by their agents' word."""
+    """Return the clusters whose manager cannot run several groups, as reported by their agents."""
     if len(request.groups) == 1:
         return {}
     found = {}
@@ -67,7 +71,7 @@ def clusters_limited_to_one_group(fleet: Fleet, request: Request) -> dict[str, t
 
 
 def _hosts_by_group(fleet: Fleet, cluster: str, request: Request) -> dict[int, tuple[str, ...]]:
-    """The hosts that an offer to an agent that takes one group would carry."""
+    """Return the hosts that an offer to a one-group agent would carry."""
     if not fleet.may_bind(request):
         return {}
     binding = fleet.graphs.binding(cluster, request)
@@ -76,28 +80,28 @@ def _hosts_by_group(fleet: Fleet, cluster: str, request: Request) -> dict[int, t
 
 
 def clusters_without_placement(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:
-    """Of these clusters those where the parts of a group need different hosts, which no offer can say."""
+    """Return the clusters where the parts of a group need different hosts, which no offer can express."""
     if not fleet.may_bind(request) or not has_several_parts(request):
         return {}
     return {
-        name: (Fit.NEVER, NOT_TOLD_APART)
+        name: (Fit.NEVER, PARTS_NEED_DIFFERENT_HOSTS)
         for name in names
         if not fleet.graphs.binding(name, request).by_group and not fleet.graphs.concrete_hosts(name, request)
     }
 
 
 def has_several_parts(request: Request) -> bool:
-    """True if a group of the request has several parts, which may need different hosts."""
-    return any(_has_parts(group.levels) for group in request.groups)
+    """Return True if a group of the request has several parts, which may need different hosts."""
+    return any(_levels_have_parts(group.levels) for group in request.groups)
 
 
-def _has_parts(levels: tuple[Level, ...]) -> bool:
-    """True if levels may lie in hosts that have nothing to do with one another."""
-    return len(levels) > 1 or any(level.type != HOST and _has_parts(level.inside) for level in levels)
+def _levels_have_parts(levels: tuple[Level, ...]) -> bool:
+    """Return True if the levels may lie in independent hosts."""
+    return len(levels) > 1 or any(level.type != HOST and _levels_have_parts(level.inside) for level in levels)
 
 
 def mixed_reason(fleet: Fleet, cluster: str, request: Request) -> str:
-    """Why a request that does not fit a cluster would fit if its manager could be told more; else empty."""
+    """Return why the request would fit if the manager could be given more constraints; else empty."""
     if not fleet.may_bind(request) or not fleet.graphs.binding(cluster, request).mixed:
         return ""
     [explained] = fleet.graphs.explain(request, [cluster])
@@ -105,28 +109,28 @@ def mixed_reason(fleet: Fleet, cluster: str, request: Request) -> str:
 
 
 def bound_offer(fleet: Fleet, cluster: str, request: Request, rules: NodeRules | None, fence: str = "") -> BoundOffer:
-    """What an offer of the request carries to an agent that announced `rules` (None: nothing).
+    """Return what an offer carries to an agent that announced `rules` (None: nothing).
 
-    `fence`: the attempt for which the cluster has set something aside.
+    `fence`: the attempt for which resources are reserved.
     """
     if not fleet.may_bind(request):
         return UNBOUND_OFFER
     rules = rules or NO_NODE_RULES
     binding = fleet.graphs.binding(cluster, request)
     if binding.binds and not rules.hosts:
-        return BoundOffer(refusal=NOT_KEPT)
+        return BoundOffer(refusal=NO_BINDING_SUPPORT)
     if binding.impossible:
         return BoundOffer(refusal=binding.impossible)
-    if fleet.graphs.match(request, [cluster]).fit(cluster) is Fit.NEVER:  # the graph changed since the decision
+    if fleet.graphs.match(request, [cluster]).fit(cluster) is Fit.NEVER:  # the graph has changed
         why = mixed_reason(fleet, cluster, request)
-        return BoundOffer(refusal=why or "what meets its requirements there is no longer enough for it")
+        return BoundOffer(refusal=why or "the hosts that meet its requirements are no longer enough")
     if not binding.binds:
         return UNBOUND_OFFER
     hosts = binding.hosts
     if not (binding.uniform or (rules.groups and binding.by_group)):
         hosts = fleet.graphs.concrete_hosts(cluster, request, fence)
         if not hosts:
-            return BoundOffer(refusal=NO_PLACEMENT if binding.by_group else NOT_TOLD_APART)
+            return BoundOffer(refusal=NO_PLACEMENT if binding.by_group else PARTS_NEED_DIFFERENT_HOSTS)
     try:
         size = sum(len(entry.hostlist) for entry in hosts)
     except Invalid as error:
@@ -136,7 +140,7 @@ def bound_offer(fleet: Fleet, cluster: str, request: Request, rules: NodeRules |
 
 @lru_cache(maxsize=1_024)
 def nodes_of(text: str) -> tuple[str, ...]:
-    """The nodes of a report's hostlist; what is none says nothing of where a job runs."""
+    """Return the nodes of a reported hostlist; empty if it is invalid."""
     try:
         return tuple(dict.fromkeys(expand(text, limit=MAX_NODES)))
     except RainbowError:

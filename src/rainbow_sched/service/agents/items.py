@@ -1,4 +1,4 @@
-"""Carry out the items of one Sync: together, or each in a savepoint of its own, so that one can fail alone."""
+"""Apply the items of one Sync message: all or nothing, or each in a savepoint so that it can fail alone."""
 
 from __future__ import annotations
 
@@ -17,47 +17,45 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", Effects, AgentReply)
 
 
-class Items(Protocol):
-    """Carries out one item after the other."""
+class ItemRunner(Protocol):
+    """Applies the items of a message one by one."""
 
-    def each(self, tx: Tx, fx: Effects, out: AgentReply, what: str, do: Callable[[], object]) -> bool:
-        """Carry out one item; False if it failed and left nothing behind."""
+    def run(self, tx: Tx, fx: Effects, out: AgentReply, what: str, action: Callable[[], object]) -> bool:
+        """Apply one item; return False if it failed and was undone."""
 
 
-class Together:
-    """All or nothing: what an item raises undoes the transaction. This costs nothing while nothing fails."""
+class AtomicItems:
+    """All or nothing: an error undoes the transaction. Costs nothing while nothing fails."""
 
-    def each(self, tx: Tx, fx: Effects, out: AgentReply, what: str, do: Callable[[], object]) -> bool:
-        """Carry out one item."""
-        do()
+    def run(self, tx: Tx, fx: Effects, out: AgentReply, what: str, action: Callable[[], object]) -> bool:
+        action()
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class Separately:
-    """Each item in a savepoint: what it raises undoes this item only, and is written to the log."""
+class IsolatedItems:
+    """Each item in a savepoint: an error undoes and logs this item only."""
 
     cluster: str
 
-    def each(self, tx: Tx, fx: Effects, out: AgentReply, what: str, do: Callable[[], object]) -> bool:
-        """Carry out one item; False if it failed."""
-        effects, answer = _copied(fx), _copied(out)
+    def run(self, tx: Tx, fx: Effects, out: AgentReply, what: str, action: Callable[[], object]) -> bool:
+        effects, answer = _copy(fx), _copy(out)
         try:
             with tx.savepoint():
-                do()
+                action()
         except Unavailable:
             raise
-        except Exception as problem:  # a fault of ours, too, concerns one item and not what else the agent says
+        except Exception as error:  # even an internal error fails this item only
             _restore(fx, effects)
             _restore(out, answer)
-            unforeseen = not isinstance(problem, RainbowError)
-            log.warning("%s from %s is left out: %s", what, self.cluster, problem, exc_info=unforeseen)
+            unexpected = not isinstance(error, RainbowError)
+            log.warning("%s from %s is ignored: %s", what, self.cluster, error, exc_info=unexpected)
             return False
         return True
 
 
-def _copied(value: T) -> T:
-    """A copy whose lists and sets are its own."""
+def _copy(value: T) -> T:
+    """Return a copy with its own lists and sets."""
     return type(value)(**{field.name: copy.copy(getattr(value, field.name)) for field in fields(value)})
 
 

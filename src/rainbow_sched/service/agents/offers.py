@@ -1,4 +1,4 @@
-"""Take jobs by hand, as the prototype's receivers do: a lease for a while, then accept for good."""
+"""Lease offers to agents and to the prototype's receivers; receivers accept for good."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import check_reported, may_run_elsewhere
 from rainbow_sched.store.base import Tx
 
-DEFAULT_RECEIVED = 100
-MOST_RECEIVED = 1_000
-MOST_UNWANTED = 200  # jobs that a filter hands on in one transaction
-MOST_ORDERED = 500  # jobs among which a cluster's own order is made
-MOST_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
-LONGEST_LEASE = 3_600.0
-RECEIVER = "receiver "  # before the time of the call, as the holder of a lease that no agent has
+DEFAULT_JOBS_RECEIVED = 100
+MAX_JOBS_RECEIVED = 1_000
+MAX_REFUSALS_PER_WRITE = 200  # offers that one transaction may refuse
+MAX_OFFERS_ORDERED = 500  # offers that are sorted by a cluster's own order
+MAX_REPLY_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
+MAX_LEASE_SECONDS = 3_600.0
+RECEIVER = "receiver "  # prefix of a lease's holder; the time of the call follows
 
-_read = lru_cache(256)(compile_expression)  # every Sync of a cluster brings the same
+_compiled = lru_cache(256)(compile_expression)  # each Sync of a cluster repeats its expressions
 
 
 @dataclass(frozen=True, slots=True)
 class OfferFilter:
-    """Which jobs a cluster takes, and which of them first: expressions over what they ask for, or nothing."""
+    """A cluster's `--accept` and `--order` expressions over jobs."""
 
-    accept: str = ""  # empty: all
-    order: str = ""  # the highest first; empty: by priority, then as they came
+    accept: str = ""  # empty: all jobs
+    order: str = ""  # highest first; empty: by priority, then by id
 
     def __post_init__(self) -> None:
         for text in filter(None, (self.accept, self.order)):
-            _read(text)
+            _compiled(text)
 
     def takes(self, job: Job, request: Request) -> bool:
-        """True if the cluster wants it; not if its filter speaks of what the job does not have."""
+        """Return True if the cluster accepts the job; False if the filter uses a variable that the job lacks."""
         try:
-            return not self.accept or holds(_read(self.accept), _variables(job, request))
+            return not self.accept or holds(_compiled(self.accept), _variables(job, request))
         except ExpressionError:
             return False
 
     def rank(self, job: Job, request: Request) -> tuple[float, int, int]:
-        """What is smaller goes first; last, whatever has no number."""
+        """Return the sort key of a job; jobs without a number come last."""
         try:
-            value = _read(self.order)(_variables(job, request))
+            value = _compiled(self.order)(_variables(job, request))
         except ExpressionError:
             value = ""
         number = float(value) if isinstance(value, bool | int | float) else -math.inf
@@ -67,17 +67,17 @@ ALL_OFFERS = OfferFilter()
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What offers that may be bound to hosts carry, by fence."""
+    """Host bindings of offers, by fence."""
 
     known: Mapping[str, BoundOffer] = field(default_factory=dict)
-    otherwise: BoundOffer | None = None  # of one that is not there; None: not known yet
+    default: BoundOffer | None = None  # for unknown fences; None: not known yet
 
     def of(self, attempt: Attempt) -> BoundOffer | None:
-        """What the offer of an attempt carries; None: not known yet."""
-        return self.known.get(attempt.token, self.otherwise)
+        """Return what the offer of an attempt carries; None: not known yet."""
+        return self.known.get(attempt.token, self.default)
 
     def hosts(self, attempt: Attempt) -> tuple[GroupHosts, ...]:
-        """The hosts that an offer names."""
+        """Return the hosts that an offer names."""
         known = self.known.get(attempt.token)
         return () if known is None else known.hosts
 
@@ -85,11 +85,11 @@ class Bindings:
 async def receive(
     core: Core, cluster: str, limit: int, *, lease: float = 0.0, choice: OfferFilter = ALL_OFFERS
 ) -> list[tuple[Attempt, Job]]:
-    """Lease jobs of a cluster: no two receivers get one job, and what is not accepted in time comes back."""
+    """Lease jobs of a cluster to a receiver; what is not accepted in time is offered again."""
     if limit <= 0:
-        limit = DEFAULT_RECEIVED
-    if not 0 <= lease <= LONGEST_LEASE:
-        raise Invalid(f"a lease lasts for at most {LONGEST_LEASE:g} seconds")
+        limit = DEFAULT_JOBS_RECEIVED
+    if not 0 <= lease <= MAX_LEASE_SECONDS:
+        raise Invalid(f"a lease lasts for at most {MAX_LEASE_SECONDS:g} seconds")
     seconds = lease or core.settings.lease
     core.fleet.member(cluster)
     check_reported(core, cluster)
@@ -97,7 +97,7 @@ async def receive(
     def work(tx: Tx, fx: Effects) -> tuple[list[tuple[Attempt, Job]], bool]:
         now = core.clock.now()
         return lease_offers(
-            core, tx, fx, cluster, min(limit, MOST_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, choice
+            core, tx, fx, cluster, min(limit, MAX_JOBS_RECEIVED), f"{RECEIVER}{now:.6f}", now + seconds, choice
         )
 
     found, more = await core.write(work)
@@ -107,18 +107,18 @@ async def receive(
 
 
 async def bound_offers(core: Core, cluster: str, rules: NodeRules | None) -> Bindings:
-    """What offers that wait for an agent carry, by fence: of those that may be bound to hosts.
+    """Return the host bindings of pending offers of a cluster.
 
-    It is made before the transaction that leases them, because the graphs belong to the event loop's thread.
+    Computed before the transaction that leases them, because only the event loop's thread uses graphs.
     """
     member = core.fleet.get(cluster)
     if member is None or member.broken:
-        return Bindings(otherwise=BoundOffer(refusal="its stored graph is damaged"))
+        return Bindings(default=BoundOffer(refusal="its stored graph is damaged"))
     if not member.bindable:
         return Bindings()
 
     def work(tx: Tx) -> list[Attempt]:
-        return [each for state in BEFORE_CONFIRM for each in tx.attempts_in(cluster, state, MOST_ORDERED)]
+        return [each for state in BEFORE_CONFIRM for each in tx.attempts_in(cluster, state, MAX_OFFERS_ORDERED)]
 
     attempts = await core.store.read(work)
     found = {}
@@ -140,17 +140,16 @@ def lease_offers(
     choice: OfferFilter,
     bindings: Bindings | None = None,
 ) -> tuple[list[tuple[Attempt, Job]], bool]:
-    """Lease up to `limit` offers that are wanted; the others are handed on to the next best cluster.
+    """Lease up to `limit` offers that the cluster accepts; return the others to the queue.
 
-    True beside them if so many were handed on that others should write first: there may be more that are wanted.
-    `bindings`: of those for an agent (see `bound_offers`); None: who takes them is not told of hosts. One that is not
-    known yet is left for the next call.
+    The flag is True if other writes should go first and there may be more offers. `bindings`: for an
+    agent (see `bound_offers`); None: for a receiver. An offer with unknown binding is left for the next call.
     """
     now = core.clock.now()
     taken: list[tuple[Attempt, Job]] = []
-    size = unwanted = unknown = 0
-    while len(taken) < limit and unwanted < MOST_UNWANTED and size <= MOST_BYTES and not unknown:
-        leased = _leased(core, tx, cluster, limit - len(taken), holder, until, choice)
+    size = refused = unknown = 0
+    while len(taken) < limit and refused < MAX_REFUSALS_PER_WRITE and size <= MAX_REPLY_BYTES and not unknown:
+        leased = _lease_next(core, tx, cluster, limit - len(taken), holder, until, choice)
         if not leased:
             break
         for attempt, job in leased:
@@ -161,39 +160,39 @@ def lease_offers(
                 _put_back(tx, attempt, now)
                 continue
             size += len(job.source) + len(job.spec) + bound.size + 256
-            if size > MOST_BYTES and taken:
+            if size > MAX_REPLY_BYTES and taken:
                 _put_back(tx, attempt, now)
             elif bound.refusal or not choice.takes(job, request):
-                unwanted += 1
+                refused += 1
                 why = bound.refusal or f"it takes only jobs with {choice.accept}"
                 how = lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason=why)
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)
             else:
                 taken.append((attempt, job))
-    return _told(tx, fx, cluster, taken, now), unwanted >= MOST_UNWANTED or bool(unknown)
+    return _record_leases(tx, fx, cluster, taken, now), refused >= MAX_REFUSALS_PER_WRITE or bool(unknown)
 
 
 def _put_back(tx: Tx, attempt: Attempt, now: float) -> None:
-    """Leave an offer that nobody was told of for the next call, which leases it with all its time."""
+    """Leave an offer for the next call, with a full lease."""
     tx.update_attempt(attempt, AttemptState.LEASED, now, holder="", lease_until=now)
 
 
-def _leased(
+def _lease_next(
     core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: OfferFilter
 ) -> list[tuple[Attempt, Job]]:
-    """The next offers, by the cluster's own order if it has one."""
+    """Lease the next offers, in the cluster's own order if it has one."""
     if choice.order:
-        with suppress(Corrupt):  # one of them is damaged; leasing them as they come finds it, and ends it
-            return _first(core, tx, cluster, limit, holder, until, choice)
+        with suppress(Corrupt):  # a damaged job: plain leasing finds and ends it
+            return _lease_in_order(core, tx, cluster, limit, holder, until, choice)
     return tx.lease(cluster, limit, holder, until, now=core.clock.now())
 
 
-def _first(
+def _lease_in_order(
     core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: OfferFilter
 ) -> list[tuple[Attempt, Job]]:
-    """Of those that would be next, the first by the cluster's own order."""
+    """Lease the first of the next offers in the cluster's own order."""
     now = core.clock.now()
-    offered = tx.attempts_in(cluster, AttemptState.OFFERED, MOST_ORDERED)
+    offered = tx.attempts_in(cluster, AttemptState.OFFERED, MAX_OFFERS_ORDERED)
     lapsed = [a for a in tx.attempts_in(cluster, AttemptState.LEASED) if (a.lease_until or 0.0) <= now]
     jobs = {job.id: job for job in tx.jobs([attempt.job for attempt in offered + lapsed])}
     ranked = sorted(offered + lapsed, key=lambda a: choice.rank(jobs[a.job], core.request_of(jobs[a.job].spec)))
@@ -203,19 +202,21 @@ def _first(
     ]
 
 
-def _told(tx: Tx, fx: Effects, cluster: str, taken: list[tuple[Attempt, Job]], now: float) -> list[tuple[Attempt, Job]]:
-    """The same, and whoever follows the jobs hears of it."""
+def _record_leases(
+    tx: Tx, fx: Effects, cluster: str, taken: list[tuple[Attempt, Job]], now: float
+) -> list[tuple[Attempt, Job]]:
+    """Record the leases in the jobs, for watchers."""
     if not taken:
         return []
     fx.events = True
-    told = tx.add_update_events(
+    updated = tx.add_update_events(
         [job for _, job in taken], now, {"attempt": AttemptState.LEASED.value, "cluster": cluster}
     )
-    return [(attempt, job) for (attempt, _), job in zip(taken, told, strict=True)]
+    return [(attempt, job) for (attempt, _), job in zip(taken, updated, strict=True)]
 
 
 async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) -> list[Attempt]:
-    """Take leased jobs over for good; those that are not leased to this cluster any more are left out."""
+    """Hand leased jobs over for good; skip those that are no longer leased to this cluster."""
     asked = list(ids)
     by = acting()
 

@@ -1,4 +1,4 @@
-"""Which clusters' agents are there: who is in a Sync now, who spoke last when, and when silence begins to count."""
+"""Presence of agents: open Syncs, last contact, and for how long an agent has been silent."""
 
 from __future__ import annotations
 
@@ -6,71 +6,73 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-COMES_BACK = 1.0  # seconds in which an agent that was answered calls again
+RECONNECT_SECONDS = 1.0  # in which an answered agent calls again
 
 
 @dataclass(slots=True)
 class Presence:
-    """Seen from this process, on its own clock; after a start everybody has fresh grace."""
+    """Presence as seen from this process; after a start, all agents get a new grace period."""
 
     heartbeat: float
     grace: float
     started_at: float
-    graced_at: float = -math.inf  # when all were last given fresh grace, because most fell silent together
-    _spoke: dict[str, float] = field(default_factory=dict)
-    _inside: Counter[str] = field(default_factory=Counter)
+    grace_given_at: float = -math.inf  # start of the last grace period for all, when most fell silent together
+    _last_contact: dict[str, float] = field(default_factory=dict)
+    _open_syncs: Counter[str] = field(default_factory=Counter)
 
-    def enters(self, cluster: str, now: float) -> None:
-        """An agent's Sync begins."""
-        self._spoke[cluster] = now
-        self._inside[cluster] += 1
+    def sync_started(self, cluster: str, now: float) -> None:
+        self._last_contact[cluster] = now
+        self._open_syncs[cluster] += 1
 
-    def leaves(self, cluster: str, now: float) -> None:
-        """An agent's Sync was answered or cut."""
-        if cluster in self._spoke:  # else it was deleted meanwhile
-            self._spoke[cluster] = max(now, self._spoke[cluster])
-        self._inside[cluster] -= 1
-        if self._inside[cluster] <= 0:
-            del self._inside[cluster]
+    def sync_ended(self, cluster: str, now: float) -> None:
+        if cluster in self._last_contact:  # unless it was removed meanwhile
+            self._last_contact[cluster] = max(now, self._last_contact[cluster])
+        self._open_syncs[cluster] -= 1
+        if self._open_syncs[cluster] <= 0:
+            del self._open_syncs[cluster]
 
     def reachable(self, now: float) -> set[str]:
-        """Clusters that can be asked something: their agent is in a Sync, or was a moment ago and is coming back."""
-        return {name for name, spoke in self._spoke.items() if name in self._inside or now - spoke < COMES_BACK}
+        """Return the clusters whose agent is in a Sync, or has just been answered and will reconnect."""
+        return {
+            name
+            for name, contact in self._last_contact.items()
+            if name in self._open_syncs or now - contact < RECONNECT_SECONDS
+        }
 
-    def spoke_at(self, cluster: str) -> float | None:
-        """When the agent last spoke to this process."""
-        return self._spoke.get(cluster)
+    def last_contact(self, cluster: str) -> float | None:
+        """Return when the agent last contacted this process."""
+        return self._last_contact.get(cluster)
 
     def interval(self) -> float:
-        """How often each agent should speak: the more agents, the less often."""
-        return self.heartbeat * max(1.0, len(self._spoke) / 1_000)
+        """Return the heartbeat interval; it grows with the number of agents."""
+        return self.heartbeat * max(1.0, len(self._last_contact) / 1_000)
 
     def silent(self, cluster: str, now: float) -> bool:
-        """True if an agent that must be there has been silent for too long, this process's own downtime not counted."""
+        """Return True if the agent has been silent for too long."""
         return self.silence(cluster, now) > self.interval() + self.grace
 
     def silence(self, cluster: str, now: float) -> float:
-        """Seconds for which an agent has said nothing, this process's own downtime and all grace not counted."""
-        if self._inside[cluster] > 0:
+        """Return the seconds since the last contact; downtime of this process and grace periods do not count."""
+        if self._open_syncs[cluster] > 0:
             return 0.0
-        return now - max(self._spoke.get(cluster, self.started_at), self.started_at, self.graced_at)
+        return now - max(self._last_contact.get(cluster, self.started_at), self.started_at, self.grace_given_at)
 
     def back_since_grace(self, cluster: str) -> bool:
-        """True if an agent is there that spoke after all were given grace."""
-        return self._inside[cluster] > 0 or self._spoke.get(cluster, -math.inf) > self.graced_at
+        """Return True if the agent made contact after the last grace period was given to all."""
+        return self._open_syncs[cluster] > 0 or self._last_contact.get(cluster, -math.inf) > self.grace_given_at
 
-    def missed(self, cluster: str, now: float) -> bool:
-        """True if the agent that spoke last is gone for long, whatever grace all were given: another one knocks."""
-        if self._inside[cluster] > 0:
+    def is_gone(self, cluster: str, now: float) -> bool:
+        """Return True if the last agent is gone, ignoring grace periods: another agent wants to take over."""
+        if self._open_syncs[cluster] > 0:
             return False
-        return now - self._spoke.get(cluster, self.started_at) > self.interval() + self.grace
+        return now - self._last_contact.get(cluster, self.started_at) > self.interval() + self.grace
 
     def slept(self, seconds: float, now: float) -> None:
-        """The machine slept so long until now: that was no silence of theirs, and everybody has fresh grace."""
+        """Exclude the seconds for which this machine was suspended from all silences."""
         self.started_at = now
-        for cluster in self._spoke:
-            self._spoke[cluster] += seconds
+        for cluster in self._last_contact:
+            self._last_contact[cluster] += seconds
 
     def forget(self, cluster: str) -> None:
-        """The cluster is gone."""
-        self._spoke.pop(cluster, None)
+        """Drop a removed cluster."""
+        self._last_contact.pop(cluster, None)

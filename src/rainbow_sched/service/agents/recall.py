@@ -1,7 +1,7 @@
-"""Take in all that an agent knows, after a restore: attempts that the database has lost, and ends that it missed.
+"""Apply an agent's recall after a restore: attempts that the database lost, and ends that it missed.
 
-Pure of I/O beside the open transaction. The newest attempt of a job that some cluster may have started is the one
-that counts: whatever the copy has as live before it had ended when that one was made.
+No I/O beside the open transaction. The newest attempt of a job that a cluster may have started wins:
+older live attempts in the restored copy had ended when it was made.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import MAX_NAME_CHARS, Job, JobEvent, JobState, Terms
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports as reported
-from rainbow_sched.service.agents.items import Items
+from rainbow_sched.service.agents.items import ItemRunner
 from rainbow_sched.service.agents.report_reader import storable
 from rainbow_sched.service.agents.sync_messages import (
     AgentMessage,
@@ -37,12 +37,12 @@ OTHER_JOURNAL = "its agent has another journal than when the copy was made, so i
 NO_JOURNAL = "its agent has a journal that never heard of this server, so it cannot tell whether one ran before"
 FORGOTTEN = "its agent has forgotten attempts that ended after the copy was made"
 RECEIVED = "jobs were taken there by hand (rainbow receive), which its agent does not know"
-FOLLOWED = "a newer attempt was made in the time that the restore has lost"
+SUPERSEDED = "a newer attempt was made in the time that the restore has lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taking:
-    """One recall that is being taken in."""
+class RecallContext:
+    """One recall being applied, and its transaction."""
 
     core: Core
     tx: Tx
@@ -52,7 +52,7 @@ class Taking:
     now: float
 
     def note(self, kind: str, ref: AttemptRef, detail: str) -> None:
-        """Keep what was found, for the operator."""
+        """Store a finding for the operator."""
         restore = self.core.history.restore
         assert restore is not None
         self.tx.add_finding(
@@ -69,21 +69,21 @@ class Taking:
 
 
 def take_recall(
-    core: Core, items: Items, tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, before: str | None
+    core: Core, items: ItemRunner, tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, before: str | None
 ) -> None:
-    """Take in what an agent knows, and note that its cluster has reported; `before`: the epoch that was stored."""
+    """Apply an agent's recall and record that its cluster has reported; `before`: the stored epoch."""
     row = core.history.clusters.get(message.cluster)
     if message.recall is None or row is None:
         return
     now = core.clock.now()
-    taking = Taking(core=core, tx=tx, fx=fx, out=out, message=message, now=now)
+    context = RecallContext(core=core, tx=tx, fx=fx, out=out, message=message, now=now)
     for known in sorted(message.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
-        items.each(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take, taking, known))
-    why = RECEIVED if tx.was_received(message.cluster) else _unclear(core, message, before)
-    if why:  # what this agent would be offered again may have begun: it knows nothing of it
+        items.run(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take_attempt, context, known))
+    why = RECEIVED if tx.was_received(message.cluster) else _why_unclear(core, message, before)
+    if why:  # it may have begun what it would be offered again
         withdraw_unconfirmed(tx, fx, core.history, message.cluster, now)
     for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(message.cluster, state)]:
-        items.each(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
+        items.run(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_restore_report(row.cluster_id, state, why)
     tx.resume_leases(row.cluster_id, now + core.settings.lease)
@@ -91,15 +91,15 @@ def take_recall(
 
 
 def _end_cancelled(tx: Tx, fx: Effects, attempt: Attempt, now: float) -> None:
-    """What was to be cancelled, and was never begun, is."""
+    """End an attempt that was to be cancelled and never began."""
     job = tx.job(attempt.job)
     if job is not None and job.state is JobState.CANCELLING:
         how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=job.reason)
         lifecycle.end_attempt(tx, fx, job, attempt, how, now)
 
 
-def _unclear(core: Core, message: AgentMessage, before: str | None) -> str:
-    """Return why an agent's word does not settle what ran; empty if it does."""
+def _why_unclear(core: Core, message: AgentMessage, before: str | None) -> str:
+    """Return why the recall does not settle what ran; empty if it does."""
     assert message.recall is not None
     if before is not None and journal_of(before) != journal_of(message.epoch):
         return OTHER_JOURNAL
@@ -114,103 +114,103 @@ def _unclear(core: Core, message: AgentMessage, before: str | None) -> str:
     return ""
 
 
-def _take(taking: Taking, known: RecalledAttempt) -> None:
-    tx, ref = taking.tx, known.ref
+def _take_attempt(context: RecallContext, known: RecalledAttempt) -> None:
+    tx, ref = context.tx, known.ref
     job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
     if job is None:
-        _take_unknown_job(taking, known)
+        _take_unknown_job(context, known)
     elif attempt is not None and attempt.token == ref.token:
-        if attempt.cluster == taking.message.cluster:
-            _bring_up(taking, known, job, attempt)
-    elif _is_another(taking, job):
-        _note_another(taking, known)
+        if attempt.cluster == context.message.cluster:
+            _update_known(context, known, job, attempt)
+    elif _has_reused_id(context, job):
+        _note_reused_id(context, known)
     elif attempt is None:
-        _take_unknown_attempt(taking, known, job)
+        _take_unknown_attempt(context, known, job)
 
 
-def _is_another(taking: Taking, job: Job) -> bool:
-    """Return whether a job was submitted here after the copy was put back: others cannot know it.
+def _has_reused_id(context: RecallContext, job: Job) -> bool:
+    """Return whether the job was submitted here after the restore, before an agent noticed it.
 
-    It has the id of a lost job if that was before an agent noticed that the database is a copy.
+    Such a job may have the id of a lost job.
     """
-    after = taking.core.history.own_after
+    after = context.core.history.own_after
     if after is None:
         return False
-    first = taking.tx.events(0, 1, job=job.id)
+    first = context.tx.events(0, 1, job=job.id)
     return bool(first) and first[0].seq > after
 
 
-def _note_another(taking: Taking, known: RecalledAttempt) -> None:
-    """Nothing is taken in of a lost job whose id another job has; what still runs of it is killed as unknown."""
+def _note_reused_id(context: RecallContext, known: RecalledAttempt) -> None:
+    """Note a lost job whose id another job has; its running attempt is killed as unknown."""
     again = "its id was given to another job before the restore was noticed"
     if known.phase == "ended":
-        taking.note("lost-job", known.ref, f"{_state(known.report)}; {again}")
+        context.note("lost-job", known.ref, f"{_state(known.report)}; {again}")
     elif known.phase == "confirmed":
-        taking.note("killed", known.ref, again)
+        context.note("killed", known.ref, again)
 
 
-def _bring_up(taking: Taking, known: RecalledAttempt, job: Job, attempt: Attempt) -> None:
-    """An attempt that the database has: it may have gone further since the copy was made."""
-    tx, fx, message, now = taking.tx, taking.fx, taking.message, taking.now
+def _update_known(context: RecallContext, known: RecalledAttempt, job: Job, attempt: Attempt) -> None:
+    """Update an attempt that the database has to what the agent knows."""
+    tx, fx, message, now = context.tx, context.fx, context.message, context.now
     if attempt.state.live and known.phase == "never":
         how = lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason="its agent never took it")
         lifecycle.end_attempt(tx, fx, job, attempt, how, now)
     elif known.phase in ("confirmed", "ended") and attempt.state in BEFORE_CONFIRM:
         changes = {"holder": message.epoch, "guarded": message.guards}
         lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, **changes)
-        taking.note("started", known.ref, f"{known.phase} by its agent")
+        context.note("started", known.ref, f"{known.phase} by its agent")
     if known.phase == "ended":
         if attempt.state.live:
-            taking.note("ended", known.ref, _state(known.report))
-        _report(taking, known)
+            context.note("ended", known.ref, _state(known.report))
+        _report(context, known)
     if known.phase in ("confirmed", "ended") and not (attempt.state.live or job.state.terminal):
-        taking.note("too-late", known.ref, f"attempt {attempt.n} is {attempt.state.value}; {known.phase} there")
+        context.note("too-late", known.ref, f"attempt {attempt.n} is {attempt.state.value}; {known.phase} there")
 
 
 def _state(report: AttemptReport | UnknownReport | None) -> str:
     return report.state.value if isinstance(report, AttemptReport) else "unknown"
 
 
-def _report(taking: Taking, known: RecalledAttempt) -> None:
-    """The end that an agent tells of takes its usual way."""
-    tx, fx, out, now = taking.tx, taking.fx, taking.out, taking.now
+def _report(context: RecallContext, known: RecalledAttempt) -> None:
+    """Apply the recalled end like any report."""
+    tx, fx, out, now = context.tx, context.fx, context.out, context.now
     if isinstance(known.report, AttemptReport):
-        reported.report(tx, fx, out, taking.message.cluster, known.report, now)
+        reported.report(tx, fx, out, context.message.cluster, known.report, now)
     elif known.report is not None:
-        reported.store_unknown_report(tx, fx, out, taking.message.cluster, known.report, now)
+        reported.store_unknown_report(tx, fx, out, context.message.cluster, known.report, now)
 
 
-def _take_unknown_attempt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
-    """An attempt that was made after the copy; what was not confirmed then is not confirmed any more."""
-    tx, ref = taking.tx, known.ref
-    if known.phase not in ("confirmed", "ended") or not taking.core.history.is_old(job.id):
+def _take_unknown_attempt(context: RecallContext, known: RecalledAttempt, job: Job) -> None:
+    """Adopt an attempt that was made after the copy, if it was confirmed."""
+    tx, ref = context.tx, known.ref
+    if known.phase not in ("confirmed", "ended") or not context.core.history.is_old(job.id):
         return
     newer = [attempt for attempt in tx.attempts(job.id) if attempt.n > ref.n]
     started = [a for a in newer if a.state not in BEFORE_CONFIRM and a.state not in NEVER_RAN]
     if job.state.terminal or started:
-        taking.note("too-late", ref, f"job {job.id} is {job.state.value}; {known.phase} there")
+        context.note("too-late", ref, f"job {job.id} is {job.state.value}; {known.phase} there")
         return
-    _adopt(taking, known, job)
-    taking.note("adopted", ref, known.phase if known.report is None else _state(known.report))
+    _adopt(context, known, job)
+    context.note("adopted", ref, known.phase if known.report is None else _state(known.report))
     if known.phase == "ended":
-        _report(taking, known)
+        _report(context, known)
 
 
-def _adopt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
-    """Make it the job's live attempt."""
-    tx, fx, now, cluster, ref = taking.tx, taking.fx, taking.now, taking.message.cluster, known.ref
+def _adopt(context: RecallContext, known: RecalledAttempt, job: Job) -> None:
+    """Make the recalled attempt the live attempt of its job."""
+    tx, fx, now, cluster, ref = context.tx, context.fx, context.now, context.message.cluster, known.ref
     attempts = tx.attempts(job.id)
-    unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts of which nothing is known here
+    unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts that are unknown here
     for attempt in attempts:
         if attempt.state.live:
-            unknown += _follow(taking, attempt)
+            unknown += _supersede(context, attempt)
     detail: Mapping[str, object] = {"cluster": cluster, "adopted": ref.n}
     if job.state is JobState.BOUND:
-        job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": FOLLOWED})
+        job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": SUPERSEDED})
     elif job.state is JobState.HELD:
         job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
     attempt = tx.add_attempt(job, cluster, ref.token, now, n=ref.n)
-    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=taking.message.epoch, guarded=taking.message.guards)
+    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=context.message.epoch, guarded=context.message.guards)
     event = JobEvent.UPDATED if job.state is JobState.CANCELLING else JobEvent.BOUND
     reason = job.reason if job.state is JobState.CANCELLING else f"found on {cluster} after the restore"
     bound = tx.update_job(
@@ -221,7 +221,7 @@ def _adopt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
         cluster=cluster,
         attempt=ref.n,
         reason=reason,
-        failures=min(job.terms.retries, job.failures + unknown),  # each may have been a further run
+        failures=min(job.terms.retries, job.failures + unknown),  # each may have been a retry
         reruns_used=min(job.terms.reruns, job.reruns_used + unknown),
     )
     if bound.state is JobState.CANCELLING:
@@ -231,50 +231,50 @@ def _adopt(taking: Taking, known: RecalledAttempt, job: Job) -> None:
     fx.events = True
 
 
-def _follow(taking: Taking, attempt: Attempt) -> bool:
-    """A newer attempt was made: close this one; return whether it may have run."""
-    tx, now, history = taking.tx, taking.now, taking.core.history
-    taking.fx.released.append((attempt.cluster, attempt.token))
+def _supersede(context: RecallContext, attempt: Attempt) -> bool:
+    """Close an attempt because a newer one was made; return whether it may have run."""
+    tx, now, history = context.tx, context.now, context.core.history
+    context.fx.released.append((attempt.cluster, attempt.token))
     row = history.clusters.get(attempt.cluster)
-    awaited = row is not None and row.state.holds_jobs and attempt.cluster != taking.message.cluster
+    awaited = row is not None and row.state.holds_jobs and attempt.cluster != context.message.cluster
     if attempt.state in BEFORE_CONFIRM and not awaited:
-        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=FOLLOWED)
+        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=SUPERSEDED)
         return False
-    if attempt.state in BEFORE_CONFIRM:  # its cluster may have begun it
+    if attempt.state in BEFORE_CONFIRM:  # its cluster may have started it
         attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, now)
-    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=FOLLOWED)
+    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=SUPERSEDED)
     return True
 
 
-def _take_unknown_job(taking: Taking, known: RecalledAttempt) -> None:
-    """A job that was submitted after the copy: while it is on a cluster, its agent knows what it is."""
+def _take_unknown_job(context: RecallContext, known: RecalledAttempt) -> None:
+    """Restore a job that was submitted after the copy, from its agent's record."""
     ref = known.ref
     if known.phase == "ended":
-        taking.note("lost-job", ref, f"{_state(known.report)}; the database knows nothing else of it")
+        context.note("lost-job", ref, f"{_state(known.report)}; the database knows nothing else of it")
         return
     if known.phase != "confirmed":
         return
-    draft = _draft(taking.core, known, taking.now) if taking.core.history.is_old(ref.job) else None
+    draft = _recovered_job(context.core, known, context.now) if context.core.history.is_old(ref.job) else None
     if draft is None:
-        taking.note("killed", ref, "its agent does not know what it is")
+        context.note("killed", ref, "its agent does not know what it is")
         return
-    taking.tx.add_lost_job(ref.job, draft)
-    taking.note("found-job", ref, f"submitted by {draft.owner} after the copy was made")
-    job = taking.tx.job(ref.job)
+    context.tx.add_lost_job(ref.job, draft)
+    context.note("found-job", ref, f"submitted by {draft.owner} after the copy was made")
+    job = context.tx.job(ref.job)
     assert job is not None
-    _adopt(taking, known, job)
+    _adopt(context, known, job)
 
 
-def _draft(core: Core, known: RecalledAttempt, now: float) -> NewJob | None:
-    """The job as its agent has it. An agent could say anything, so it runs nowhere else: see `Terms.from_agent`."""
+def _recovered_job(core: Core, known: RecalledAttempt, now: float) -> NewJob | None:
+    """Return the job from its agent's record; it may run nowhere else (see `Terms.from_agent`)."""
     offer = known.offer
     if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME_CHARS or known.ref.job < 1:
         return None
     try:
         core.request_of(offer.spec)
-        said = json.loads(offer.terms)
-        labels = {str(key): str(value) for key, value in said.get("labels", {}).items()}
-        terms = Terms(labels=labels, deadline=said.get("deadline"), from_agent=True)
+        terms_json = json.loads(offer.terms)
+        labels = {str(key): str(value) for key, value in terms_json.get("labels", {}).items()}
+        terms = Terms(labels=labels, deadline=terms_json.get("deadline"), from_agent=True)
     except (RainbowError, ValueError, TypeError, AttributeError, RecursionError):
         return None
     name = storable(offer.name)[:MAX_NAME_CHARS]

@@ -1,6 +1,6 @@
 """Read an agent's report: return an `AttemptReport`, or an `UnknownReport` that keeps the text. Pure.
 
-A report is never refused, because the Sync that brings it also brings everything else that its cluster has to say.
+A report is never refused, because that would refuse the whole Sync message.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rainbow_sched.model.attempt import LIVE, AttemptState, Failure
 from rainbow_sched.model.job import END_OF_TIME
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport, UnknownReport
 
-REPORTED = frozenset(  # every other state is set by the server alone
+REPORTED = frozenset(  # only the server sets other states
     {
         AttemptState.SUBMITTED,
         AttemptState.RUNNING,
@@ -26,13 +26,13 @@ REPORTED = frozenset(  # every other state is set by the server alone
     }
 )
 EXIT_CODES = range(256)
-MAX_WORD, MAX_REASON = 256, 1_024  # characters of a stored report's texts
-_NEVER_RAN = frozenset({"", Failure.LAUNCH, Failure.REFUSED})
+MAX_WORD_CHARS, MAX_REASON_CHARS = 256, 1_024
+_NOT_RUN_FAILURES = frozenset({"", Failure.LAUNCH, Failure.REFUSED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawReport:
-    """A report as it was sent: words and numbers, not checked."""
+    """A report as it was sent, unchecked."""
 
     ref: AttemptRef
     state: str
@@ -46,24 +46,24 @@ class RawReport:
     code: str = ""
 
     def text(self) -> str:
-        """The whole report as JSON."""
+        """Return the whole report as JSON."""
         values: Mapping[str, object] = {
-            "state": self.state[:MAX_WORD],
+            "state": self.state[:MAX_WORD_CHARS],
             "exit_code": self.exit_code,
-            "failure": self.failure[:MAX_WORD],
-            "reason": self.reason[:MAX_REASON],
-            "native_id": self.native_id[:MAX_WORD],
-            "started_at": None if self.started_at is None else repr(self.started_at),  # it need not be finite
+            "failure": self.failure[:MAX_WORD_CHARS],
+            "reason": self.reason[:MAX_REASON_CHARS],
+            "native_id": self.native_id[:MAX_WORD_CHARS],
+            "started_at": None if self.started_at is None else repr(self.started_at),  # may be infinite
             "ended_at": None if self.ended_at is None else repr(self.ended_at),
-            "nodes": self.nodes[:MAX_REASON],
-            "code": self.code[:MAX_WORD],
+            "nodes": self.nodes[:MAX_REASON_CHARS],
+            "code": self.code[:MAX_WORD_CHARS],
         }
         return json.dumps({key: value for key, value in values.items() if value not in (None, "")})
 
 
 def read_report(raw: RawReport, states: frozenset[AttemptState] = REPORTED) -> AttemptReport | UnknownReport:
-    """The report if it can be understood; `states` are those that this server knows."""
-    why = _not_understood(raw, states)
+    """Return the report, parsed if possible; `states` are those that this server accepts."""
+    why = _why_unknown(raw, states)
     if why is not None:
         return UnknownReport(ref=raw.ref, text=raw.text(), why=why)
     return AttemptReport(
@@ -73,19 +73,19 @@ def read_report(raw: RawReport, states: frozenset[AttemptState] = REPORTED) -> A
         failure=Failure(raw.failure) if raw.failure else None,
         reason=storable(raw.reason),
         native_id=storable(raw.native_id),
-        started_at=_moment(raw.started_at),
-        ended_at=_moment(raw.ended_at),
+        started_at=_valid_time(raw.started_at),
+        ended_at=_valid_time(raw.ended_at),
         nodes=storable(raw.nodes),
         code=storable(raw.code),
     )
 
 
-def _not_understood(raw: RawReport, states: frozenset[AttemptState]) -> str | None:
-    """Why a report cannot be acted upon; None if it can."""
+def _why_unknown(raw: RawReport, states: frozenset[AttemptState]) -> str | None:
+    """Return why a report cannot be applied; None if it can."""
     if raw.state not in states:
-        return f"the state {raw.state[:40]!r} is not one that this server knows from agents"
+        return f"the state {raw.state[:40]!r} is unknown to this server"
     if raw.failure and (raw.failure not in tuple(Failure) or raw.failure == Failure.LOST):
-        return f"the failure {raw.failure[:40]!r} is not one that this server knows from agents"
+        return f"the failure {raw.failure[:40]!r} is unknown to this server"
     if raw.exit_code is not None and raw.exit_code not in EXIT_CODES:
         return f"the exit code {raw.exit_code} is not between 0 and {EXIT_CODES[-1]}"
     state, ended_itself = AttemptState(raw.state), raw.exit_code is not None or bool(raw.failure)
@@ -93,16 +93,16 @@ def _not_understood(raw: RawReport, states: frozenset[AttemptState]) -> str | No
         return f"a job that is {state.value} has neither an exit code nor a failure"
     if state is AttemptState.SUCCEEDED and (raw.exit_code or raw.failure):
         return "a job that succeeded has no failure, and no exit code other than 0"
-    if state is AttemptState.RETURNED and (raw.exit_code is not None or raw.failure not in _NEVER_RAN):
+    if state is AttemptState.RETURNED and (raw.exit_code is not None or raw.failure not in _NOT_RUN_FAILURES):
         return "a job that was returned never ran, so it has no exit code and no failure of a run"
     return None
 
 
-def _moment(value: float | None) -> float | None:
-    """A time that an agent tells; one that no clock can show counts as not told."""
+def _valid_time(value: float | None) -> float | None:
+    """Return a reported time, or None if it is out of range."""
     return value if value is not None and 0 <= value < END_OF_TIME else None
 
 
 def storable(text: str) -> str:
-    """The text without the one character that databases refuse."""
+    """Return the text without NUL, which databases refuse."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

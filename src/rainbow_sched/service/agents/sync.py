@@ -1,10 +1,8 @@
-"""One Sync of an agent: everything it says takes effect in one transaction; then it is told what is new, or waits.
+"""Handle one Sync of an agent: store its message in one transaction, then answer with news or wait for some.
 
-The same (epoch, seq) sent again gets the stored answer. Everything an agent says may be
-said twice without harm, so a reply that was lost before it was stored does no harm either.
-
-One bad item never stops the others. If the transaction fails because of what the agent says, it is
-done again with each item in a savepoint of its own, and the items that fail are left out.
+A message with the same (epoch, seq) gets the stored answer. All parts of a message are idempotent,
+so a lost reply does no harm. If the transaction fails because of an item, it is repeated with a
+savepoint per item, and the items that fail are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from rainbow_sched.model.job import Job, JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER
-from rainbow_sched.service.agents.items import Items, Separately, Together
+from rainbow_sched.service.agents.items import AtomicItems, IsolatedItems, ItemRunner
 from rainbow_sched.service.agents.offers import ALL_OFFERS, Bindings, OfferFilter, bound_offers, lease_offers
 from rainbow_sched.service.agents.recall import take_recall
 from rainbow_sched.service.agents.report_reader import storable
@@ -33,8 +31,8 @@ from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.clusters.reported_state import (
     apply_patch,
     dominant,
+    drop_unknown_vertices,
     merge_state,
-    of_this_graph,
     resolve_marks,
     resolve_used,
 )
@@ -47,15 +45,15 @@ from rainbow_sched.service.wakeups import cluster_topic
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-MOST_OFFERS = 200
-GOLDEN = 0.618034  # its multiples are spread evenly
-ANSWER_TAKES = 5.0  # seconds after which an offer that the agent does not hold counts as lost on the way
+MAX_OFFERS_PER_SYNC = 200
+GOLDEN_RATIO = 0.618034  # its multiples spread evenly
+ANSWER_SECONDS = 5.0  # after which an offer that the agent does not hold counts as lost
 Encode = Callable[[AgentReply], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedReply:
-    """What goes back: a stored answer as it was, or a new one; and the bid requests of this moment."""
+    """The encoded answer and the bid requests of this moment."""
 
     answer: bytes
     bid_requests: list[OpenBidRequest]
@@ -67,44 +65,44 @@ class SyncHandler:
     """The server's side of all agents."""
 
     core: Core
-    _epochs: dict[int, str]  # who spoke last, by the cluster's id: a name that is registered again is another cluster
-    _over: set[str] = field(default_factory=set)  # epochs of processes that were followed by another
-    _unread: dict[str, str] = field(default_factory=dict)  # by cluster: a choice of jobs that was not understood
+    _current_epochs: dict[int, str]  # by cluster id
+    _superseded_epochs: set[str] = field(default_factory=set)  # of earlier agent processes
+    _logged_filter_errors: dict[str, str] = field(default_factory=dict)  # by cluster
 
     async def sync(self, message: AgentMessage, encode: Encode) -> EncodedReply:
-        """Take what an agent says; answer at once if there is something to say, else when there is or time is up."""
+        """Store the message; answer at once if there is news for the agent, else when there is or the wait ends."""
         if not message.epoch or len(message.epoch) > 64 or message.seq < 1:
             raise Invalid("a Sync carries an epoch of 1 to 64 characters and a seq from 1 up")
         name = message.cluster
         id = self.core.fleet.member(name).cluster.id
-        if (
-            self._epochs.get(id) != message.epoch
-        ):  # it has just started, or this process has: the database knows who spoke
-            kept = await self.core.store.read(lambda tx: self._spoke_last(tx, message))
-            if kept is not None:
-                self._epochs.setdefault(id, kept)
-        self._refuse_second(message, self._epochs.get(id))
-        self.core.presence.enters(name, self.core.clock.now())
-        goes_on = self._epochs.get(id) == message.epoch
-        before = self._epochs.get(id, message.epoch)
+        if self._current_epochs.get(id) != message.epoch:  # after a restart of either side
+            last_epoch = await self.core.store.read(lambda tx: self._last_epoch(tx, message))
+            if last_epoch is not None:
+                self._current_epochs.setdefault(id, last_epoch)
+        self._refuse_second_agent(message, self._current_epochs.get(id))
+        self.core.presence.sync_started(name, self.core.clock.now())
+        is_current = self._current_epochs.get(id) == message.epoch
+        before = self._current_epochs.get(id, message.epoch)
         if before != message.epoch:
-            self._over.add(before)
-        self._epochs[id] = message.epoch
+            self._superseded_epochs.add(before)
+        self._current_epochs[id] = message.epoch
         try:
             if await restore.recall_needed(self.core, name, message.mark) and message.recall is None:
-                return await self._ask_recall(message, encode)
-            if goes_on:  # a new process is heard of first: its first message gets no offers
+                return await self._request_recall(message, encode)
+            if is_current:  # the first message of a process gets no offers
                 await self._take_node_rules(message)
-            version = self.core.notifier.version(cluster_topic(name))  # before the look: what is stored after it rings
-            stored, idle = await self.core.store.read(lambda tx: self._look(tx, message))
+            version = self.core.notifier.version(
+                cluster_topic(name)
+            )  # before reading, so that no later notification is missed
+            stored, idle = await self.core.store.read(lambda tx: self._stored_answer(tx, message))
             if stored is None:
-                stored = await self._fresh(message, encode, version, idle=idle)
+                stored = await self._new_answer(message, encode, version, idle=idle)
             return EncodedReply(stored, self.core.bidding.open_requests(name), self.core.presence.interval())
         finally:
-            self.core.presence.leaves(name, self.core.clock.now())
+            self.core.presence.sync_ended(name, self.core.clock.now())
 
-    async def _ask_recall(self, message: AgentMessage, encode: Encode) -> EncodedReply:
-        """Take nothing of a message whose sender knows more than the database; ask it for everything."""
+    async def _request_recall(self, message: AgentMessage, encode: Encode) -> EncodedReply:
+        """Store nothing from an agent that knows more than the database; request its full recall."""
         if not message.recalls:
             await restore.reject_without_recall(self.core, message.cluster)
 
@@ -117,42 +115,42 @@ class SyncHandler:
         return EncodedReply(answer, [], self.core.presence.interval())
 
     async def _take_node_rules(self, message: AgentMessage) -> None:
-        """The agent can tell its manager more, or less, than before: what it is offered follows from that."""
+        """Update what the agent's manager supports, before offers are made."""
         rules = message.node_rules or NO_NODE_RULES
         if self.core.fleet.member(message.cluster).cluster.node_rules == rules:
             return
 
         def work(tx: Tx, fx: Effects) -> None:
-            self._refuse_old(tx, message)
+            self._refuse_superseded(tx, message)
             cluster = tx.cluster(message.cluster)
             if cluster is not None and cluster.node_rules != rules:
                 fx.changed(tx.update_cluster(cluster.id, node_rules=rules))
 
         await self.core.write(work)
 
-    def _refuse_second(self, message: AgentMessage, before: str | None) -> None:
-        """Two agents of one cluster would fight over its jobs. A restarted one, known by its journal, may take over."""
-        if message.epoch in self._over:  # it would undo what its successor was promised
-            raise Conflict(f"this message comes from an agent of {message.cluster!r} that another has followed")
+    def _refuse_second_agent(self, message: AgentMessage, before: str | None) -> None:
+        """Raise Conflict for a second agent of a cluster; a restarted one, known by its journal, may take over."""
+        if message.epoch in self._superseded_epochs:
+            raise Conflict(f"this message comes from an agent of {message.cluster!r} that was superseded by another")
         if before is None or journal_of(before) == journal_of(message.epoch):
             return
-        if not self.core.presence.missed(message.cluster, self.core.clock.now()):
+        if not self.core.presence.is_gone(message.cluster, self.core.clock.now()):
             raise Conflict(
-                f"another agent of cluster {message.cluster!r} is there; stop it and wait until it is missed, "
+                f"another agent of cluster {message.cluster!r} is connected; stop it and wait until it counts as gone, "
                 "run this one on its state directory, or give this one its own cluster"
             )
 
-    def _spoke_last(self, tx: Tx, message: AgentMessage) -> str | None:
-        self._refuse_old(tx, message)
+    def _last_epoch(self, tx: Tx, message: AgentMessage) -> str | None:
+        self._refuse_superseded(tx, message)
         return tx.agent_epoch(message.cluster)
 
-    def _refuse_old(self, tx: Tx, message: AgentMessage) -> None:
-        """A process that was followed by another would undo what its successor was promised; the database remembers."""
+    def _refuse_superseded(self, tx: Tx, message: AgentMessage) -> None:
+        """Raise Conflict for a process that another has superseded, as stored in the database."""
         if tx.epoch_is_over(message.cluster, message.epoch):
-            raise Conflict(f"this message comes from an agent of {message.cluster!r} that another has followed")
+            raise Conflict(f"this message comes from an agent of {message.cluster!r} that was superseded by another")
 
-    def _look(self, tx: Tx, message: AgentMessage) -> tuple[bytes | None, bool]:
-        """The answer that this very message got before; and whether there is nothing to store or to say."""
+    def _stored_answer(self, tx: Tx, message: AgentMessage) -> tuple[bytes | None, bool]:
+        """Return the stored answer to this message, if any, and whether there is nothing to store or to answer."""
         stored = tx.stored_sync(message.cluster, message.epoch, message.seq)
         if stored is not None or message.has_changes() or tx.agent_epoch(message.cluster) != message.epoch:
             return stored, False
@@ -161,138 +159,138 @@ class SyncHandler:
         waiting = message.want > 0 and any(tx.attempts_in(message.cluster, state, 1) for state in BEFORE_CONFIRM)
         return None, not (out.has_content() or suspects or waiting)
 
-    async def _fresh(self, message: AgentMessage, encode: Encode, version: int, *, idle: bool) -> bytes:
-        message, wanted = self._choice(message)
-        answer = None if idle else await self._at_once(message, encode, wanted)
+    async def _new_answer(self, message: AgentMessage, encode: Encode, version: int, *, idle: bool) -> bytes:
+        message, offer_filter = self._offer_filter(message)
+        answer = None if idle else await self._apply_message(message, encode, offer_filter)
         self._take_bids(message)
         await self._update_circuit_breaker(message.cluster)
         if answer is not None:
             return answer
-        waited = min(max(message.wait, 0.0), self.core.settings.long_poll) * _share(self.core.fleet, message.cluster)
+        waited = min(max(message.wait, 0.0), self.core.settings.long_poll) * _wait_factor(
+            self.core.fleet, message.cluster
+        )
         notified = not idle
         if not self.core.bidding.open_requests(message.cluster) and waited > 0:
             notified = await self.core.notifier.wait(cluster_topic(message.cluster), version, waited) or notified
         if not notified:
             last = await self.core.store.read(lambda tx: tx.last_seq())
-            return encode(
-                AgentReply(mark=self.core.history.signed_mark(last))
-            )  # there is nothing to undo if it is said again
+            return encode(AgentReply(mark=self.core.history.signed_mark(last)))
 
         bindings = await self._bindings(message)
 
         def second(tx: Tx, fx: Effects) -> bytes:
             out = AgentReply()
-            self._outbox(tx, fx, message, out, wanted, bindings)
-            return self._stored(tx, message, out, encode)
+            self._add_work(tx, fx, message, out, offer_filter, bindings)
+            return self._encode_and_store(tx, message, out, encode)
 
         return await self.core.write(second)
 
-    async def _at_once(self, message: AgentMessage, encode: Encode, wanted: OfferFilter) -> bytes | None:
-        """Store what the agent says; an answer if there is one to give."""
-        marks, used = await self._looked_up(message)
+    async def _apply_message(self, message: AgentMessage, encode: Encode, offer_filter: OfferFilter) -> bytes | None:
+        """Store the message; return an answer if there is one to give."""
+        marks, used = await self._resolve_vertices(message)
         bindings = await self._bindings(message)
 
-        def first(items: Items, tx: Tx, fx: Effects) -> bytes | None:
+        def first(items: ItemRunner, tx: Tx, fx: Effects) -> bytes | None:
             out = self._apply(items, tx, fx, message, marks, used)
 
             def outbox() -> None:
-                self._outbox(tx, fx, message, out, wanted, bindings)
+                self._add_work(tx, fx, message, out, offer_filter, bindings)
 
-            items.each(tx, fx, out, "what the agent is to do", outbox)
-            return self._stored(tx, message, out, encode) if out.has_content() else None
+            items.run(tx, fx, out, "what the agent is to do", outbox)
+            return self._encode_and_store(tx, message, out, encode) if out.has_content() else None
 
         try:
-            return await self.core.write(partial(first, Together()))
+            return await self.core.write(partial(first, AtomicItems()))
         except Unavailable:
             raise
-        except Exception:  # an item's, which is then found; or the whole message's, and then it is raised again
-            return await self.core.write(partial(first, Separately(message.cluster)))
+        except Exception:  # find the failing item; if there is none, the error is raised again
+            return await self.core.write(partial(first, IsolatedItems(message.cluster)))
 
-    def _choice(self, message: AgentMessage) -> tuple[AgentMessage, OfferFilter]:
-        """Which jobs the agent takes; no offers if that cannot be read, for nobody knows which ones it would take."""
+    def _offer_filter(self, message: AgentMessage) -> tuple[AgentMessage, OfferFilter]:
+        """Return which jobs the agent accepts; no offers at all if its filter is invalid."""
         try:
-            chosen = OfferFilter(message.accept_only, message.order_by)
-        except Invalid as problem:
-            if self._unread.get(message.cluster) != str(problem):
-                self._unread[message.cluster] = str(problem)
+            offer_filter = OfferFilter(message.accept_only, message.order_by)
+        except Invalid as error:
+            if self._logged_filter_errors.get(message.cluster) != str(error):
+                self._logged_filter_errors[message.cluster] = str(error)
                 why = "its agent's --accept or --order is not understood"
-                log.warning("%s gets no jobs: %s: %s", message.cluster, why, problem)
+                log.warning("%s gets no jobs: %s: %s", message.cluster, why, error)
             return replace(message, want=0), ALL_OFFERS
-        self._unread.pop(message.cluster, None)
-        return message, chosen
+        self._logged_filter_errors.pop(message.cluster, None)
+        return message, offer_filter
 
     async def _bindings(self, message: AgentMessage) -> Bindings:
-        """The hosts that offers to this agent carry."""
+        """Return the hosts that offers to this agent carry."""
         return await bound_offers(self.core, message.cluster, message.node_rules) if message.want > 0 else Bindings()
 
-    async def _looked_up(self, message: AgentMessage) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
+    async def _resolve_vertices(self, message: AgentMessage) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
         if not message.marks and message.used is None:
             return {}, None
         try:
             graph = await dominant(self.core, message.cluster)
-        except Corrupt as problem:
-            log.warning("what the agent of %s says of its nodes is left out: %s", message.cluster, problem)
+        except Corrupt as error:
+            log.warning("node states from the agent of %s are ignored: %s", message.cluster, error)
             return {}, None
-        marks, used = of_this_graph(graph, message.marks, message.used)
+        marks, used = drop_unknown_vertices(graph, message.marks, message.used)
         return resolve_marks(graph, marks), None if used is None else resolve_used(graph, used)
 
     def _apply(
         self,
-        items: Items,
+        items: ItemRunner,
         tx: Tx,
         fx: Effects,
         message: AgentMessage,
         marks: Mapping[str, Mark],
         used: Mapping[str, int] | None,
     ) -> AgentReply:
-        """Everything an agent says, in the order in which it can have happened."""
+        """Apply everything in the message, in the order in which it can have happened."""
         now, name, out = self.core.clock.now(), message.cluster, AgentReply()
-        self._refuse_old(tx, message)
+        self._refuse_superseded(tx, message)
         known = tx.agent_epoch(name)
         take_recall(self.core, items, tx, fx, out, message, known)
         if known != message.epoch:
-            out.resync = message.recall is None  # else it has just told everything
+            out.resync = message.recall is None  # a recall already has everything
             accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(name, state)]
             out.expected = [AttemptRef(attempt.job, attempt.n, attempt.token) for attempt in accepted]
-            self._arrived(tx, fx, message, now)
-        each = partial(items.each, tx, fx, out)
-        mine = {command.id for command in tx.commands(name)} if message.command_acks else set()
-        for id in mine.intersection(message.command_acks):
-            each(f"acknowledgement {id}", partial(tx.ack_command, id))
+            self._agent_started(tx, fx, message, now)
+        run = partial(items.run, tx, fx, out)
+        open_ids = {command.id for command in tx.commands(name)} if message.command_acks else set()
+        for id in open_ids.intersection(message.command_acks):
+            run(f"acknowledgement {id}", partial(tx.ack_command, id))
         cap = self.core.settings.output_cap
         for piece in message.output:
-            each(f"output of job {piece.ref.job}", partial(reports.store_output, tx, fx, out, name, piece, cap, now))
+            run(f"output of job {piece.ref.job}", partial(reports.store_output, tx, fx, out, name, piece, cap, now))
         for report in message.reports:
-            done = each(f"a report of job {report.ref.job}", partial(reports.report, tx, fx, out, name, report, now))
+            done = run(f"a report of job {report.ref.job}", partial(reports.report, tx, fx, out, name, report, now))
             if not done:
                 out.unknown.append(report.ref)
         for unknown in message.unknown:
-            told_of = partial(reports.store_unknown_report, tx, fx, out, name, unknown, now)
-            if not each(f"a report of job {unknown.ref.job}", told_of):
+            store = partial(reports.store_unknown_report, tx, fx, out, name, unknown, now)
+            if not run(f"a report of job {unknown.ref.job}", store):
                 out.unknown.append(unknown.ref)
         for ref, reason in message.rejects:
-            each(f"job {ref.job}, handed back", partial(reports.reject, tx, fx, out, message, ref, reason, now))
+            run(f"job {ref.job}, handed back", partial(reports.reject, tx, fx, out, message, ref, reason, now))
         for ref in message.accepts:
-            each(f"job {ref.job}, accepted", partial(self._accept, tx, fx, out, message, ref, now))
+            run(f"job {ref.job}, accepted", partial(self._accept, tx, fx, out, message, ref, now))
         ended = {(r.ref.job, r.ref.n) for r in message.reports} | {(ref.job, ref.n) for ref, _ in message.rejects}
         answered = set(message.accepts)
         held = [ref for ref, _ in message.held if (ref.job, ref.n) not in ended and ref not in answered]
         for attempt in reports.take_inventory(tx, out, name, held):
             back = partial(tx.update_attempt, attempt, attempt.state, now, suspect=False)
-            each(f"job {attempt.job}, held", back)
+            run(f"job {attempt.job}, held", back)
         if message.state is not None:
-            each("the state", partial(merge_state, tx, fx, name, message.state, now))
+            run("the state", partial(merge_state, tx, fx, name, message.state, now))
         if marks or used is not None:
-            each("the nodes", partial(apply_patch, tx, fx, name, marks, used))
+            run("the nodes", partial(apply_patch, tx, fx, name, marks, used))
         return out
 
     def _accept(self, tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, ref: AttemptRef, now: float) -> None:
-        """Confirm an accepted job, unless it may run elsewhere: then it is accepted again and again, or handed back."""
+        """Confirm an accepted job, unless it may be running elsewhere: then the agent accepts again, or rejects."""
         if not restore.may_run_elsewhere(self.core, tx, ref.job, message.cluster):
             reports.accept(tx, fx, out, message, ref, now)
 
-    def _arrived(self, tx: Tx, fx: Effects, message: AgentMessage, now: float) -> None:
-        """A new agent speaks for the cluster: it is reachable again."""
+    def _agent_started(self, tx: Tx, fx: Effects, message: AgentMessage, now: float) -> None:
+        """Record a new agent process: the cluster is reachable again."""
         cluster = tx.cluster(message.cluster)
         if cluster is None:
             return
@@ -301,42 +299,42 @@ class SyncHandler:
         rules = message.node_rules or NO_NODE_RULES
         fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now, node_rules=rules))
 
-    def _outbox(
-        self, tx: Tx, fx: Effects, message: AgentMessage, out: AgentReply, wanted: OfferFilter, bindings: Bindings
+    def _add_work(
+        self, tx: Tx, fx: Effects, message: AgentMessage, out: AgentReply, offer_filter: OfferFilter, bindings: Bindings
     ) -> None:
-        """What the agent is to do: commands until acknowledged, and as many offers as it wants."""
+        """Add commands until acknowledged, and as many offers as the agent wants."""
         out.commands = tx.commands(message.cluster)
         member = self.core.fleet.get(message.cluster)
         if message.want > 0 and member is not None and not out.resync:
             until = self.core.clock.now() + self.core.settings.lease
-            limit = min(message.want, MOST_OFFERS)
-            out.offers = self._offered_again(tx, fx, message, until, bindings)
+            limit = min(message.want, MAX_OFFERS_PER_SYNC)
+            out.offers = self._lost_offers(tx, fx, message, until, bindings)
             if limit > len(out.offers):
                 room = limit - len(out.offers)
                 offers, more = lease_offers(
-                    self.core, tx, fx, message.cluster, room, message.epoch, until, wanted, bindings
+                    self.core, tx, fx, message.cluster, room, message.epoch, until, offer_filter, bindings
                 )
                 out.offers += offers
-                if more:  # after other writes: the bell wakes this very call, or the agent's next
+                if more:  # after other writes: the notification wakes this call, or the agent's next
                     fx.wake.add(message.cluster)
             hosts = {attempt.token: bindings.hosts(attempt) for attempt, _ in out.offers}
             out.hosts = {token: allowed for token, allowed in hosts.items() if allowed}
 
-    def _offered_again(
+    def _lost_offers(
         self, tx: Tx, fx: Effects, message: AgentMessage, until: float, bindings: Bindings
     ) -> list[tuple[Attempt, Job]]:
-        """What this agent was offered and does not hold: the answer that brought it was lost, or it was killed then."""
+        """Return offers that were sent to this agent and that it does not hold, because an answer was lost."""
         held = {(ref.job, ref.n) for ref, _ in message.held} | {(ref.job, ref.n) for ref in message.accepts}
         now = self.core.clock.now()
-        found = []
+        lost = []
         for attempt in tx.attempts_in(message.cluster, AttemptState.LEASED):
             lapsed = attempt.lease_until is not None and attempt.lease_until <= now
             if lapsed or (attempt.job, attempt.n) in held:
-                continue  # what has lapsed is leased anew with the others, for as long as any offer
+                continue  # lapsed offers are leased again with the others
             try:
                 job = tx.job(attempt.job)
             except Corrupt:
-                continue  # it ends when its lease has lapsed and it is leased again
+                continue  # it is ended when it is leased again
             if job is None or job.state is not JobState.BOUND:
                 continue
             bound = bindings.of(attempt) if may_bind(self.core.request_of(job.spec)) else UNBOUND_OFFER
@@ -347,17 +345,15 @@ class SyncHandler:
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)
                 continue
             if attempt.holder == message.epoch:
-                if (attempt.lease_until or 0) < until - ANSWER_TAKES:
-                    found.append((attempt, job))
-            elif journal_of(attempt.holder) == journal_of(
-                message.epoch
-            ):  # it was started again, and has no record of it
+                if (attempt.lease_until or 0) < until - ANSWER_SECONDS:
+                    lost.append((attempt, job))
+            elif journal_of(attempt.holder) == journal_of(message.epoch):  # restarted without a record of it
                 leased = tx.update_attempt(attempt, AttemptState.LEASED, now, holder=message.epoch, lease_until=until)
-                found.append((leased, job))
-        return found[:MOST_OFFERS]
+                lost.append((leased, job))
+        return lost[:MAX_OFFERS_PER_SYNC]
 
-    def _stored(self, tx: Tx, message: AgentMessage, out: AgentReply, encode: Encode) -> bytes:
-        self._refuse_old(tx, message)
+    def _encode_and_store(self, tx: Tx, message: AgentMessage, out: AgentReply, encode: Encode) -> bytes:
+        self._refuse_superseded(tx, message)
         out.mark = self.core.history.signed_mark(tx.last_seq())
         answer = encode(out)
         tx.store_sync(message.cluster, message.epoch, message.seq, answer)
@@ -372,23 +368,23 @@ class SyncHandler:
             try:
                 bid = bid_of(message.cluster, asked_at, now, answer.values, answer.yes, answer.reason)
             except Invalid as error:
-                bid = bid_of(message.cluster, asked_at, now, {}, False, f"its bid makes no sense: {error}")
+                bid = bid_of(message.cluster, asked_at, now, {}, False, f"its bid is invalid: {error}")
             self.core.bidding.take_answer(message.cluster, answer.id, bid)
 
     async def _update_circuit_breaker(self, name: str) -> None:
-        """Trip the breaker of a cluster after failures in a row; one good start closes it."""
+        """Open the circuit breaker of a cluster after failures in a row; one good start closes it."""
         member = self.core.fleet.get(name)
         if member is None:
             return
         standing = member.cluster.standing
-        if standing is Standing.ACTIVE and member.bad_streak >= self.core.settings.breaker:
-            why = f"{member.bad_streak} failures or refusals in a row; one job at a time until one starts"
+        if standing is Standing.ACTIVE and member.failures_in_row >= self.core.settings.breaker:
+            why = f"{member.failures_in_row} failures or refusals in a row; one job at a time until one starts"
             await set_standing(self.core, name, Standing.DEGRADED, why)
-        elif standing is Standing.DEGRADED and member.bad_streak == 0:
+        elif standing is Standing.DEGRADED and member.failures_in_row == 0:
             await set_standing(self.core, name, Standing.ACTIVE, "")
 
 
-def _share(fleet: Fleet, cluster: str) -> float:
-    """Which part of a long wait a cluster gets, each its own: agents that came together do not all return together."""
+def _wait_factor(fleet: Fleet, cluster: str) -> float:
+    """Return a cluster's own factor for long waits, so that agents do not all return at the same moment."""
     member = fleet.get(cluster)
-    return 0.8 + 0.2 * (0 if member is None else member.cluster.id * GOLDEN % 1.0)
+    return 0.8 + 0.2 * (0 if member is None else member.cluster.id * GOLDEN_RATIO % 1.0)

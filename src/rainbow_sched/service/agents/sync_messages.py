@@ -1,4 +1,4 @@
-"""What an agent says and is told in one Sync, as plain values; `server/handlers/agents.py` puts them on the wire."""
+"""Messages of one Sync as plain values; `server/handlers/agents.py` converts them from and to protobuf."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AttemptRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
-    """News of one attempt."""
+    """A report on one attempt."""
 
     ref: AttemptRef
     state: AttemptState
@@ -32,13 +32,13 @@ class AttemptReport:
     native_id: str = ""
     started_at: float | None = None
     ended_at: float | None = None
-    nodes: str = ""  # hostlist: where the manager runs it
+    nodes: str = ""  # hostlist
     code: str = ""  # typed reason of a return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownReport:
-    """A report that this server does not understand. It is stored as it came and moves nothing."""
+    """A report that this server does not understand. It is stored as text and changes nothing."""
 
     ref: AttemptRef
     text: str  # the report as JSON
@@ -47,7 +47,7 @@ class UnknownReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledOffer:
-    """A job as it was offered to an agent, not checked."""
+    """A job as it was offered to an agent, unchecked."""
 
     name: str
     owner: str
@@ -57,25 +57,25 @@ class RecalledOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledAttempt:
-    """What an agent knows of one attempt."""
+    """An agent's record of one attempt."""
 
     ref: AttemptRef
-    phase: str  # accepted: not confirmed; confirmed: may be with the manager; ended; never: it was never taken
+    phase: str  # accepted (not confirmed), confirmed (may be submitted), ended, never (not taken)
     report: AttemptReport | UnknownReport | None = None
     offer: RecalledOffer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallReport:
-    """Everything that an agent knows of its attempts."""
+    """All attempts that an agent has on record."""
 
     attempts: tuple[RecalledAttempt, ...]
-    complete: bool  # False: attempts that ended before the oldest of these are forgotten
+    complete: bool  # False: older ended attempts were deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BidReply:
-    """An agent's bid, before it is checked."""
+    """An agent's bid, unchecked."""
 
     id: str
     yes: bool
@@ -95,7 +95,7 @@ class OutputPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMessage:
-    """Heartbeat, inventory and mailbox of an agent."""
+    """A Sync message of an agent: heartbeat, inventory, reports, answers."""
 
     cluster: str
     epoch: str
@@ -112,18 +112,18 @@ class AgentMessage:
     order_by: str = ""
     output: tuple[OutputPiece, ...] = ()
     manager: str = ""
-    guards: bool = False  # runs are ended on the cluster when it is out of touch, even if the agent is dead
-    node_rules: NodeRules | None = None  # None: the agent binds no job to hosts
+    guards: bool = False  # runs end on the cluster when it loses contact, even without the agent
+    node_rules: NodeRules | None = None  # None: the agent cannot bind jobs to hosts
     wait: float = 0.0
     state: Mapping[str, object] | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
     used: Mapping[str, int] | None = None
-    mark: str = ""  # how far the database had come when the agent last heard of it
-    recalls: bool = False  # it can answer a recall
+    mark: str = ""  # database mark of the last answer
+    recalls: bool = False  # the agent can answer a recall
     recall: RecallReport | None = None
 
     def has_changes(self) -> bool:
-        """True if it says anything that must be stored; bids and the inventory alone need not be."""
+        """Return True if anything in the message must be stored; bids and the inventory need not be."""
         return bool(
             self.reports
             or self.unknown
@@ -140,23 +140,23 @@ class AgentMessage:
 
 @dataclass(slots=True)
 class AgentReply:
-    """What an agent is told."""
+    """The answer to a Sync message."""
 
     confirms: list[AttemptRef] = field(default_factory=list)
     offers: list[tuple[Attempt, Job]] = field(default_factory=list)
-    hosts: dict[str, tuple[GroupHosts, ...]] = field(default_factory=dict)  # of offers that are bound, by fence
+    hosts: dict[str, tuple[GroupHosts, ...]] = field(default_factory=dict)  # by fence, for offers bound to hosts
     commands: list[Command] = field(default_factory=list)
     kills: list[AttemptRef] = field(default_factory=list)
     acked: list[AttemptRef] = field(default_factory=list)
-    unknown: list[AttemptRef] = field(default_factory=list)  # whose report was stored as it came, and not understood
+    unknown: list[AttemptRef] = field(default_factory=list)  # their reports were stored as text
     output_acks: list[tuple[AttemptRef, str, int]] = field(default_factory=list)
     expected: list[AttemptRef] = field(default_factory=list)
     resync: bool = False
-    recall: bool = False  # nothing of the message was taken: the agent is to tell all that it knows
+    recall: bool = False  # the message was ignored: send a recall
     mark: str = ""
 
     def has_content(self) -> bool:
-        """True if there is a reason to answer at once."""
+        """Return True if there is a reason to answer at once."""
         return bool(
             self.confirms
             or self.offers
@@ -171,5 +171,5 @@ class AgentReply:
 
 
 def journal_of(epoch: str) -> str:
-    """The journal that an agent's epoch names: it stays the same when the agent is started again."""
+    """Return the journal id in an agent's epoch; it survives restarts of the agent."""
     return epoch.partition(".")[0]

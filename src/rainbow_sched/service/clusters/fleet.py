@@ -1,4 +1,4 @@
-"""The fleet in memory: a cache of the store's clusters and graphs, rebuilt at start, changed only after commits."""
+"""The fleet in memory: a cache of the stored clusters and graphs, loaded at start, changed only after commits."""
 
 from __future__ import annotations
 
@@ -26,47 +26,46 @@ from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.request import Request
-from rainbow_sched.service.clusters.member import Member, hold, hold_next, hold_there, room_came_back
+from rainbow_sched.service.clusters.member import Member, reserve, reserve_next, reserve_on_nodes, retry_unplaced
 
-MOST_LINEUPS = 256
+MAX_CANDIDATE_SETS = 256
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
 
 
 class Fleet:
-    """Every registered cluster by name, and the graph backend that holds their graphs."""
+    """All registered clusters by name, and the graph backend with their graphs."""
 
     def __init__(self, graphs: GraphBackend) -> None:
         self.graphs = graphs
         self._size_of = IdentityCache(_size)
-        self.version = 0  # grows with every change; decisions name it
-        self.rules: dict[str, ClusterRules] = {}  # of clusters that have some; most fleets have none
-        self.unbinding: set[str] = set()  # clusters whose agents do not keep jobs on the hosts that they are bound to
+        self.version = 0  # grows with every change; recorded in decisions
+        self.rules: dict[str, ClusterRules] = {}  # of clusters that have rules
+        self.without_binding: set[str] = set()  # clusters whose agents cannot bind jobs to hosts
         self.may_bind = IdentityCache(may_bind)
         self._members: dict[str, Member] = {}
-        self._closed: dict[str, str] | None = None  # kept until a cluster changes its standing
+        self._closed: dict[str, str] | None = None  # until a standing changes
         self._lineups: dict[int, tuple[Matches, CandidateSet]] = {}  # by id(matches), until a change
-        self._shown: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # kept until a cluster changes
+        self._cached_candidates: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # until a cluster changes
 
     def __len__(self) -> int:
         return len(self._members)
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted(self._members)
 
     def member(self, name: str) -> Member:
-        """One cluster; raise NotFound."""
+        """Return one cluster; raise NotFound."""
         member = self._members.get(name)
         if member is None:
             raise NotFound(f"there is no cluster {name!r}; `rainbow clusters` lists those you may see")
         return member
 
     def get(self, name: str) -> Member | None:
-        """One cluster, or None."""
         return self._members.get(name)
 
     def candidate(self, name: str, fit: Fit, **more: Any) -> Candidate:
-        """One cluster as a decision sees it."""
+        """Return one cluster as a decision sees it."""
         member = self._members[name]
         report = member.report
         if report is None:
@@ -77,38 +76,37 @@ class Fleet:
         return Candidate.of(report, fit, placed=placed, **more)
 
     def lineup(self, matches: Matches) -> CandidateSet:
-        """Those that fit, now or later, as decisions see them; the same object until one of them changes."""
+        """Return the clusters that fit, now or later; the same object until one of them changes."""
         known = self._lineups.get(id(matches))
         if known is not None and known[0] is matches:
             return known[1]
-        if len(self._lineups) >= MOST_LINEUPS:
+        if len(self._lineups) >= MAX_CANDIDATE_SETS:
             self._lineups.clear()
         made = CandidateSet(self._candidates(matches))
         self._lineups[id(matches)] = (matches, made)
         return made
 
     def _candidates(self, matches: Matches) -> list[Candidate]:
-        """Each is made anew only when it has changed."""
         if matches.all_now:
-            shown = self._shown[Fit.NOW]
+            shown = self._cached_candidates[Fit.NOW]
             if len(shown) < len(self._members):
                 shown.update((name, self.candidate(name, Fit.NOW)) for name in self._members.keys() - shown.keys())
             return [shown[name] for name in matches.ever]
         found = []
         for name in matches.ever:
             fit = matches.fit(name)
-            candidate = self._shown[fit].get(name)
+            candidate = self._cached_candidates[fit].get(name)
             if candidate is None:
-                candidate = self._shown[fit][name] = self.candidate(name, fit)
+                candidate = self._cached_candidates[fit][name] = self.candidate(name, fit)
             found.append(candidate)
         return found
 
-    def held_by(self, name: str, owner: str) -> int:
-        """How many jobs of an owner were given to a cluster and have not ended."""
-        return self._members[name].held[owner]
+    def live_jobs_of(self, name: str, owner: str) -> int:
+        """Return how many live jobs an owner has on a cluster."""
+        return self._members[name].jobs_by_owner[owner]
 
     def cores_per_node(self, name: str) -> float:
-        """How many cores a node of a cluster has, on the average; counted once for each graph."""
+        """Return the average number of cores per node of a cluster; computed once per graph."""
         member = self._members[name]
         if member.cores_per_node is None:
             totals = {} if member.broken else self.graphs.summary(name).totals
@@ -117,7 +115,7 @@ class Fleet:
         return member.cores_per_node
 
     def closed(self) -> Mapping[str, str]:
-        """Clusters that take no work now, with the reason."""
+        """Return the clusters that take no work now, with the reason."""
         if self._closed is not None:
             return self._closed
         reasons: dict[str, str] = {}
@@ -133,7 +131,7 @@ class Fleet:
         return reasons
 
     def add(self, cluster: Cluster, graph: Graph, subsystems: Iterable[Subsystem]) -> None:
-        """Take a cluster in, or take it in anew with another graph."""
+        """Add a cluster, or replace its graph."""
         kept = self._members.get(cluster.name)
         self.graphs.put(cluster.name, graph)
         member = Member(cluster) if kept is None else kept
@@ -145,23 +143,23 @@ class Fleet:
         self._members[cluster.name] = member
         self._load_marks(cluster, graph)
         self._take_node_rules(cluster)
-        member.crowded, member.displaced = {}, {}
+        member.overcommitted, member.displaced = {}, {}
         for fence, request in member.placements.items():
             if fence in member.nodes:
-                hold_there(self.graphs, member, fence)
+                reserve_on_nodes(self.graphs, member, fence)
             else:
-                hold_next(self.graphs, member, fence, request)
+                reserve_next(self.graphs, member, fence, request)
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
-        """Take a cluster in whose graph cannot be used: it is listed, but takes no work."""
-        with suppress(NotFound):  # what of it could be used
+        """Add a cluster whose graph is damaged: it is listed, but takes no work."""
+        with suppress(NotFound):
             self.graphs.remove(cluster.name)
         member = self._members[cluster.name] = Member(cluster, broken=reason)
         self._standing_changed(member)
 
     def put_subsystem(self, name: str, subsystem: Subsystem) -> None:
-        """Add or replace one subsystem; of a damaged cluster it is used once its own graph was replaced."""
+        """Add or replace a subsystem; on a damaged cluster it is used once the cluster's graph is replaced."""
         member = self.member(name)
         if not member.broken:
             self.graphs.put_subsystem(name, subsystem)
@@ -170,7 +168,7 @@ class Fleet:
         self.version += 1
 
     def drop_subsystem(self, name: str, subsystem: str) -> None:
-        """Remove all of one subsystem."""
+        """Remove a subsystem."""
         member = self.member(name)
         if not member.broken:
             self.graphs.drop_subsystem(name, subsystem)
@@ -178,7 +176,7 @@ class Fleet:
         self.version += 1
 
     def update(self, cluster: Cluster) -> None:
-        """Take over a changed row; one that is older than what is known changes nothing."""
+        """Replace a cluster's row; ignore one that is older than the known row."""
         member = self._members.get(cluster.name)
         if member is None or (cluster.id, cluster.version) < (member.cluster.id, member.cluster.version):
             return
@@ -194,44 +192,43 @@ class Fleet:
         self._standing_changed(member)
 
     def _take_node_rules(self, cluster: Cluster) -> None:
-        """Let matching know what the cluster's manager can be told."""
+        """Pass the capabilities of the cluster's manager to matching."""
         self.graphs.set_node_rules(cluster.name, cluster.node_rules)
         if cluster.node_rules is None or cluster.node_rules.hosts:
-            self.unbinding.discard(cluster.name)
+            self.without_binding.discard(cluster.name)
         else:
-            self.unbinding.add(cluster.name)
+            self.without_binding.add(cluster.name)
 
     def remove(self, name: str) -> None:
-        """Forget a cluster."""
+        """Remove a cluster."""
         member = self._members.pop(name, None)
         if member is not None:
             if not member.broken:
                 self.graphs.remove(name)
-            self.unbinding.discard(name)
+            self.without_binding.discard(name)
             self._standing_changed(member)
 
     def place(self, name: str, fence: str, request: Request, owner: str) -> None:
-        """Count an attempt that was given to a cluster against what is free there."""
+        """Reserve resources for an attempt that was given to a cluster."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        hold(self.graphs, member, fence, request)
+        reserve(self.graphs, member, fence, request)
         member.placements[fence] = request
         if self.may_bind(request):
             member.bindable[fence] = request
         if fence not in member.owners:
             member.owners[fence] = owner
-            member.held[owner] += 1
+            member.jobs_by_owner[owner] += 1
         size, since = self._size_of(request), member.placed_since
         member.counted[fence] = size
         member.placed_since = PlacedSinceReport(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
-        self._load_changed(member)
+        self._placements_changed(member)
 
     def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool, tuple[str, ...]]]) -> None:
-        """What `place` does, for many at once: each is (fence, request, owner, whether the cluster's state knows it,
-        the nodes where it runs).
+        """Reserve for many attempts: (fence, request, owner, whether the cluster's state includes it, nodes).
 
-        Nothing else happens in between, so what did not fit does not fit the next of its kind.
+        Nothing is released in between, so after one did not fit, equal ones are not tried.
         """
         member = self._members.get(name)
         if member is None or member.broken:
@@ -243,20 +240,20 @@ class Fleet:
                 member.bindable[fence] = request
             if there:
                 member.nodes[fence] = there
-                hold_there(self.graphs, member, fence)
+                reserve_on_nodes(self.graphs, member, fence)
             else:
-                hold_next(self.graphs, member, fence, request)
+                reserve_next(self.graphs, member, fence, request)
             member.owners[fence] = owner
             if reported:
                 continue
             size = member.counted[fence] = self._size_of(request)
             jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
         member.placed_since = PlacedSinceReport(jobs, nodes, cores)
-        member.held = Counter(member.owners.values())
-        self._load_changed(member)
+        member.jobs_by_owner = Counter(member.owners.values())
+        self._placements_changed(member)
 
     def release(self, name: str, fence: str) -> None:
-        """An attempt has left a cluster, or was never given to it after all: what it took is free again."""
+        """Release the resources of an attempt that ended or was never stored."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
@@ -267,43 +264,43 @@ class Fleet:
         member.displaced.pop(fence, None)
         owner = member.owners.pop(fence, None)
         if owner is not None:
-            member.held[owner] -= 1
-            if not member.held[owner]:
-                del member.held[owner]
+            member.jobs_by_owner[owner] -= 1
+            if not member.jobs_by_owner[owner]:
+                del member.jobs_by_owner[owner]
         size = member.counted.pop(fence, None)
-        if size is not None:  # the cluster has told nothing since: for all it knows, the attempt was never there
+        if size is not None:  # the cluster's state does not include it
             since = member.placed_since
             member.placed_since = PlacedSinceReport(
                 since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores
             )
-        room_came_back(self.graphs, member)
-        self._load_changed(member)
+        retry_unplaced(self.graphs, member)
+        self._placements_changed(member)
 
-    def follow(self, name: str, fence: str, nodes: tuple[str, ...]) -> None:
-        """An attempt runs on these nodes, as its agent reports: count it there."""
+    def move_to_nodes(self, name: str, fence: str, nodes: tuple[str, ...]) -> None:
+        """Move an attempt's reservation to the nodes that its agent reports."""
         member = self._members.get(name)
         if member is None or member.broken or fence not in member.placements or member.nodes.get(fence) == nodes:
             return
         request = member.placements[fence]
-        line = member.crowded.get(id(request))
+        line = member.overcommitted.get(id(request))
         if line is not None and fence in line.fences:
             line.fences.remove(fence)
         member.nodes[fence] = nodes
         self.graphs.release(name, fence)
-        hold_there(self.graphs, member, fence)
-        room_came_back(self.graphs, member)
-        self._load_changed(member)
+        reserve_on_nodes(self.graphs, member, fence)
+        retry_unplaced(self.graphs, member)
+        self._placements_changed(member)
 
-    def note(self, name: str, good: bool) -> None:
-        """Remember whether a cluster's last attempt went well, for its breaker."""
+    def record_outcome(self, name: str, good: bool) -> None:
+        """Record whether a cluster's last attempt succeeded, for its circuit breaker."""
         member = self._members.get(name)
         if member is not None:
-            member.bad_streak = 0 if good else member.bad_streak + 1
+            member.failures_in_row = 0 if good else member.failures_in_row + 1
 
     def _standing_changed(self, member: Member) -> None:
         member.report, self._closed = None, None
         self._rules_changed(member.cluster)
-        self._show_anew(member.cluster.name)
+        self._invalidate_candidates(member.cluster.name)
         self.version += 1
 
     def _rules_changed(self, cluster: Cluster) -> None:
@@ -312,20 +309,20 @@ class Fleet:
         elif self.rules:
             self.rules.pop(cluster.name, None)
 
-    def _show_anew(self, name: str) -> None:
+    def _invalidate_candidates(self, name: str) -> None:
         self._lineups.clear()
-        for shown in self._shown.values():
+        for shown in self._cached_candidates.values():
             shown.pop(name, None)
 
-    def _load_changed(self, member: Member) -> None:
-        if member.cluster.state:  # of a cluster that reports nothing, decisions see no load either
-            self._show_anew(member.cluster.name)
+    def _placements_changed(self, member: Member) -> None:
+        if member.cluster.state:  # without a reported state, decisions see no load
+            self._invalidate_candidates(member.cluster.name)
         if member.cluster.standing is Standing.DEGRADED:
             self._closed = None  # one job at a time
         self.version += 1
 
     def _load_marks(self, cluster: Cluster, graph: Graph) -> None:
-        """Take over what is down and used, of vertices that the graph still has."""
+        """Apply marks and usage, for vertices that the graph still has."""
         known = graph.positions() if cluster.marks or cluster.used else {}
         if cluster.marks:
             self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items() if v in known})
@@ -334,19 +331,19 @@ class Fleet:
 
 
 def _size(request: Request) -> PlacedSinceReport:
-    """What one job of a request is, among those placed since a report."""
+    """Return the size of one job of a request."""
     demand = Demand.of(request)
     return PlacedSinceReport(1, demand.nodes, demand.cores)
 
 
-def without_unknown(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
-    """The marks whose vertices still exist after a graph was replaced."""
+def known_marks(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
+    """Return the marks whose vertices exist in the new graph."""
     known = set(ids)
     return {vertex: mark for vertex, mark in marks.items() if vertex in known}
 
 
 def with_marks(cluster: Cluster, changes: Mapping[str, Mark]) -> Cluster:
-    """The cluster after vertices were marked."""
+    """Return the cluster with changed marks."""
     marks = dict(cluster.marks)
     for vertex, mark in changes.items():
         if mark is Mark.UP:

@@ -1,4 +1,4 @@
-"""Bring what is stored into memory: a cluster with its graphs, and the jobs that wait for a decision."""
+"""Load stored clusters with their graphs, and pending jobs, into memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Tx, WaitingJob
 
 log = logging.getLogger(__name__)
-PAGE = 200_000
+JOBS_PER_READ = 200_000
 
 
 async def load_cluster(core: Core, cluster: Cluster) -> bool:
-    """Take a stored cluster into the fleet; one whose graph is damaged is listed as such: then False."""
+    """Load a stored cluster into the fleet; return False if its graph is damaged, and list it as such."""
     try:
         graphs = await core.store.read(lambda tx: tx.graphs(cluster.id))
         graph = unpack(graphs[DOMINANT])
         subsystems = [unpack_subsystem(data) for name, data in graphs.items() if name != DOMINANT]
         core.fleet.add(cluster, graph, subsystems)
-    except (RainbowError, KeyError) as error:  # whatever is wrong with one, the others are served
+    except (RainbowError, KeyError) as error:  # a damaged cluster must not stop the others
         log.error("cluster %s: its stored graph cannot be used: %s", cluster.name, error)
         core.fleet.add_broken(cluster, str(error) or "it is missing")
         return False
@@ -32,7 +32,7 @@ async def load_cluster(core: Core, cluster: Cluster) -> bool:
 
 
 async def load_jobs(core: Core) -> None:
-    """Put the jobs that wait for a decision on the shelf; those that are there stay as they are."""
+    """Load the jobs that wait for a decision; those in memory stay as they are."""
     after, known = 0, set(core.pending.queued)
     while page := await core.store.read(partial(_queued, after)):
         core.pending.add_queued(id for id in page if id not in known)
@@ -45,8 +45,8 @@ async def load_jobs(core: Core) -> None:
 
 
 def _queued(after: int, tx: Tx) -> list[int]:
-    return tx.queued_ids(PAGE, after)
+    return tx.queued_ids(JOBS_PER_READ, after)
 
 
 def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
-    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)
+    return tx.waiting(Hold.NOTHING_FITS, JOBS_PER_READ, after)

@@ -1,4 +1,4 @@
-"""One cluster in memory, and how its attempts take what they need there: first come, or where the manager runs them."""
+"""One cluster in memory, and how its attempts reserve resources."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from rainbow_sched.model.candidate import NOTHING_PLACED, ClusterReport, PlacedS
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.request import Request
 
-LINES = 64  # of attempts without room that are looked at when something becomes free
+MAX_RETRIES_PER_RELEASE = 64
 
 
 @dataclass(slots=True)
-class Line:
-    """Attempts of one request for which a cluster had no room. The first holds what there was; the others wait."""
+class WaitLine:
+    """Attempts of one request without enough resources. The first reserves what there is; the others wait."""
 
-    request: Request  # kept here, so that its `id` stays its own
-    fences: deque[str] = field(default_factory=deque)  # those that have left the cluster are passed over
+    request: Request  # holds the request, so that its `id` stays unique
+    fences: deque[str] = field(default_factory=deque)  # fences that left the cluster are skipped
 
 
 @dataclass(slots=True)
 class Member:
-    """One cluster with what has been placed on it since it last told its state."""
+    """One cluster with what was placed on it since its last state report."""
 
     cluster: Cluster
     subsystems: list[str] = field(default_factory=list)
     placed_since: PlacedSinceReport = NOTHING_PLACED
-    counted: dict[str, PlacedSinceReport] = field(default_factory=dict)  # what of it each attempt is, by fence
-    broken: str = ""  # its stored graph is damaged: the reason; such a cluster takes no work
-    placements: dict[str, Request] = field(default_factory=dict)  # live attempts given to it, by fence
-    bindable: dict[str, Request] = field(default_factory=dict)  # of those, the ones that may be bound to hosts
-    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where its manager runs them, as far as reported
-    displaced: dict[str, None] = field(default_factory=dict)  # of those, what found no room there beside others
-    report: ClusterReport | None = None  # as decisions see it, until its row changes
-    crowded: dict[int, Line] = field(default_factory=dict)  # of those, what did not find all it needs, by its request
+    counted: dict[str, PlacedSinceReport] = field(default_factory=dict)  # size of each attempt counted in it, by fence
+    broken: str = ""  # why the stored graph is damaged; the cluster takes no work
+    placements: dict[str, Request] = field(default_factory=dict)  # live attempts, by fence
+    bindable: dict[str, Request] = field(default_factory=dict)  # placements that may be bound to hosts
+    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # reported nodes, by fence
+    displaced: dict[str, None] = field(default_factory=dict)  # fences with an incomplete reservation on their nodes
+    report: ClusterReport | None = None  # cached until the row changes
+    overcommitted: dict[int, WaitLine] = field(default_factory=dict)  # by id of the request
     owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
-    held: Counter[str] = field(default_factory=Counter)  # how many of them each owner has
+    jobs_by_owner: Counter[str] = field(default_factory=Counter)  # live attempts by owner
     cores_per_node: float | None = None  # None: not counted yet
-    bad_streak: int = 0  # failures and refusals in a row; see Settings.breaker
+    failures_in_row: int = 0  # see Settings.breaker
 
 
-def hold(graphs: GraphBackend, member: Member, fence: str, request: Request) -> None:
+def reserve(graphs: GraphBackend, member: Member, fence: str, request: Request) -> None:
     name = member.cluster.name
     if graphs.place(name, fence, request):
         return
-    line = member.crowded.setdefault(id(request), Line(request))
-    if line.fences:  # the first in line holds what there is
+    line = member.overcommitted.setdefault(id(request), WaitLine(request))
+    if line.fences:  # the first in line reserves what there is
         graphs.release(name, fence)
     line.fences.append(fence)
 
 
-def hold_next(graphs: GraphBackend, member: Member, fence: str, request: Request) -> None:
-    """The same where nothing became free since the last of its kind was placed."""
-    line = member.crowded.get(id(request))
+def reserve_next(graphs: GraphBackend, member: Member, fence: str, request: Request) -> None:
+    """Reserve for an attempt when nothing was released since an equal one was tried."""
+    line = member.overcommitted.get(id(request))
     if line is None:
-        hold(graphs, member, fence, request)
+        reserve(graphs, member, fence, request)
     else:
         line.fences.append(fence)
 
 
-def _moves_up(graphs: GraphBackend, member: Member, line: Line) -> bool:
-    """Let attempts that were given to a full cluster take what is free now; True if some are left."""
+def _advance_line(graphs: GraphBackend, member: Member, line: WaitLine) -> bool:
+    """Reserve for waiting attempts what is free now; return True if some are left."""
     name = member.cluster.name
     while line.fences:
         first = line.fences[0]
@@ -75,20 +75,20 @@ def _moves_up(graphs: GraphBackend, member: Member, line: Line) -> bool:
     return False
 
 
-def hold_there(graphs: GraphBackend, member: Member, fence: str) -> None:
-    """Let an attempt take what it needs on the nodes where it runs, or as much of it as is free there."""
+def reserve_on_nodes(graphs: GraphBackend, member: Member, fence: str) -> None:
+    """Reserve for an attempt on the nodes where it runs, as much as is free there."""
     name = member.cluster.name
     member.displaced.pop(fence, None)
     if not graphs.place(name, fence, member.placements[fence], member.nodes[fence]):
-        member.displaced[fence] = None  # another one is counted there, and will be reported elsewhere
+        member.displaced[fence] = None  # another attempt is counted there until it is reported elsewhere
 
 
-def room_came_back(graphs: GraphBackend, member: Member) -> None:
-    """Let those take what is free now that found too little when they were counted."""
-    for fence in list(itertools.islice(member.displaced, LINES)):
+def retry_unplaced(graphs: GraphBackend, member: Member) -> None:
+    """Retry reservations that were incomplete, after a release."""
+    for fence in list(itertools.islice(member.displaced, MAX_RETRIES_PER_RELEASE)):
         graphs.release(member.cluster.name, fence)
-        hold_there(graphs, member, fence)
-    for key in list(itertools.islice(member.crowded, LINES)):
-        line = member.crowded.pop(key)
-        if _moves_up(graphs, member, line):
-            member.crowded[key] = line  # behind those that were not looked at
+        reserve_on_nodes(graphs, member, fence)
+    for key in list(itertools.islice(member.overcommitted, MAX_RETRIES_PER_RELEASE)):
+        line = member.overcommitted.pop(key)
+        if _advance_line(graphs, member, line):
+            member.overcommitted[key] = line  # behind the lines that were not tried

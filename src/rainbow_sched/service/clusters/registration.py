@@ -1,4 +1,4 @@
-"""Clusters come, change their graphs, and go."""
+"""Register clusters and change their graphs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from rainbow_sched.model.errors import AlreadyExists, Conflict, Invalid, NotFoun
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.access.principals import cluster_scopes
-from rainbow_sched.service.clusters.fleet import without_unknown
+from rainbow_sched.service.clusters.fleet import known_marks
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
 
 DOMINANT = ""
-TRIES = 5
+MAX_TRIES = 5
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterCredentials:
-    """A new cluster's credentials; they are shown once and stored nowhere."""
+    """A new cluster's secrets, shown once and never stored."""
 
     token: str
     secret: str
 
 
 async def register(core: Core, name: str, text: bytes, manager: str = "") -> ClusterCredentials | None:
-    """Take a new cluster in with its graph, all or nothing; None if the name is taken."""
+    """Add a cluster with its graph; return None if the name is taken."""
     cluster_name(name)
     if core.fleet.get(name) is not None:
         return None
@@ -55,20 +55,20 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Clu
         by.note(tx, "cluster.register", name, now, f"{len(graph)} vertices")
         return cluster
 
-    async def take_in() -> None:
+    async def add_cluster() -> None:
         cluster = await core.commit(work)
         core.fleet.add(cluster, graph, ())
         core.pending.changed()
 
     try:
-        await asyncio.shield(take_in())
+        await asyncio.shield(add_cluster())
     except AlreadyExists:
         return None
     return ClusterCredentials(token, secret)
 
 
 async def replace_graph(core: Core, name: str, text: bytes) -> int:
-    """Put another dominant graph in place; subsystems must still hang on it. Answers with the number of vertices."""
+    """Replace the dominant graph and re-attach the subsystems; return the number of vertices."""
     graph, packed = await _read(text)
     by, now = acting(), core.clock.now()
     ids = graph.positions()
@@ -76,26 +76,26 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
     async def attempt() -> None:
         id = core.fleet.member(name).cluster.id
         kept = await core.store.read(lambda tx: _subsystems(tx, id))
-        subsystems = [_hung_again(unpack_subsystem(data), ids) for data in kept.values()]
+        subsystems = [_reattached(unpack_subsystem(data), ids) for data in kept.values()]
 
         def work(tx: Tx) -> Cluster:
             cluster = _same(tx, name, id)
             if _subsystems(tx, id) != kept:
-                raise _Changed
+                raise _GraphsChanged
             tx.put_graph(id, DOMINANT, packed, now)
             by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
-            return tx.update_cluster(id, marks=without_unknown(cluster.marks, ids), used={})
+            return tx.update_cluster(id, marks=known_marks(cluster.marks, ids), used={})
 
         cluster = await core.commit(work)
         core.fleet.add(cluster, graph, subsystems)
         core.pending.changed()
 
-    await asyncio.shield(_until_unchanged(attempt))
+    await asyncio.shield(_retry_on_change(attempt))
     return len(graph)
 
 
 async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, replace: bool = True) -> int:
-    """Add a subsystem, or replace it; every vertex must hang on the cluster's graph or on another of its own."""
+    """Add or replace a subsystem, attached to the cluster's graph; return the number of vertices."""
     cluster_name(subsystem)
     if subsystem in ("cluster", "containment"):
         raise Invalid(f"{subsystem!r} is the name of the cluster's own graph; give the subsystem another name")
@@ -112,7 +112,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
         def work(tx: Tx) -> None:
             _same(tx, name, id)
             if tx.graph(id, DOMINANT) != graph:
-                raise _Changed
+                raise _GraphsChanged
             if not replace and subsystem in tx.subsystems(id):
                 raise AlreadyExists(f"cluster {name!r} has a subsystem {subsystem!r}; delete it first, or replace it")
             tx.put_graph(id, subsystem, packed, now)
@@ -123,19 +123,19 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
         core.pending.changed()
         return len(made.vertices)
 
-    return await asyncio.shield(_until_unchanged(attempt))
+    return await asyncio.shield(_retry_on_change(attempt))
 
 
-class _Changed(Exception):
-    """What a graph was checked against is no longer what is stored."""
+class _GraphsChanged(Exception):
+    """The stored graphs changed after the check."""
 
 
-async def _until_unchanged(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try again when somebody else changed a graph of the same cluster between the check and the write."""
-    for _ in range(TRIES):
+async def _retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try again when another call changed a graph of the cluster between check and write."""
+    for _ in range(MAX_TRIES):
         try:
             return await attempt()
-        except _Changed:
+        except _GraphsChanged:
             continue
     raise Conflict("the graphs of this cluster are being changed by others; try again")
 
@@ -146,7 +146,7 @@ def _subsystems(tx: Tx, id: int) -> dict[str, bytes]:
 
 
 def _same(tx: Tx, name: str, id: int) -> Cluster:
-    """The cluster, if the name still means the one that was asked about."""
+    """Return the cluster, if the name still refers to this id."""
     cluster = _live(tx, name)
     if cluster.id != id:
         raise NotFound(f"there is no cluster {name!r}")
@@ -154,7 +154,7 @@ def _same(tx: Tx, name: str, id: int) -> Cluster:
 
 
 async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
-    """Remove all of one subsystem; the cluster's own graph cannot be removed so."""
+    """Delete a subsystem."""
     if subsystem in (DOMINANT, "cluster", "containment"):
         raise Invalid("the cluster's own graph cannot be deleted by itself; delete the cluster, or replace the graph")
     by, now = acting(), core.clock.now()
@@ -165,12 +165,12 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
             raise NotFound(f"cluster {name!r} has no subsystem {subsystem!r}")
         by.note(tx, "cluster.delete-subsystem", name, now, subsystem)
 
-    async def take_out() -> None:
+    async def remove_subsystem() -> None:
         await core.commit(work)
         core.fleet.drop_subsystem(name, subsystem)
         core.pending.changed()
 
-    await asyncio.shield(take_out())
+    await asyncio.shield(remove_subsystem())
 
 
 async def set_standing(core: Core, name: str, standing: Standing, reason: str) -> Cluster:
@@ -188,7 +188,7 @@ async def set_standing(core: Core, name: str, standing: Standing, reason: str) -
 
 
 async def _read(text: bytes) -> tuple[Graph, bytes]:
-    """Read and pack a graph in a thread: other calls go on meanwhile."""
+    """Parse and pack a graph in a thread."""
 
     def parse() -> tuple[Graph, bytes]:
         graph = read(text)
@@ -197,8 +197,8 @@ async def _read(text: bytes) -> tuple[Graph, bytes]:
     return await asyncio.to_thread(parse)
 
 
-def _hung_again(subsystem: Subsystem, ids: dict[str, int]) -> Subsystem:
-    """The subsystem on another graph; refused if a vertex it hangs on is gone."""
+def _reattached(subsystem: Subsystem, ids: dict[str, int]) -> Subsystem:
+    """Return the subsystem attached to another graph; raise if a vertex is missing."""
     edges = []
     for vertex, parent, hung in subsystem.items():
         if parent >= 0:

@@ -1,4 +1,4 @@
-"""Remove a cluster: at once when nothing runs there, else when what runs has ended, or on an operator's word."""
+"""Remove a cluster: at once when nothing runs there, else after its jobs ended, or by force."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from rainbow_sched.store.base import ReportState, Tx
 
 REMOVED = "its cluster was removed"
 LEAVES = "it is being removed"
-CHOICES = ("", "wait", "cancel", "lose")
+JOB_CHOICES = ("", "wait", "cancel", "lose")
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalResult:
-    """What became of the jobs of a cluster; while some of them run, it is still there."""
+    """What happened to the jobs of a cluster; the cluster stays while some run."""
 
     moved: int  # jobs that go to another cluster
     running: int = 0
 
 
 async def delete(core: Core, name: str, jobs: str = "") -> RemovalResult:
-    """Remove a cluster. What it has not begun goes elsewhere; `jobs` says what is to become of what runs there.
+    """Remove a cluster and move its pending jobs elsewhere; `jobs` says what to do with running ones.
 
-    Nothing is said: it is removed only if nothing runs. `wait`: it takes no new work and is removed when the last has
-    ended. `cancel`: the same, and they are cancelled. `lose`: it is gone for good, and they with it.
-    With its own secret a cluster never ends others' jobs.
+    Empty: raise Conflict if any run. `wait`: give it no new jobs, remove it when they have ended.
+    `cancel`: cancel them, then remove it. `lose`: remove it now, its jobs are lost. A cluster's own
+    secret cannot end others' jobs.
     """
-    if jobs not in CHOICES:
-        raise Invalid(f"what runs on a cluster that is deleted is to wait, cancel or lose, not {jobs!r}")
+    if jobs not in JOB_CHOICES:
+        raise Invalid(f"running jobs of a deleted cluster can wait, cancel or lose, not {jobs!r}")
     by = acting()
 
     def work(tx: Tx, fx: Effects) -> RemovalResult:
         attempts, now = tx.live_attempts(name), core.clock.now()
         running = [attempt for attempt in attempts if attempt.state not in BEFORE_CONFIRM]
         if running and (not jobs or (jobs != "wait" and not by.principal.admin)):
-            raise Conflict(_say(name, len(running), admin=by.principal.admin))
+            raise Conflict(_running_message(name, len(running), admin=by.principal.admin))
         offered = [attempt for attempt in attempts if attempt.state in BEFORE_CONFIRM]
         if running and jobs != "lose":
             cluster = _live(tx, name)
@@ -60,7 +60,7 @@ async def delete(core: Core, name: str, jobs: str = "") -> RemovalResult:
             lost = f"cluster {name} was removed while it ran"
             how = lifecycle.AttemptEnd(state=AttemptState.LOST, failure=Failure.LOST, reason=lost)
             lifecycle.end_attempt(tx, fx, lifecycle.require_job(tx, attempt.job), attempt, how, now)
-        _take_out(tx, fx, name, now)
+        _remove(tx, fx, name, now)
         by.note(tx, "cluster.delete", name, now, f"{len(offered)} jobs moved")
         return RemovalResult(len(offered))
 
@@ -72,7 +72,7 @@ async def delete(core: Core, name: str, jobs: str = "") -> RemovalResult:
 
 
 async def finish(core: Core, name: str) -> bool:
-    """Take a cluster out that is to leave, if nothing of Rainbow's is left there; True if it is gone."""
+    """Remove a leaving cluster if no job is left there; return True if it is gone."""
     if await core.store.read(lambda tx: sum(tx.count_live(name).values())):
         return False
     by = acting()
@@ -81,7 +81,7 @@ async def finish(core: Core, name: str) -> bool:
         cluster, now = tx.cluster(name), core.clock.now()
         if cluster is None or cluster.standing is not Standing.LEAVING or tx.count_live(name):
             return False
-        _take_out(tx, fx, name, now)
+        _remove(tx, fx, name, now)
         by.note(tx, "cluster.delete", name, now, "all its jobs have ended")
         return True
 
@@ -91,13 +91,13 @@ async def finish(core: Core, name: str) -> bool:
     return gone
 
 
-def _say(name: str, running: int, *, admin: bool) -> str:
+def _running_message(name: str, running: int, *, admin: bool) -> str:
     many = "1 job runs" if running == 1 else f"{running} jobs run"
     if not admin:
         return f"{many} on {name}: drain it and wait until they end, or let an administrator delete it"
     return (
         f"{many} on {name}: delete it with --jobs wait (when they have ended), --jobs cancel (end them first), "
-        "or --jobs lose (it is gone for good, and they with it)"
+        "or --jobs lose (remove it now; they are lost)"
     )
 
 
@@ -107,7 +107,7 @@ def _withdraw(tx: Tx, fx: Effects, offered: list[Attempt], now: float) -> None:
         lifecycle.end_attempt(tx, fx, lifecycle.require_job(tx, attempt.job), attempt, how, now)
 
 
-def _take_out(tx: Tx, fx: Effects, name: str, now: float) -> None:
+def _remove(tx: Tx, fx: Effects, name: str, now: float) -> None:
     id = _live(tx, name)
     for row in tx.restore_reports():
         if row.cluster_id == id and row.state.holds_jobs:

@@ -1,4 +1,4 @@
-"""What clusters report about themselves, and how they are shown."""
+"""State that clusters report, and the view of a cluster for people."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _RUNNING = frozenset({AttemptState.RUNNING, AttemptState.FINISHING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """One cluster as people see it."""
+    """One cluster as shown to people."""
 
     cluster: Cluster
-    summary: Summary | None  # None: its graph is damaged
+    summary: Summary | None  # None: the graph is damaged
     subsystems: tuple[str, ...] = ()
     queued: int = 0
     running: int = 0
@@ -37,7 +37,7 @@ class ClusterStatus:
 
 
 def parse_state(text: str) -> dict[str, object]:
-    """A report of state: a JSON object, or (as the prototype's client sends files) a JSON string that holds one."""
+    """Parse a state report: a JSON object, or a JSON string that holds one (the prototype's client)."""
     if len(text) > MAX_STATE_BYTES:
         raise Invalid(f"a state report has at most {MAX_STATE_BYTES} bytes")
     value: object = text
@@ -53,17 +53,17 @@ def parse_state(text: str) -> dict[str, object]:
 
 
 def valid_state_values(text: str) -> dict[str, object] | None:
-    """Of an agent's report of state the values that can be stored; None if it is no such report. Never raises."""
+    """Return the values of an agent's state report that can be stored; None if it is no object. Never raises."""
     try:
         value = json.loads(text) if len(text) <= MAX_STATE_BYTES else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
-    return {key: one for key, one in value.items() if _can_be_kept(key, one)}
+    return {key: one for key, one in value.items() if _is_valid_value(key, one)}
 
 
-def _can_be_kept(key: str, value: object) -> bool:
+def _is_valid_value(key: str, value: object) -> bool:
     try:
         checked_state({key: value})
     except (Invalid, OverflowError):
@@ -72,7 +72,7 @@ def _can_be_kept(key: str, value: object) -> bool:
 
 
 async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:
-    """Merge what a cluster reports into its state."""
+    """Merge a state report into a cluster's state."""
     by, now = acting(), core.clock.now()
 
     def work(tx: Tx, fx: Effects) -> Cluster:
@@ -83,7 +83,7 @@ async def update_state(core: Core, name: str, values: Mapping[str, object]) -> C
 
 
 def merge_state(tx: Tx, fx: Effects, name: str, values: Mapping[str, object], now: float) -> Cluster:
-    """The same inside an open transaction."""
+    """Merge a state report inside an open transaction."""
     cluster = tx.cluster(name)
     if cluster is None:
         raise NotFound(f"there is no cluster {name!r}")
@@ -94,7 +94,7 @@ def merge_state(tx: Tx, fx: Effects, name: str, values: Mapping[str, object], no
 
 
 async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[str, int] | None) -> int:
-    """Mark vertices by id or name, and take over what the manager says is in use."""
+    """Mark vertices by id or name, and replace the reported usage."""
     core.fleet.member(name)
     graph = await dominant(core, name)
     changes = resolve_marks(graph, marks)
@@ -110,7 +110,7 @@ async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[s
 
 
 def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used: Mapping[str, int] | None) -> None:
-    """The same inside an open transaction, with vertex ids already looked up."""
+    """Apply marks and usage inside an open transaction, with vertex ids."""
     cluster = tx.cluster(name)
     if cluster is None:
         raise NotFound(f"there is no cluster {name!r}")
@@ -121,7 +121,7 @@ def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used:
 
 
 def resolve_marks(graph: Graph, marks: Mapping[str, str]) -> dict[str, Mark]:
-    """Vertex ids for ids or names (a name may mean several vertices); what is unknown is refused by name."""
+    """Return marks by vertex id, for ids or names (a name may mean several); raise for unknown ones."""
     if not marks:
         return {}
     ids = graph.positions()
@@ -141,7 +141,7 @@ def resolve_marks(graph: Graph, marks: Mapping[str, str]) -> dict[str, Mark]:
 
 
 def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
-    """Units in use by vertex id; what is unknown or more than there is, is refused by name."""
+    """Return units in use by vertex id; raise for unknown vertices and for more than exist."""
     ids = graph.positions()
     for key, units in used.items():
         if key not in ids:
@@ -151,13 +151,12 @@ def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
     return {key: units for key, units in used.items() if units}
 
 
-def of_this_graph(
+def drop_unknown_vertices(
     graph: Graph, marks: Mapping[str, str], used: Mapping[str, int] | None
 ) -> tuple[dict[str, str], dict[str, int] | None]:
-    """What an agent says of vertices that are there, in marks that there are, and no more of each than there is.
+    """Return an agent's marks and usage without unknown vertices and marks, capped to what exists.
 
-    Its message may be older than the graph, which it or an operator has just replaced; refused, it would only come
-    again, and with it everything else that the agent has to say.
+    The message may be older than the graph; a refusal would only make the agent send it again.
     """
     ids, names = graph.positions(), set(graph.names) if marks else set()
     known = {key: mark for key, mark in marks.items() if (key in ids or key in names) and mark in tuple(Mark)}
@@ -167,7 +166,7 @@ def of_this_graph(
 
 
 async def dominant(core: Core, name: str) -> Graph:
-    """A cluster's own graph, read from the store."""
+    """Return a cluster's own graph from the store."""
     id = core.fleet.member(name).cluster.id
     packed = await core.store.read(lambda tx: tx.graph(id, DOMINANT))
     if packed is None:
@@ -176,12 +175,12 @@ async def dominant(core: Core, name: str) -> Graph:
 
 
 async def view(core: Core, name: str) -> ClusterStatus:
-    """One cluster for people."""
+    """Return one cluster for people."""
     member = core.fleet.member(name)
     counts = await core.store.read(lambda tx: tx.count_live(name))
     running = sum(count for state, count in counts.items() if state in _RUNNING)
-    spoke = core.presence.spoke_at(name)
-    seen = max(filter(None, (member.cluster.seen_at, spoke)), default=None)
+    contact = core.presence.last_contact(name)
+    seen = max(filter(None, (member.cluster.seen_at, contact)), default=None)
     return ClusterStatus(
         cluster=replace(member.cluster, seen_at=seen),
         summary=None if member.broken else core.fleet.graphs.summary(name),
@@ -193,7 +192,7 @@ async def view(core: Core, name: str) -> ClusterStatus:
 
 
 async def tree(core: Core, name: str) -> list[str]:
-    """The containment tree in lines, equal siblings folded into one."""
+    """Return the containment tree as lines, equal siblings folded into one."""
     if core.fleet.member(name).broken:
         raise Corrupt(f"the stored graph of {name!r} is damaged; give it another: rainbow register cluster --replace")
     return draw(await dominant(core, name)).splitlines()

@@ -1,4 +1,4 @@
-"""Clusters' own rules: set, kept in memory, and held against every question to the fleet, here and nowhere else."""
+"""Rules of clusters: set, cached, and applied to every placement query."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
 from rainbow_sched.store.records import WaitingJob
 
-Refused = dict[str, tuple[Fit, str]]
-PAGE = 10_000
+ClusterRefusals = dict[str, tuple[Fit, str]]
+JOBS_PER_READ = 10_000
 
 
-def apply_rules(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], Refused]:
-    """The clusters that do not exist for a job's owner, and those that will not have this job, with the reason."""
+def apply_rules(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], ClusterRefusals]:
+    """Return the clusters hidden from a job's owner, and those that refuse the job, with the reason."""
     hidden: set[str] = set()
-    refused: Refused = {}
+    refused: ClusterRefusals = {}
     for name, rules in core.fleet.rules.items():
-        if not admitted(core, name, owner):
+        if not admits(core, name, owner):
             hidden.add(name)
             continue
         why = rules.refuses(
             request,
             per_node=core.fleet.cores_per_node(name) if rules.max_nodes is not None else 1.0,
             signed=signed,
-            queued=core.fleet.held_by(name, owner),
+            queued=core.fleet.live_jobs_of(name, owner),
         )
         if why is not None:
             refused[name] = why
     return frozenset(hidden), refused
 
 
-def admitted(core: Core, cluster: str, owner: str) -> bool:
-    """True if jobs of this owner may go to the cluster at all."""
+def admits(core: Core, cluster: str, owner: str) -> bool:
+    """Return True if jobs of this owner may go to the cluster."""
     rules = core.fleet.rules.get(cluster)
     return rules is None or rules.admits(owner, core.group_cache.groups_of(owner)) or core.group_cache.is_admin(owner)
 
 
 def sees(core: Core, by: Principal, cluster: str) -> bool:
-    """True if a caller may know of a cluster: it is theirs to speak for, or their jobs may go there."""
+    """Return True if the caller may know of a cluster: as its agent, or because its jobs may go there."""
     if by.admin or may(by, "agent", cluster):
         return True
     if not may(by, "submit", cluster):
@@ -60,7 +60,7 @@ def sees(core: Core, by: Principal, cluster: str) -> bool:
 
 
 def visible_to(core: Core, by: Principal, cluster: str) -> bool:
-    """The same for the prototype's question, which on this machine anybody may ask: of clusters that are for all."""
+    """Return the same for the prototype's anonymous calls, which see clusters open to all."""
     if by.kind is not None:
         return sees(core, by, cluster)
     rules = core.fleet.rules.get(cluster)
@@ -68,14 +68,14 @@ def visible_to(core: Core, by: Principal, cluster: str) -> bool:
 
 
 def visible_rules(by: Principal, cluster: Cluster) -> Mapping[str, object]:
-    """The rules as a caller may see them: who else may use a cluster is told to those who speak for it."""
+    """Return the rules that the caller may see; users and groups only for those who manage the cluster."""
     if by.admin or may(by, "agent", cluster.name):
         return cluster.rules
     return {key: value for key, value in cluster.rules.items() if key not in ("users", "groups")}
 
 
 async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, clear: bool = False) -> Cluster:
-    """Change what is given of a cluster's rules; `clear`: begin with none. What is there already stays there."""
+    """Change a cluster's rules; `clear`: start with none. Jobs on the cluster stay there."""
     by, now = acting(), core.clock.now()
     core.fleet.member(name)
     before = bool(core.fleet.rules)
@@ -85,32 +85,34 @@ async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, cle
         if cluster is None:
             raise NotFound(f"there is no cluster {name!r}")
         rules = ClusterRules() if clear else ClusterRules.of(cluster.rules)
-        said = replace(rules, **changes).to_json()  # type: ignore[arg-type]  # the caller's keys are the fields
+        rules_json = replace(rules, **changes).to_json()  # type: ignore[arg-type]  # the caller's keys are the fields
         known = {group.name for group in tx.groups()}
-        unknown = [one for one in ClusterRules.of(said).groups if one not in known]
+        unknown = [one for one in ClusterRules.of(rules_json).groups if one not in known]
         if unknown:
             raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
-        changed = tx.update_cluster(cluster.id, rules=said)
-        by.note(tx, "cluster.rules", name, now, ", ".join(f"{key} {value}" for key, value in said.items()) or "none")
+        changed = tx.update_cluster(cluster.id, rules=rules_json)
+        by.note(
+            tx, "cluster.rules", name, now, ", ".join(f"{key} {value}" for key, value in rules_json.items()) or "none"
+        )
         fx.changed(changed)
         return changed
 
     cluster = await core.write(work)
-    await refresh(core)
+    await refresh_groups(core)
     if before != bool(core.fleet.rules):
-        await _pile_anew(core)
+        await _regroup_pending(core)
     return cluster
 
 
-async def refresh(core: Core) -> None:
-    """An account or the first rules changed: know people again, and try what waits."""
+async def refresh_groups(core: Core) -> None:
+    """Reload the group cache and retry pending jobs, after an account or the first rules changed."""
     if core.fleet.rules:
         await core.group_cache.refresh(core.store)
         core.pending.retry_all()
 
 
-async def _pile_anew(core: Core) -> None:
-    """Equal jobs of different owners are decided alike only where no cluster has rules: sort what waits again."""
+async def _regroup_pending(core: Core) -> None:
+    """Regroup pending jobs: their shape depends on the owner only if some cluster has rules."""
     after = 0
     while page := await core.store.read(partial(_waiting, after)):
         core.pending.add_all(core.fleet, page)
@@ -119,4 +121,4 @@ async def _pile_anew(core: Core) -> None:
 
 
 def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
-    return tx.waiting(Hold.NOTHING_FITS, PAGE, after)
+    return tx.waiting(Hold.NOTHING_FITS, JOBS_PER_READ, after)

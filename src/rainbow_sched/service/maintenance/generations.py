@@ -1,4 +1,4 @@
-"""Which part of its history a database is in, and which clusters have not said yet what they know."""
+"""Generations of a database, and which clusters have not reported since a restore."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from rainbow_sched.model.generation import Cause, Generation, HistoryMark, sign_
 from rainbow_sched.model.job import Terms
 from rainbow_sched.store.base import ReportState, RestoreReport, Tx
 
-MARK_KEY = "mark.key"  # meta: with it the marks that agents keep are sealed
+MARK_KEY = "mark.key"  # meta key of the secret that signs agents' marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationHistory:
-    """Which part of its history the database is in, and what is still to be heard after a restore."""
+    """The generation of the database, and the reports that are missing after a restore."""
 
     now: Generation
     key: bytes = field(repr=False)
     restore: Generation | None = None  # the newest one
     copied_at: float = 0.0  # when the newest event before that restore happened
-    own_after: int | None = None  # what came after this event is of no lost history; None: all that is older may be
-    clusters: Mapping[str, RestoreReport] = field(default_factory=dict)  # by name: those of that restore
+    own_after: int | None = None  # events after this one are in no lost history
+    clusters: Mapping[str, RestoreReport] = field(default_factory=dict)  # reports of that restore, by name
     reported: bool = True  # False: a cluster has reported since jobs were last released
 
     def signed_mark(self, last_event: int) -> str:
-        """Return the mark that agents get."""
+        """Return the mark that agents store."""
         return sign_mark(HistoryMark(self.now.number, self.now.id, last_event), self.key)
 
     def is_old(self, job_id: int) -> bool:
-        """True if the job may have been handed out in a history that is lost."""
+        """Return True if the job may have been handed out in a lost history."""
         return self.restore is not None and job_id <= self.restore.old_jobs
 
     def waiting_for(self, terms: Terms, besides: str = "") -> list[str]:
-        """Return the clusters that have not reported and may have got a job with these terms."""
+        """Return the clusters that have not reported and may have received a job with these terms."""
         return self._among(lambda row: row.state.holds_jobs, terms, besides)
 
     def given_up(self, terms: Terms) -> list[str]:
-        """Return the clusters that will never report and may have got a job with these terms."""
+        """Return the clusters that will never report and may have received a job with these terms."""
         return self._among(lambda row: row.state is ReportState.GIVEN_UP, terms, "")
 
     def after(self, reports: Iterable[RestoreReport]) -> GenerationHistory:
-        """Return the history when these clusters have reported."""
+        """Return the history after these clusters have reported."""
         return replace(self, clusters={**self.clusters, **{row.cluster: row for row in reports}}, reported=False)
 
     def _among(self, which: Callable[[RestoreReport], bool], terms: Terms, besides: str) -> list[str]:
         rows = (row for row in self.clusters.values() if which(row) and row.cluster != besides)
-        return [row.cluster for row in rows if may_have_got(terms, row.cluster)]
+        return [row.cluster for row in rows if could_place(terms, row.cluster)]
 
 
-def may_have_got(terms: Terms, cluster: str) -> bool:
-    """Return whether a job with these terms could be given to a cluster, whatever its graph was."""
+def could_place(terms: Terms, cluster: str) -> bool:
+    """Return whether a job with these terms could be placed on a cluster, whatever its graph was."""
     return (
         _named(terms.only_clusters, cluster)
         and _named(terms.opened, cluster)
@@ -64,7 +64,7 @@ def _named(patterns: Sequence[str], cluster: str) -> bool:
 
 
 def _started_on_copy(generations: Sequence[Generation], restore: Generation | None) -> int | None:
-    """Return the newest event when the server started on a copy of which it did not know that it was one."""
+    """Return the newest event when the server started on a copy without noticing it."""
     if restore is None or restore.cause is not Cause.NOTICED:
         return None
     starts = [one.after_event for one in generations if one.cause is Cause.START and one.number < restore.number]
@@ -72,20 +72,20 @@ def _started_on_copy(generations: Sequence[Generation], restore: Generation | No
 
 
 def begin(tx: Tx, id: str, key: str, now: float) -> None:
-    """Note that a server has started."""
+    """Record the start of a server."""
     if tx.meta(MARK_KEY) is None:
         tx.set_meta(MARK_KEY, key)
     tx.begin_generation(id, now)
 
 
 def newest_mark(tx: Tx) -> HistoryMark | None:
-    """Return how far the database has come; None if no server has served it."""
+    """Return the newest mark of the database; None if no server has served it."""
     generations = tx.generations()
     return HistoryMark(generations[-1].number, generations[-1].id, tx.last_seq()) if generations else None
 
 
 def read(tx: Tx) -> GenerationHistory:
-    """Read the history as it is stored."""
+    """Read the history from the store."""
     generations = tx.generations()
     restores = [one for one in generations if one.cause.restores]
     restore = restores[-1] if restores else None

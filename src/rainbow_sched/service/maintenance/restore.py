@@ -1,9 +1,9 @@
-"""After a restore: what the clusters know is taken in, and old jobs wait until nobody can have run them unseen.
+"""After a restore: collect the agents' recalls, and hold old jobs until no cluster can have run them unnoticed.
 
-A restored database is an older copy of itself. A job that it has as queued may have run since, or be running.
-So every cluster is asked for all that its agent knows (R14 in docs/protocol.md); jobs from before the restore are
-held until each cluster that may have got them has reported, and if one will never report, until their owner or an
-administrator says that they may run.
+A restored database is an older copy. A job that it has as queued may have run since, or be running.
+So every agent sends a full recall (R14 in docs/protocol.md); jobs from before the restore are held
+until each cluster that may have received them has reported, or, if one never will, until their
+owner or an administrator releases them.
 """
 
 from __future__ import annotations
@@ -26,30 +26,27 @@ from rainbow_sched.store.base import Finding, ReportState, RestoreReport, Tx, Wa
 
 log = logging.getLogger(__name__)
 JOBS_PER_WRITE = 500
-CLEARED = "may_run_since"  # detail of the event with which somebody allowed a held job to run after a restore
-EVENTS_READ = 1_000
+ALLOWED_KEY = "may_run_since"  # key of the event detail when a held job was allowed to run
+MAX_EVENTS_READ = 1_000
 DEFAULT_FINDINGS, MAX_FINDINGS = 100, 10_000  # of one answer
 WITHOUT_REPORT = "its cluster will not report"
 AGENT_TOO_OLD = "its agent is too old to say what it ran; upgrade it"
 
 
-# --- the history ---
-
-
 async def reload(core: Core) -> None:
-    """Bring what is in memory up to the store."""
+    """Reload the history from the store."""
     core.history = await core.store.read(read)
 
 
 async def recall_needed(core: Core, cluster: str, mark: str) -> bool:
-    """Return whether the agent of a cluster is to say all that it knows before anything else of it is taken."""
-    lost = await _has_lost(core, cluster, mark)
+    """Return whether the agent must send a recall before anything else of it is stored."""
+    lost = await _detects_restore(core, cluster, mark)
     row = core.history.clusters.get(cluster)
     return lost or (row is not None and row.state is ReportState.AWAITED)
 
 
-async def _has_lost(core: Core, cluster: str, text: str) -> bool:
-    """Return whether an agent has seen what the database has lost; the first such mark begins a restore."""
+async def _detects_restore(core: Core, cluster: str, text: str) -> bool:
+    """Return whether an agent's mark is from a lost history; the first such mark begins a restore."""
     mark = verify_mark(text, core.history.key) if text else None
     if mark is None or (mark.generation, mark.id) == (core.history.now.number, core.history.now.id):
         return False
@@ -78,11 +75,11 @@ async def _begin_restore(core: Core, cluster: str, mark: HistoryMark) -> None:
         "This is now generation %d; jobs up to %d wait until every cluster has reported: see `rainbow restored`",
         *(cluster, mark.event, mark.generation, restore.number, restore.old_jobs),
     )
-    await hold_waiting(core)
+    await hold_old_pending(core)
 
 
 async def reject_without_recall(core: Core, cluster: str) -> None:
-    """An agent cannot say what it knows: nothing is taken from it until it can, or its cluster is given up."""
+    """Raise Unavailable for an agent that is too old to send a recall."""
     row = core.history.clusters[cluster]
     if row.state is ReportState.AWAITED:
         await core.commit(lambda tx: tx.update_restore_report(row.cluster_id, ReportState.AWAITED, AGENT_TOO_OLD))
@@ -92,11 +89,8 @@ async def reject_without_recall(core: Core, cluster: str) -> None:
     )
 
 
-# --- old jobs wait ---
-
-
-async def hold_old(core: Core, ids: Sequence[int]) -> list[int]:
-    """Hold those of these queued jobs that may have run unseen; return the others."""
+async def hold_old_jobs(core: Core, ids: Sequence[int]) -> list[int]:
+    """Hold those queued jobs that may have run unnoticed; return the others."""
     old = [id for id in ids if core.history.is_old(id)] if core.history.clusters else []
     if not old:
         return list(ids)
@@ -119,24 +113,27 @@ async def hold_old(core: Core, ids: Sequence[int]) -> list[int]:
 
 
 def _verdict(tx: Tx, history: GenerationHistory, job: Job) -> tuple[Hold | None, str]:
-    """Return what an old job that could run has to wait for, if anything."""
+    """Return what an old job has to wait for, if anything."""
     waiting, gone = history.waiting_for(job.terms), history.given_up(job.terms)
-    if not (waiting or gone) or _cleared(tx, history, job):
+    if not (waiting or gone) or _was_allowed(tx, history, job):
         return None, ""
     if waiting:
-        return Hold.RESTORED, f"the database was restored; it may have run since on {_list(waiting)}, not heard of yet"
+        return (
+            Hold.RESTORED,
+            f"the database was restored; it may have run since on {_list(waiting)}, not reported yet",
+        )
     return Hold.MAY_HAVE_RUN, (
         f"it may have run on {_list(gone)}, which will not report; if it may run (again): rainbow release {job.id}"
     )
 
 
-def _cleared(tx: Tx, history: GenerationHistory, job: Job) -> bool:
+def _was_allowed(tx: Tx, history: GenerationHistory, job: Job) -> bool:
     """Return whether somebody allowed the job to run since the restore."""
     restore = history.restore
     if restore is None:
         return True
-    events = tx.events(restore.after_event, EVENTS_READ, job=job.id)
-    return any(event.detail.get(CLEARED) == restore.number for event in events)
+    events = tx.events(restore.after_event, MAX_EVENTS_READ, job=job.id)
+    return any(event.detail.get(ALLOWED_KEY) == restore.number for event in events)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -145,15 +142,15 @@ def _list(names: Sequence[str]) -> str:
 
 
 def may_run_elsewhere(core: Core, tx: Tx, job_id: int, cluster: str) -> bool:
-    """Return whether an old job may be running, unseen, on another cluster than the one that takes it now."""
+    """Return whether an old job may be running on another cluster than this one."""
     if not (core.history.clusters and core.history.is_old(job_id)):
         return False
     job = tx.job(job_id)
     return job is not None and bool(core.history.waiting_for(job.terms, besides=cluster))
 
 
-async def hold_waiting(core: Core) -> None:
-    """Hold the old jobs that wait for room in the fleet; queued ones are held when their turn comes."""
+async def hold_old_pending(core: Core) -> None:
+    """Release old pending jobs into the queue, where `hold_old_jobs` holds them."""
     if not core.history.clusters:
         return
     after = 0
@@ -173,7 +170,7 @@ async def hold_waiting(core: Core) -> None:
 
 
 def check_reported(core: Core, cluster: str) -> None:
-    """Raise Unavailable while nobody knows what a cluster was given before a restore."""
+    """Raise Unavailable while it is unknown what a cluster was given before a restore."""
     row = core.history.clusters.get(cluster)
     if row is not None and row.state.holds_jobs:
         raise Unavailable(
@@ -183,7 +180,7 @@ def check_reported(core: Core, cluster: str) -> None:
 
 
 async def release_reported(core: Core) -> None:
-    """Release the held jobs that no cluster can have run unseen any more."""
+    """Release the held jobs that no cluster can have run unnoticed any more."""
     if core.history.restore is None or core.history.reported:
         return
     await reload(core)
@@ -206,19 +203,16 @@ async def release_reported(core: Core) -> None:
 
 
 def allow(tx: Tx, fx: Effects, core: Core, job: Job, by: Principal, now: float) -> Job:
-    """Let a job run that may have run before the restore: its owner, or an administrator, said so."""
+    """Let a job run that may have run before the restore, as its owner or an administrator decided."""
     restore = core.history.restore
-    detail = {} if restore is None else {CLEARED: restore.number}
+    detail = {} if restore is None else {ALLOWED_KEY: restore.number}
     allowed = tx.update_job(job, JobEvent.UPDATED, now, detail=detail)
     return lifecycle.release(tx, fx, allowed, f"released by {by.name}, though it may have run", now)
 
 
-# --- clusters that will not report ---
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreStatus:
-    """What a restore found, and what it waits for."""
+    """Findings of a restore, and the reports that are missing."""
 
     restore: Generation
     copied_at: float
@@ -230,7 +224,7 @@ class RestoreStatus:
 
 
 async def status(core: Core, after: int = 0, limit: int = 0) -> RestoreStatus:
-    """Return what is known since the last restore; NotFound if the database never was restored."""
+    """Return what is known since the last restore; raise NotFound if there was none."""
     restore, copied_at = core.history.restore, core.history.copied_at
     if restore is None:
         raise NotFound("this database was never restored")
@@ -250,7 +244,7 @@ async def status(core: Core, after: int = 0, limit: int = 0) -> RestoreStatus:
 
 
 async def give_up(core: Core, cluster: str) -> None:
-    """An administrator says that a cluster will not report: what may have run there is held for its owner."""
+    """Stop waiting for a cluster's report; jobs that may have run there are held for their owners."""
     row = core.history.clusters.get(cluster)
     if row is None or not row.state.holds_jobs:
         core.fleet.member(cluster)
@@ -265,19 +259,19 @@ async def give_up(core: Core, cluster: str) -> None:
 
     await core.write(work)
     await reload(core)
-    log.warning("%s will not report, an administrator says; jobs that may have run there are held", cluster)
+    log.warning("an administrator gave up on %s; jobs that may have run there are held", cluster)
     await release_reported(core)
 
 
 async def forget_cluster(core: Core, name: str) -> None:
-    """A cluster was removed: if its report was awaited, it never comes."""
+    """Stop waiting for the report of a removed cluster."""
     if name in core.history.clusters:
         await reload(core)
         await release_reported(core)
 
 
 def withdraw_unconfirmed(tx: Tx, fx: Effects, history: GenerationHistory, cluster: str, now: float) -> None:
-    """Take back what a cluster was offered before the restore; when its turn comes it is held as "may have run"."""
+    """Withdraw what a cluster was offered before the restore; such jobs are held as "may have run"."""
     for state in BEFORE_CONFIRM:
         for attempt in tx.attempts_in(cluster, state):
             job = lifecycle.readable_job(tx, attempt.job) if history.is_old(attempt.job) else None

@@ -74,7 +74,7 @@ class SchedulingLoop:
 
         failed: list[int] = []
         while taken := self.core.pending.take_queued(MAX_JOBS_PER_WRITE):
-            ids = await restore.hold_old(self.core, taken)
+            ids = await restore.hold_old_jobs(self.core, taken)
             try:
                 individually = await decide_batch(self.core, ids)
             except Unavailable as error:

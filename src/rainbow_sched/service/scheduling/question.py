@@ -29,7 +29,7 @@ from rainbow_sched.service.agents.host_binding import (
     mixed_reason,
 )
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.clusters.rules import Refused, apply_rules
+from rainbow_sched.service.clusters.rules import ClusterRefusals, apply_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.settings import Settings
 
@@ -55,11 +55,11 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
     """Return everything that one decision depends on, at this moment."""
     fleet, settings, now = core.fleet, core.settings, core.clock.now()
     hidden = _hidden(fleet, query.terms)
-    refused: Refused = {}
+    refused: ClusterRefusals = {}
     if fleet.rules:
         hidden_by_rules, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
         hidden |= hidden_by_rules
-    if fleet.unbinding:
+    if fleet.without_binding:
         refused = {**clusters_without_binding(fleet, query.request), **refused}
     if len(query.request.groups) > 1:
         refused = {**clusters_limited_to_one_group(fleet, query.request), **refused}
@@ -93,9 +93,9 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
     return Question(criteria, candidates, misfits, query.seed, fleet.version, now)
 
 
-def _mixed_reasons(fleet: Fleet, request: Request, names: Collection[str]) -> Refused:
+def _mixed_reasons(fleet: Fleet, request: Request, names: Collection[str]) -> ClusterRefusals:
     """Return the clusters that could run the request if their manager could be given more constraints."""
-    found: Refused = {}
+    found: ClusterRefusals = {}
     for name in names:
         if len(found) < MAX_REASONS and (why := mixed_reason(fleet, name, request)):
             found[name] = (Fit.NEVER, why)

@@ -61,7 +61,7 @@ async def _reconcile_attempts(core: Core, name: str, ended: set[str]) -> None:
     core.apply_effects(Effects(released=[(name, fence) for fence in sorted(left)]))
     for attempt in stored:
         if attempt.nodes and attempt.token in member.placements:
-            core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))
+            core.fleet.move_to_nodes(name, attempt.token, nodes_of(attempt.nodes))
     uncounted = [attempt for attempt in stored if attempt.token not in member.placements]
     if not uncounted:
         return
@@ -71,7 +71,7 @@ async def _reconcile_attempts(core: Core, name: str, ended: set[str]) -> None:
         if attempt.token in live and attempt.spec is not None and attempt.token not in member.placements:
             core.fleet.place(name, attempt.token, core.request_of(attempt.spec), attempt.owner)
             if attempt.nodes:
-                core.fleet.follow(name, attempt.token, nodes_of(attempt.nodes))
+                core.fleet.move_to_nodes(name, attempt.token, nodes_of(attempt.nodes))
 
 
 def _live_tokens(tx: Tx, placed: list[PlacedAttempt]) -> set[str]:

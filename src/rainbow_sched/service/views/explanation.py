@@ -1,4 +1,4 @@
-"""Why: plan a job without storing it, and explain one that is stored."""
+"""Plan a job without storing it, and explain a stored one."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ SCHEMA = "rainbow.explanations/1"
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What would happen to a job."""
+    """The decision that submit would make."""
 
     decision: Decision
     explanations: str  # JSON
 
 
 async def plan(scheduling_loop: SchedulingLoop, query: PlacementQuery, *, reasons: bool) -> PlanResult:
-    """Decide as submit would, with bids when the policy wants them; store nothing."""
+    """Decide as submit would, with bids if the policy wants them; store nothing."""
     question = await scheduling_loop.question_with_bids(query)
     decision = decide(question, scheduling_loop.core.policies)
     return PlanResult(decision, explanations(scheduling_loop, query) if reasons else "")
 
 
 def explanations(scheduling_loop: SchedulingLoop, query: PlacementQuery) -> str:
-    """Every cluster's reasons at this moment, as JSON; clusters that take no work say why instead."""
+    """Return every cluster's reasons at this moment as JSON."""
     fleet = scheduling_loop.core.fleet
     hidden, refused = apply_rules(scheduling_loop.core, query.owner, query.request, signed=bool(query.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, query.terms, name)]
@@ -67,7 +67,7 @@ def explanations(scheduling_loop: SchedulingLoop, query: PlacementQuery) -> str:
 
 
 def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
-    """Where on the cluster the request may run, and what is known of whether that is kept."""
+    """Return on which hosts the request may run, and whether that is enforced."""
     found: dict[str, object] = {}
     row = fleet.member(cluster).cluster
     if row.wrong_nodes:
@@ -86,18 +86,18 @@ def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobExplanation:
-    """A job with everything that explains it."""
+    """A job with its decision, events and current reasons."""
 
     view: JobWithAttempt
-    decision: str  # JSON of the last one; empty: never decided
+    decision: str  # JSON of the last one; empty: none yet
     explanations: str
     events: list[Event]
-    evaluations: int  # how often it was decided, counting the tries of its pile
+    evaluations: int  # including the tries of its shape group
     evaluated_at: float | None
 
 
 async def explain(scheduling_loop: SchedulingLoop, id: int, by: Principal) -> JobExplanation:
-    """The stored decision of a job, what happened to it, and how the fleet looks to it now."""
+    """Return the stored decision of a job, its events, and how the clusters fit now."""
     core, who = scheduling_loop.core, reach(by, "read")
 
     def work(tx: Tx) -> tuple[Job, JobWithAttempt, str, list[Event]]:

@@ -1,4 +1,4 @@
-"""Look at jobs, cancel and release them, within the caller's reach."""
+"""Read, cancel and release jobs within the caller's reach."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.store.base import JobFilter, Tx
 
-MOST_LISTED = 1_000
-MOST_CANCELLED = 10_000
+MAX_LISTED = 1_000
+MAX_CANCELLED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class JobWithAttempt:
 
     job: Job
     attempt: Attempt | None = None
-    unchanged: bool = False  # a cancel found it ended, or being cancelled
+    unchanged: bool = False  # it had ended, or was being cancelled
 
 
 def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobWithAttempt:
@@ -35,7 +35,7 @@ def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobWithAttempt:
 
 
 def visible(tx: Tx, id: int, who: Reach) -> Job:
-    """A job within reach; one that is not is answered like one that does not exist."""
+    """Return a job within reach; raise NotFound otherwise, whether it exists or not."""
     job = tx.job(id)
     if job is None or not reaches(tx, who, job):
         raise NotFound(f"there is no job {id}")
@@ -43,8 +43,10 @@ def visible(tx: Tx, id: int, who: Reach) -> Job:
 
 
 def reaches(tx: Tx, who: Reach, job: Job) -> bool:
-    """True if a job is within reach. An agent reaches what was given to its own cluster, not to one of the same name
-    that was deleted before it came."""
+    """Return True if a job is within reach.
+
+    An agent reaches jobs of its own cluster, not of an earlier cluster with the same name.
+    """
     if not who.covers(job.owner, job.cluster):
         return False
     if who.everything or job.owner in who.owners:
@@ -54,7 +56,7 @@ def reaches(tx: Tx, who: Reach, job: Job) -> bool:
 
 
 async def get(core: Core, id: int, by: Principal) -> JobWithAttempt:
-    """One job."""
+    """Return one job."""
     who = reach(by, "read")
 
     def work(tx: Tx) -> JobWithAttempt:
@@ -64,14 +66,14 @@ async def get(core: Core, id: int, by: Principal) -> JobWithAttempt:
 
 
 async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, limit: int) -> list[JobWithAttempt]:
-    """Jobs within reach, newest first."""
+    """Return jobs within reach, newest first."""
     who = reach(by, "read")
     narrowed = within(which, who)
     if narrowed is None:
         return []
 
     def work(tx: Tx) -> list[JobWithAttempt]:
-        jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MOST_LISTED))
+        jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MAX_LISTED))
         if who.clusters:
             jobs = [job for job in jobs if reaches(tx, who, job)]
         return [_view(tx, job) for job in jobs]
@@ -80,7 +82,7 @@ async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, li
 
 
 def within(which: JobFilter, who: Reach) -> JobFilter | None:
-    """A filter cut down to what may be seen; None if nothing is left."""
+    """Return the filter narrowed to what may be seen; None if nothing is left."""
     if who.everything:
         return which
     if who.clusters and (which.cluster in who.clusters or not who.owners):
@@ -106,18 +108,18 @@ def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: st
 async def cancel(
     core: Core, ids: Sequence[int], which: JobFilter | None, by: Principal, reason: str, *, dry_run: bool = False
 ) -> list[JobWithAttempt]:
-    """Cancel jobs by id, or all that a filter finds and that have not ended."""
+    """Cancel jobs by id, or all unfinished jobs that match a filter."""
     who = reach(by, "cancel")
     if not ids and which is None:
-        raise Invalid("say which jobs to cancel: ids, or a filter")
-    if len(ids) > MOST_CANCELLED:
-        raise Invalid(f"a call cancels at most {MOST_CANCELLED} jobs; cancel {len(ids)} in several")
+        raise Invalid("give job ids or a filter")
+    if len(ids) > MAX_CANCELLED:
+        raise Invalid(f"a call cancels at most {MAX_CANCELLED} jobs, not {len(ids)}; use several calls")
     note = reason[:512] or f"cancelled by {by.name}"
     actor = acting()
 
     def work(tx: Tx, fx: Effects) -> list[JobWithAttempt]:
         now = core.clock.now()
-        jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _found(tx, which, who)
+        jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _matching_jobs(tx, which, who)
         if jobs and not dry_run:
             actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
             with lifecycle.settle_at_end(tx, fx, now):
@@ -128,7 +130,7 @@ async def cancel(
     return await core.write(work)
 
 
-def _found(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
+def _matching_jobs(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
     narrowed = None if which is None else within(which, who)
     if narrowed is None:
         return []
@@ -142,11 +144,11 @@ def _found(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
         ids=narrowed.ids,
         since=narrowed.since,
     )
-    return tx.list_jobs(chosen, limit=MOST_CANCELLED)
+    return tx.list_jobs(chosen, limit=MAX_CANCELLED)
 
 
 async def release(core: Core, id: int, by: Principal) -> JobWithAttempt:
-    """Let a job go on that its owner held."""
+    """Release a job that its owner held, or that may have run before a restore."""
     who = reach(by, "cancel")
     actor = acting()
 

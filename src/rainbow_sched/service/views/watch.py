@@ -1,4 +1,4 @@
-"""Follow jobs: events from a sequence number on, none missed, none doubled; output while it comes and after."""
+"""Watch jobs: events from a sequence number on, none missed or doubled; output while it arrives and after."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from rainbow_sched.service.views.jobs import reaches, visible
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT
 from rainbow_sched.store.base import JobFilter, Tx
 
-EVENTS_AT_ONCE = 500
-BYTES_AT_ONCE = 64 * 1024
-LOOK_AGAIN = 10.0  # seconds; a bell that another process rings is not heard
+MAX_EVENTS_PER_READ = 500
+MAX_BYTES_PER_READ = 64 * 1024
+POLL_SECONDS = 10.0  # other processes cannot notify this one
 
 
 async def latest(core: Core) -> int:
-    """The number of the last event: whoever watches after it hears what happens from now on."""
+    """Return the number of the last event, to watch from now on."""
     return await core.store.read(lambda tx: tx.last_seq())
 
 
 async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> AsyncIterator[Event]:
-    """Events of the jobs within reach that the filter finds, for ever."""
+    """Yield events of the jobs within reach that match the filter, without end."""
     who = reach(by, "read")
     owners = None if who.everything or who.clusters else sorted(who.owners)
     while True:
         version = core.notifier.version(EVENTS)
 
         def page(tx: Tx, after: int = after) -> tuple[list[tuple[Event, bool]], int]:
-            if after and after < tx.horizon(owners) and not _all_there(tx, which):
+            if after and after < tx.horizon(owners) and not _none_removed(tx, which):
                 raise Conflict(
-                    f"events after {after} were removed with old jobs: list the jobs anew, then follow from now on"
+                    f"events after {after} were removed with old jobs; list the jobs again, then follow from now on"
                 )
-            found = tx.events(after, EVENTS_AT_ONCE, job=_only(which), owners=owners)
+            found = tx.events(after, MAX_EVENTS_PER_READ, job=_single_job(which), owners=owners)
             seen: dict[int, Job | None] = {}
             for event in found:
                 if event.job not in seen:
                     job = tx.job(event.job)
-                    fits = job is not None and reaches(tx, who, job) and _passes(which, job)
+                    fits = job is not None and reaches(tx, who, job) and _matches(which, job)
                     seen[event.job] = job if fits else None
-            wanted = [(event, _event_passes(tx, which, event, seen[event.job])) for event in found]
+            wanted = [(event, _event_matches(tx, which, event, seen[event.job])) for event in found]
             return wanted, found[-1].seq if found else tx.last_seq()
 
         events, reached = await core.store.read(page)
         for event, wanted in events:
             if wanted:
                 yield event
-        after = max(after, reached)  # also past what others' jobs did
+        after = max(after, reached)  # also past events of other jobs
         if not events:
-            await core.notifier.wait(EVENTS, version, LOOK_AGAIN)
+            await core.notifier.wait(EVENTS, version, POLL_SECONDS)
 
 
-def _all_there(tx: Tx, which: JobFilter) -> bool:
-    """True if jobs were named and none of them was removed: then no event of theirs was."""
+def _none_removed(tx: Tx, which: JobFilter) -> bool:
+    """Return True if the filter names jobs of which none was removed, so none of their events was."""
     ids = which.ids or frozenset()
     return bool(ids) and len(tx.list_jobs(JobFilter(ids=ids), limit=len(ids))) == len(ids)
 
 
-def _only(which: JobFilter) -> int | None:
+def _single_job(which: JobFilter) -> int | None:
     return next(iter(which.ids)) if which.ids and len(which.ids) == 1 else None
 
 
-def _passes(which: JobFilter, job: Job) -> bool:
+def _matches(which: JobFilter, job: Job) -> bool:
     return (
         (not which.ids or job.id in which.ids)
         and (not which.owners or job.owner in which.owners)
@@ -75,8 +75,8 @@ def _passes(which: JobFilter, job: Job) -> bool:
     )
 
 
-def _event_passes(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bool:
-    """True if the event is asked for: of a cluster's events, also those of jobs that have left it since."""
+def _event_matches(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bool:
+    """Return True if the event matches; with a cluster filter, also for jobs that have left that cluster."""
     if job is None or (which.states and event.state not in which.states):
         return False
     if not which.cluster or job.cluster == which.cluster:
@@ -87,8 +87,6 @@ def _event_passes(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bo
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """A piece of output."""
-
     stream: str
     offset: int
     data: bytes
@@ -97,7 +95,7 @@ class OutputChunk:
 async def logs(
     core: Core, id: int, by: Principal, *, follow: bool, streams: tuple[str, ...], offsets: dict[str, int], tail: int
 ) -> AsyncIterator[OutputChunk]:
-    """A job's output: what is there, and with `follow` what comes until the job has ended and all is told."""
+    """Yield a job's output; with `follow`, until the job has ended and all of it was sent."""
     who = reach(by, "read")
     at = {stream: offsets.get(stream, 0) for stream in streams or STREAMS}
     attempt = 0
@@ -111,34 +109,34 @@ async def logs(
             if tail and attempt:
                 at = {stream: await _tail_from(core, job, stream, tail) for stream in at}
                 tail = 0
-        told = False
+        sent = False
         for stream in at if attempt else ():
             async for chunk in _stored(core, job, stream, at[stream]):
                 at[stream] = chunk.offset + len(chunk.data)
-                told = True
+                sent = True
                 yield chunk
-        if told:
+        if sent:
             continue
         if not follow or job.state.terminal:
             return
-        await core.notifier.wait(OUTPUT, version, 1.0 if job.state is not JobState.BOUND else LOOK_AGAIN / 10)
+        await core.notifier.wait(OUTPUT, version, 1.0 if job.state is not JobState.BOUND else POLL_SECONDS / 10)
 
 
 async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterator[OutputChunk]:
-    """What is stored from `offset` on; a cut in the middle is said in the output itself."""
+    """Yield the stored output from `offset` on; a gap is marked in the output itself."""
     while True:
 
         def piece(tx: Tx, offset: int = offset) -> tuple[int, bytes, int]:
-            data = tx.output(job.id, job.attempt, stream, offset, BYTES_AT_ONCE)
+            data = tx.output(job.id, job.attempt, stream, offset, MAX_BYTES_PER_READ)
             if data:
                 return offset, data, 0
             far = tx.next_output(job.id, job.attempt, stream, offset)
             if far is None:
                 return offset, b"", 0
-            return far, tx.output(job.id, job.attempt, stream, far, BYTES_AT_ONCE), far - offset
+            return far, tx.output(job.id, job.attempt, stream, far, MAX_BYTES_PER_READ), far - offset
 
         start, data, gap = await core.store.read(piece)
-        if gap:  # the mark takes the place of the last bytes that are gone: offsets stay true, readers can resume
+        if gap:  # the mark replaces the last missing bytes, so offsets stay valid
             mark = f"\n[rainbow: {gap} bytes were cut here]\n".encode()[:gap]
             yield OutputChunk(stream, start - len(mark), mark)
         if not data:
@@ -148,7 +146,7 @@ async def _stored(core: Core, job: Job, stream: str, offset: int) -> AsyncIterat
 
 
 async def _tail_from(core: Core, job: Job, stream: str, lines: int) -> int:
-    """The offset at which the last `lines` lines begin."""
+    """Return the offset at which the last `lines` lines begin."""
 
     def find(tx: Tx) -> int:
         size = tx.output_size(job.id, job.attempt, stream)

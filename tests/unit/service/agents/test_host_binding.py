@@ -20,7 +20,7 @@ from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Re
 from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents import offers as receiving
 from rainbow_sched.service.agents import sync
-from rainbow_sched.service.agents.host_binding import NOT_ENFORCED, NOT_KEPT, NOT_TOLD_APART
+from rainbow_sched.service.agents.host_binding import NO_BINDING_SUPPORT, NOT_ENFORCED, PARTS_NEED_DIFFERENT_HOSTS
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clock import ManualClock
@@ -155,12 +155,12 @@ async def test_parts_of_a_group_that_need_different_hosts_are_refused_before_the
         agent = await an_agent(service, "east")
         apart = parts(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
         [job] = await submit(service, apart)
-        assert (job.state, job.reason) == (JobState.HELD, f"east: {NOT_TOLD_APART}")
+        assert (job.state, job.reason) == (JobState.HELD, f"east: {PARTS_NEED_DIFFERENT_HOSTS}")
         assert await offers(agent) == []
         ask = PlacementQuery(request=apart.request, spec=apart.spec, terms=Terms())
         planned = await explanation.plan(service.scheduling_loop, ask, reasons=True)
-        assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, NOT_TOLD_APART]}
-        assert json.loads(planned.explanations)["closed"] == {"east": NOT_TOLD_APART}
+        assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, PARTS_NEED_DIFFERENT_HOSTS]}
+        assert json.loads(planned.explanations)["closed"] == {"east": PARTS_NEED_DIFFERENT_HOSTS}
         alone = a_job(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
         await submit(service, alone)
         [(_, hosts)] = await offers(agent, NodeRules(hosts=True, groups=True))
@@ -181,13 +181,15 @@ async def test_a_cluster_whose_agent_keeps_no_job_on_nodes_gets_no_bound_job(tmp
         agent = await an_agent(service, "east", None)
         [bound, free] = await submit(service, a_job(), a_job(a_level()))
         assert (free.cluster, bound.cluster) == ("east", "")
-        assert NOT_KEPT in bound.reason
+        assert NO_BINDING_SUPPORT in bound.reason
         ask = PlacementQuery(a_job().request, a_job().spec, Terms())
-        assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {"east": NOT_KEPT}
+        assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {
+            "east": NO_BINDING_SUPPORT
+        }
         record = await service.core.store.read(lambda tx: tx.decision(bound.id))
         assert record is not None
         decision = record.decision()
-        assert decision.fleet.document["misfits"] == {"east": [Fit.UNKNOWN.value, NOT_KEPT]}
+        assert decision.fleet.document["misfits"] == {"east": [Fit.UNKNOWN.value, NO_BINDING_SUPPORT]}
         assert replay(decision.to_json()).record == Decision.from_json(decision.to_json()).record
         await agent.says(node_rules=HOSTS)
         await service.scheduling_loop.decide_pending()
@@ -212,7 +214,7 @@ async def test_a_bound_job_that_was_given_before_the_agent_came_is_returned_by_o
         agent = await an_agent(service, "east", None)
         assert await offers(agent, None) == []
         [attempt] = await service.core.store.read(lambda tx: tx.attempts(job.id))
-        assert (attempt.state, attempt.reason) == (AttemptState.RETURNED, NOT_KEPT)
+        assert (attempt.state, attempt.reason) == (AttemptState.RETURNED, NO_BINDING_SUPPORT)
         await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.state is JobState.HELD
 
@@ -238,7 +240,7 @@ async def test_node_rules_are_known_after_a_restart(tmp_path: Path) -> None:
     async with a_service(tmp_path) as service:
         [job] = await submit(service, a_job())
         assert job.cluster == "west"
-        assert service.core.fleet.unbinding == {"east"}
+        assert service.core.fleet.without_binding == {"east"}
 
 
 async def test_a_mixed_host_is_refused_beforehand_with_a_reason_that_names_it(tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ async def test_a_graph_that_lacks_what_is_asked_returns_the_attempt(tmp_path: Pa
         await registration.replace_graph(service.core, "east", a_graph(nodes=5, cores=4))
         assert await offers(agent) == []
         [attempt] = await service.core.store.read(lambda tx: tx.attempts(job.id))
-        assert (attempt.state, attempt.reason[:4]) == (AttemptState.RETURNED, "what")
+        assert (attempt.state, attempt.reason[:9]) == (AttemptState.RETURNED, "the hosts")
 
 
 async def test_an_offer_that_is_made_again_has_the_hosts_of_the_graph_as_it_is_then(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ async def test_what_is_stored_between_the_look_and_the_wait_is_not_missed(
         loop.call_soon_threadsafe(arrived.set)
         return seen
 
-    loop, arrived, original = asyncio.get_running_loop(), asyncio.Event(), type(service.agents)._look
-    monkeypatch.setattr(type(service.agents), "_look", look)
+    loop, arrived, original = asyncio.get_running_loop(), asyncio.Event(), type(service.agents)._stored_answer
+    monkeypatch.setattr(type(service.agents), "_stored_answer", look)
     waiting = asyncio.create_task(agent.says(want=1, wait=20.0))
     await arrived.wait()
     await submit(service, a_submission())
@@ -57,7 +57,7 @@ async def test_what_is_stored_between_the_look_and_the_wait_is_not_missed(
 
 
 def test_agents_that_came_together_do_not_return_together(service: Service) -> None:
-    shares = {sync._share(service.core.fleet, name) for name in service.core.fleet.names()}
+    shares = {sync._wait_factor(service.core.fleet, name) for name in service.core.fleet.names()}
     assert all(0.8 <= share <= 1.0 for share in shares)
-    spread = sorted(0.8 + 0.2 * (id * sync.GOLDEN % 1.0) for id in range(1, 101))
+    spread = sorted(0.8 + 0.2 * (id * sync.GOLDEN_RATIO % 1.0) for id in range(1, 101))
     assert max(b - a for a, b in pairwise(spread)) < 0.2 / 25, "no two dozen of a hundred come at one time"

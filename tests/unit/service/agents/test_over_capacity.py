@@ -38,7 +38,7 @@ def test_who_waits_moves_up_and_who_has_left_is_passed_over() -> None:
     fleet = a_fleet()
     for number in range(12):
         fleet.place("east", f"f{number}", SHAPES[0], "ana")
-    [line] = fleet.member("east").crowded.values()
+    [line] = fleet.member("east").overcommitted.values()
     assert list(line.fences) == ["f8", "f9", "f10", "f11"]
     fleet.release("east", "f9")
     fleet.release("east", "f0")
@@ -47,7 +47,7 @@ def test_who_waits_moves_up_and_who_has_left_is_passed_over() -> None:
     assert free(fleet) == 0
     for fence in list(fleet.member("east").placements):
         fleet.release("east", fence)
-    assert (free(fleet), fleet.member("east").crowded) == (CORES, {})
+    assert (free(fleet), fleet.member("east").overcommitted) == (CORES, {})
 
 
 @given(st.lists(st.tuples(st.sampled_from(range(len(SHAPES))), st.booleans(), st.integers(0, 30)), max_size=40))
@@ -61,12 +61,14 @@ def test_nothing_is_free_that_somebody_in_line_could_use(steps: list[tuple[int, 
         else:
             fleet.place("east", f"f{number}", SHAPES[shape], "ana")
         member = fleet.member("east")
-        waiting = {fence for line in member.crowded.values() for fence in line.fences if fence in member.placements}
+        waiting = {
+            fence for line in member.overcommitted.values() for fence in line.fences if fence in member.placements
+        }
         held = sum(cores(request) for fence, request in member.placements.items() if fence not in waiting)
         assert held <= CORES
         if not waiting:
             assert free(fleet) == CORES - held
-        assert all(cores(line.request) > free(fleet) for line in member.crowded.values() if line.fences)
+        assert all(cores(line.request) > free(fleet) for line in member.overcommitted.values() if line.fences)
     for fence in list(fleet.member("east").placements):
         fleet.release("east", fence)
     assert free(fleet) == CORES
@@ -91,8 +93,8 @@ def test_many_placed_at_once_stand_as_if_they_had_come_one_by_one(
 
     def seen(fleet: Fleet) -> tuple[object, ...]:
         member = fleet.member("east")
-        lines = [list(line.fences) for line in member.crowded.values()]
-        return lines, free(fleet), member.placements, member.owners, member.held
+        lines = [list(line.fences) for line in member.overcommitted.values()]
+        return lines, free(fleet), member.placements, member.owners, member.jobs_by_owner
 
     assert seen(one_by_one) == seen(at_once)
     counted = {fence: size for fence, size in one_by_one.member("east").counted.items() if fence not in reported}

@@ -61,7 +61,7 @@ async def test_a_job_that_was_handed_back_is_on_no_cluster_and_its_explanation_s
         assert json.loads(story.explanations)["closed"] == {"east": "handed it back: not now"}
 
 
-@pytest.mark.parametrize("before", [3, offers.MOST_UNWANTED + 3])
+@pytest.mark.parametrize("before", [3, offers.MAX_REFUSALS_PER_WRITE + 3])
 async def test_a_filter_finds_what_it_wants_behind_what_it_does_not(tmp_path: Path, before: int) -> None:
     async with a_service(tmp_path, settings=Settings(policy="first", long_poll=60.0)) as service:
         await with_cluster(service, "east", nodes=300, cores=4)
@@ -75,7 +75,7 @@ async def test_a_filter_finds_what_it_wants_behind_what_it_does_not(tmp_path: Pa
         assert attempt.job == wanted.id
 
 
-@pytest.mark.parametrize("before", [3, offers.MOST_UNWANTED + 3])
+@pytest.mark.parametrize("before", [3, offers.MAX_REFUSALS_PER_WRITE + 3])
 async def test_a_receiver_finds_what_it_wants_behind_what_it_does_not(tmp_path: Path, before: int) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=300, cores=4)

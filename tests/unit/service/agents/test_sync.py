@@ -352,12 +352,12 @@ async def test_a_restarted_server_knows_whose_messages_are_over(service: Service
     await first.says()
     [(attempt, _)] = (await first.says(want=1)).offers
     ref = AttemptRef(attempt.job, attempt.n, attempt.token)
-    service.agents._epochs.clear()  # as a new process begins
-    service.agents._over.clear()
+    service.agents._current_epochs.clear()  # as a new process begins
+    service.agents._superseded_epochs.clear()
     second = Agent(service, epoch="a.2")
     await second.says()
     await second.says(accepts=(ref,))
-    with pytest.raises(Conflict, match="another has followed"):
+    with pytest.raises(Conflict, match="was superseded by another"):
         await first.says(rejects=((ref, "said long ago, and late"),))
     assert await state(service, job.id) is JobState.BOUND
 

@@ -177,7 +177,7 @@ async def test_a_process_that_was_followed_is_refused_after_a_restart_of_the_ser
         await Agent(service, "east", epoch="j.first").says()
         await Agent(service, "east", epoch="j.second").says()
     async with a_service(tmp_path) as service:
-        with pytest.raises(Conflict, match="another has followed"):
+        with pytest.raises(Conflict, match="was superseded by another"):
             await Agent(service, "east", epoch="j.first").says()
         await Agent(service, "east", epoch="j.second").says()
 

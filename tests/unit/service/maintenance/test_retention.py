@@ -56,7 +56,7 @@ async def test_without_the_operators_word_everything_is_kept(tmp_path: Path) -> 
 async def test_finished_jobs_go_after_their_days_in_small_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    monkeypatch.setattr(retention, "JOBS_PER_WRITE", 2)
     clock = ManualClock()
     async with a_service(tmp_path, clock=clock, settings=Settings(policy="first", keep_days=30)) as service:
         await with_cluster(service, "east")
@@ -84,7 +84,7 @@ async def test_of_too_many_the_oldest_go_but_not_before_it_is_surely_over(tmp_pa
         await ended(service, 5)
         await service.timers.tick()
         assert await left(service) == 5, "somebody may still repeat the submission"
-        clock.advance(2 * retention.SURELY_OVER)
+        clock.advance(2 * retention.MIN_AGE_SECONDS)
         await service.timers.tick()
         assert await left(service) == 2
 

@@ -49,7 +49,7 @@ async def test_a_night_is_nobodys_silence(tmp_path: Path) -> None:
         assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
         views = [await jobs.get(service.core, job.id, ADMIN) for job in (runs, offered)]
         assert [(view.job.state, view.job.attempt) for view in views] == [(JobState.BOUND, 1)] * 2
-        assert not service.core.presence.missed("east", clock.now()), "nobody else speaks for it"
+        assert not service.core.presence.is_gone("east", clock.now()), "nobody else speaks for it"
 
 
 async def test_times_that_came_in_the_night_have_come(tmp_path: Path) -> None:

@@ -125,12 +125,12 @@ async def test_answers_are_kept_for_the_next_job_of_the_same_shape_until_they_ex
         assert bidders["soon"].asked == 2
 
 
-async def test_a_bid_that_makes_no_sense_does_no_harm(tmp_path: Path) -> None:
+async def test_an_invalid_bid_does_no_harm(tmp_path: Path) -> None:
     mad: Values = {"start_p50": -5.0, "start_p90": float("nan"), "cost": 1e300, "valid_for": 1e9}
     async with a_fleet(tmp_path, ManualClock(), mad=lambda: mad, soon=lambda: starts_in(5)) as (service, _):
         view, decision = await decided(service)
         assert view.job.cluster == "soon"
-        assert "makes no sense" in {row.name: row.reason for row in decision.rows()}["mad"]
+        assert "its bid is invalid" in {row.name: row.reason for row in decision.rows()}["mad"]
 
 
 async def test_the_cheapest_wins_when_cost_is_preferred_and_what_is_too_dear_is_left_out(tmp_path: Path) -> None:
@@ -234,15 +234,15 @@ async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(t
         assert bidders["east"].asked == 1
         await removal.delete(service.core, "east")
         await with_cluster(service, "east", nodes=8, cores=64)
-        assert service.core.presence.spoke_at("east") is None
+        assert service.core.presence.last_contact("east") is None
         answers = await service.core.bidding.ask(a_submission().spec, ["east"], ())
         assert answers.bids == {}
 
 
 def test_an_agent_that_was_answered_a_moment_ago_is_asked_and_one_that_stays_away_is_not() -> None:
     presence = Presence(heartbeat=10.0, grace=30.0, started_at=0.0)
-    presence.enters("between", 1.0)
-    presence.leaves("between", 100.0)
-    presence.enters("waiting", 1.0)
+    presence.sync_started("between", 1.0)
+    presence.sync_ended("between", 100.0)
+    presence.sync_started("waiting", 1.0)
     assert presence.reachable(100.5) == {"between", "waiting"}
     assert presence.reachable(102.0) == {"waiting"}
