@@ -13,7 +13,7 @@ from rainbow_sched.model.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class TypeTotal:
     """How many vertices of a type, how much in all, and how much of that is free now."""
 
     vertices: int
@@ -27,7 +27,7 @@ class Summary:
     """A cluster in numbers: totals per type, its subsystems, and how often it changed."""
 
     cluster: str
-    totals: Mapping[str, Total] = field(default_factory=dict)
+    totals: Mapping[str, TypeTotal] = field(default_factory=dict)
     subsystems: tuple[str, ...] = ()
     version: int = 0
 

@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rainbow_sched.graphs.backend import Summary, Total
+from rainbow_sched.graphs.backend import Summary, TypeTotal
 from rainbow_sched.matching.fit.hints import Hints
 from rainbow_sched.matching.fit.levels import Plan
 from rainbow_sched.matching.fit.placement import NOTHING_BARRED, Barred, place_groups
-from rainbow_sched.matching.host_binding import TOGETHER, Apart, Binder, Conditions
-from rainbow_sched.matching.index.unit_counts import Units
-from rainbow_sched.matching.structure.cluster import Fold, State
+from rainbow_sched.matching.host_binding import TOGETHER, Binder, Conditions, SharedHosts
+from rainbow_sched.matching.index.unit_counts import UnitCounts
+from rainbow_sched.matching.structure.cluster import Fold, GraphState
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.binding import HOST, UNBOUND, Binding, GroupHosts, NodeRules
@@ -21,16 +21,16 @@ from rainbow_sched.model.graph import Mark
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Request
 
-MOST_BOUND = 256  # requests of which each cluster keeps where they may run
+MAX_CACHED_BINDINGS = 256  # requests of which each cluster keeps where they may run
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ClusterBinding:
     """Where a request may run in one cluster, and the vertices that its steps cannot use."""
 
     binding: Binding = UNBOUND
     barred: Barred = field(default_factory=lambda: NOTHING_BARRED)
-    apart: Apart = TOGETHER
+    apart: SharedHosts = TOGETHER
 
     @property
     def barred_together(self) -> Barred:
@@ -57,12 +57,12 @@ class ClusterState:
         self.version = 0
         self.down: set[int] = set()
         self.placed: dict[str, dict[int, int]] = {}
-        self.taken = Units(len(fold.graph))  # placed and reported together, so what is not placed is reported
+        self.taken = UnitCounts(len(fold.graph))  # placed and reported together, so what is not placed is reported
         self.hints = Hints(fold.structure)
         self.rules: NodeRules | None = None  # what its manager can be told; None: nodes are not enforced there
-        self._bound: OrderedDict[int, Bound] = OrderedDict()  # by the number of what a request asks
+        self._bound: OrderedDict[int, ClusterBinding] = OrderedDict()  # by the number of what a request asks
         self._now: dict[int, Shape] | None = None
-        self.dark: set[int] = set()  # every vertex that is down or drained, or inside one that is
+        self.unavailable: set[int] = set()  # every vertex that is down or drained, or inside one that is
 
     def number(self, id: str) -> int:
         """The number of the vertex with this id."""
@@ -73,7 +73,7 @@ class ClusterState:
 
     def take_over(self, before: ClusterState) -> None:
         """Keep marks, report and places of a state of the same graph."""
-        self.down, self.dark, self.taken = before.down, before.dark, before.taken
+        self.down, self.unavailable, self.taken = before.down, before.unavailable, before.taken
         self.placed, self.rules = before.placed, before.rules
 
     def changed(self) -> None:
@@ -100,9 +100,9 @@ class ClusterState:
             self._now = self.fold.fold_again(self.state()) if self.busy else {}
         return self._now
 
-    def state(self) -> State:
+    def state(self) -> GraphState:
         """What differs from the whole graph."""
-        return State(taken=self.taken, down=frozenset(self.down))
+        return GraphState(taken=self.taken, down=frozenset(self.down))
 
     def hosts_named(self, names: Iterable[str]) -> list[int] | None:
         """The hosts of these names in the graph's order; None if none of them is known."""
@@ -115,19 +115,19 @@ class ClusterState:
         self._bound.clear()
         self.hints = Hints(self.fold.structure)
 
-    def bound(self, key: int, request: Request, plan: Plan, facts: Facts) -> Bound:
+    def bound(self, key: int, request: Request, plan: Plan, facts: Facts) -> ClusterBinding:
         """Where a request may run here; `key` numbers what it asks. Only of a cluster with rules."""
         known = self._bound.get(key)
         if known is None:
             assert self.rules is not None
             conditions = Conditions(plan, facts, self.rules)
             binder = Binder(conditions, self.fold, self._named_shapes(request) if names(request) else self.fold.shape)
-            known = self._bound[key] = Bound(binder.binding(), binder.barred(), binder.apart())
-            if len(self._bound) > MOST_BOUND:
+            known = self._bound[key] = ClusterBinding(binder.binding(), binder.barred(), binder.apart())
+            if len(self._bound) > MAX_CACHED_BINDINGS:
                 self._bound.popitem(last=False)
         return known
 
-    def concrete_hosts(self, bound: Bound, plan: Plan, facts: Facts, key: str) -> tuple[GroupHosts, ...]:
+    def concrete_hosts(self, bound: ClusterBinding, plan: Plan, facts: Facts, key: str) -> tuple[GroupHosts, ...]:
         """The hosts of one placement of all groups: beside other jobs, else with all free; empty if none is found.
 
         All parts of a group lie on hosts that are right for each of them. Where there is one group, it gets all these.
@@ -136,8 +136,8 @@ class ClusterState:
         mine = self.placed.get(key, {})
         beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
         free = [0] * len(self.fold.graph)
-        for taken, dark in ((beside, self.dark), (free, self.dark), (free, set[int]())):
-            found = place_groups(self.fold, plan, facts, taken, dark, bound.barred_together)
+        for taken, unavailable in ((beside, self.unavailable), (free, self.unavailable), (free, set[int]())):
+            found = place_groups(self.fold, plan, facts, taken, unavailable, bound.barred_together)
             if found is not None and len(found) == len(bound.apart.hosts) == 1:
                 return tuple(GroupHosts(group, hosts) for group, hosts in bound.apart.hosts.items() if hosts)
             if found is not None:
@@ -182,7 +182,7 @@ class ClusterState:
         ever = self._named_state(request, taken={}, down=frozenset())
         return self.fold.fold_again(now).get(0, root), self.fold.fold_again(ever).get(0, root)
 
-    def _named_state(self, request: Request, *, taken: Mapping[int, int], down: frozenset[int]) -> State:
+    def _named_state(self, request: Request, *, taken: Mapping[int, int], down: frozenset[int]) -> GraphState:
         graph = self.fold.graph
         hosts, not_hosts = frozenset(request.hosts), frozenset(request.not_hosts)
         inside = bytearray(len(graph))
@@ -196,7 +196,7 @@ class ClusterState:
         def allowed(i: int) -> bool:
             return i not in outside
 
-        return State(taken=taken, down=down, allowed=allowed, touched=outside)
+        return GraphState(taken=taken, down=down, allowed=allowed, touched=outside)
 
     def totals(self) -> Summary:
         """The cluster in numbers."""
@@ -205,12 +205,12 @@ class ClusterState:
         for i, type in enumerate(graph.types):
             scale = factor(graph.units[i]) if graph.units[i] else None
             size = graph.sizes[i] * (scale or 1)
-            free = 0 if i in self.dark else max(0, graph.sizes[i] - self.taken.get(i, 0)) * (scale or 1)
+            free = 0 if i in self.unavailable else max(0, graph.sizes[i] - self.taken.get(i, 0)) * (scale or 1)
             row = found.setdefault(type, [0, 0, 0])
             row[0], row[1], row[2] = row[0] + 1, row[1] + size, row[2] + free
         return Summary(
             cluster=self.name,
-            totals={type: Total(row[0], row[1], row[2], self._unit(type)) for type, row in sorted(found.items())},
+            totals={type: TypeTotal(row[0], row[1], row[2], self._unit(type)) for type, row in sorted(found.items())},
             subsystems=tuple(subsystem.name for subsystem in self.fold.subsystems),
             version=self.version,
         )
@@ -222,25 +222,25 @@ class ClusterState:
         return next(iter(units)) if len(units) == 1 else ""
 
     def set_marks(self, marks: Mapping[str, Mark]) -> set[int]:
-        """Take marks over; the vertices that went dark or came back."""
+        """Take marks over; the vertices that became unavailable or available."""
         numbers = {self.number(id): mark for id, mark in marks.items()}
         touched: set[int] = set()
         for i, mark in numbers.items():
             if (i in self.down) is (mark is Mark.UP):
                 (self.down.discard if mark is Mark.UP else self.down.add)(i)
                 touched.update(self.fold.structure.below(i))
-        flipped: set[int] = set()
+        toggled: set[int] = set()
         returned: list[int] = []
         for i in sorted(touched):  # parents first
             parent = self.fold.graph.parents[i]
-            dark = i in self.down or parent in self.dark
-            if dark is not (i in self.dark):
-                flipped.add(i)
-                (self.dark.add if dark else self.dark.discard)(i)
-                if not dark:
+            unavailable = i in self.down or parent in self.unavailable
+            if unavailable is not (i in self.unavailable):
+                toggled.add(i)
+                (self.unavailable.add if unavailable else self.unavailable.discard)(i)
+                if not unavailable:
                     returned.append(i)
         self.hints.came_back(returned)
-        return flipped
+        return toggled
 
     def set_report(self, used: Mapping[str, int]) -> dict[int, int]:
         """Take the manager's report over; the units taken before, where that changed."""

@@ -2,7 +2,7 @@
 
 A request of the common form (slots inside hosts, nothing else) is answered for the whole fleet by
 the index (`memory_index.py`). Everything else is answered cluster by cluster by the exact matcher,
-after the index has removed the clusters that cannot fit. Answers are kept until a cluster changes.
+after the index has removed the clusters that cannot fit. Answers are cached until a cluster changes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from rainbow_sched.graphs.backend import Summary
-from rainbow_sched.graphs.cluster_state import Bound, ClusterState
-from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.graphs.cluster_state import ClusterBinding, ClusterState
+from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import NOTHING_BARRED
 from rainbow_sched.matching.fit.quick_placement import Placer
-from rainbow_sched.matching.index.answer_cache import ANYTHING, GREW, Answers, Kept, Keys, Room
+from rainbow_sched.matching.index.answer_cache import (
+    ANY_CHANGE,
+    FREED,
+    AnswerCache,
+    CachedAnswer,
+    RequestIds,
+    ValidityBound,
+)
 from rainbow_sched.matching.index.index import FleetIndex, SlotCounts
-from rainbow_sched.matching.index.rows import Changed, Gathered, Held, hosts_touched
+from rainbow_sched.matching.index.rows import PendingChange, StateDelta, VertexState, hosts_touched
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
@@ -40,9 +47,9 @@ from rainbow_sched.model.versions import runs
 Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
 RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
 
-MOST_UNINDEXED = 4_096  # vertices of one cluster
+MAX_UNINDEXED_VERTICES = 4_096  # vertices of one cluster
 
-NOT_BOUND = Bound()
+NOT_BOUND = ClusterBinding()
 FEW = 1  # clusters asked again one by one; for more, the tables answer for the whole fleet in less time
 
 
@@ -55,9 +62,9 @@ class MemoryBackend:
         self._facts = Facts(runs)
         self._shapes = Shapes()
         self._index = FleetIndex(self._facts)
-        self._answers = Answers()
+        self._answers = AnswerCache()
         self._changes = self._answers.changes
-        self._key_of = IdentityCache(Keys().number)
+        self._key_of = IdentityCache(RequestIds().number)
         self._placer = IdentityCache(Placer)
         self._planner = IdentityCache(Planner)
         self._may_bind = IdentityCache(may_bind)
@@ -67,7 +74,9 @@ class MemoryBackend:
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[tuple[str, ...], Order] | None = None
         self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
-        self._unindexed: defaultdict[int, Gathered] = defaultdict(Gathered)  # by cluster: what is not in the index yet
+        self._unindexed: defaultdict[int, PendingChange] = defaultdict(
+            PendingChange
+        )  # by cluster: what is not in the index yet
 
     @property
     def version(self) -> int:
@@ -108,7 +117,7 @@ class MemoryBackend:
         state = self._state(cluster)
         self._index.drop(state.number_in_fleet)
         self._unindexed.pop(state.number_in_fleet, None)
-        self._changes.note(state.number_in_fleet, ANYTHING)
+        self._changes.note(state.number_in_fleet, ANY_CHANGE)
         self._by_number[state.number_in_fleet] = None
         del self._states[cluster]
         self._ruled -= state.rules is not None
@@ -117,12 +126,12 @@ class MemoryBackend:
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
         """Say of vertices that they are down, drained or up again."""
         state = self._state(cluster)
-        self._changed(state, Changed(flipped=state.set_marks(marks)))
+        self._changed(state, StateDelta(toggled=state.set_marks(marks)))
 
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
         """Replace the manager's report of used units."""
         state = self._state(cluster)
-        self._changed(state, Changed(taken=state.set_report(used)))
+        self._changed(state, StateDelta(taken=state.set_report(used)))
 
     def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
         """Take what a placed job needs out of *now*."""
@@ -134,7 +143,7 @@ class MemoryBackend:
             state.fold,
             self._facts,
             state.taken.column(),
-            state.dark,
+            state.unavailable,
             state.hints,
             barred,
             state.hosts_named(hosts) if hosts else None,
@@ -150,7 +159,7 @@ class MemoryBackend:
         state = self._state(cluster)
         gathered = self._unindexed[state.number_in_fleet]
         if state.release(key, gathered.taken):
-            self._note(state, gathered, GREW)
+            self._note(state, gathered, FREED)
 
     def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
         """Say what the cluster's manager can be told about nodes."""
@@ -159,7 +168,7 @@ class MemoryBackend:
             return
         self._ruled += (rules is not None) - (state.rules is not None)
         state.set_rules(rules)
-        state.version = self._changes.note(state.number_in_fleet, ANYTHING)
+        state.version = self._changes.note(state.number_in_fleet, ANY_CHANGE)
 
     def binding(self, cluster: str, request: Request) -> Binding:
         """Where the request may run, by the whole graph."""
@@ -173,7 +182,7 @@ class MemoryBackend:
         plan = self._planner(request).plan(state.fold.structure.units)
         return state.concrete_hosts(self._bound(state, request), plan, self._facts, key)
 
-    def _bound(self, state: ClusterState, request: Request) -> Bound:
+    def _bound(self, state: ClusterState, request: Request) -> ClusterBinding:
         if state.rules is None or not self._may_bind(request):
             return NOT_BOUND
         plan = self._planner(request).plan(state.fold.structure.units)
@@ -210,7 +219,7 @@ class MemoryBackend:
                 slots = int(counted.now[number])
             else:
                 now, ever = self._shapes_for(state, request)
-            scene = Scene(state.fold, now, ever, state.shape_of)
+            scene = ClusterView(state.fold, now, ever, state.shape_of)
             found.append(explainer.explain_fit(name, fit, scene, slots, self._bound(state, request).binding.mixed))
         return found
 
@@ -289,7 +298,7 @@ class MemoryBackend:
         self._unindexed.pop(number, None)
         if before is None:
             self._sorted = None
-        state.version = self._changes.note(number, ANYTHING)
+        state.version = self._changes.note(number, ANY_CHANGE)
         return state
 
     def _keeping_state(self, before: ClusterState, subsystems: tuple[Subsystem, ...]) -> None:
@@ -297,7 +306,7 @@ class MemoryBackend:
         state = self._refold(before.name, before.fold.structure, subsystems)
         state.take_over(before)
         if state.busy:
-            self._changed(state, Changed(taken=dict.fromkeys(state.taken, 0), flipped=state.dark))
+            self._changed(state, StateDelta(taken=dict.fromkeys(state.taken, 0), toggled=state.unavailable))
 
     def _new_number(self) -> int:
         for number, state in enumerate(self._by_number):
@@ -306,17 +315,17 @@ class MemoryBackend:
         self._by_number.append(None)
         return len(self._by_number) - 1
 
-    def _changed(self, state: ClusterState, changed: Changed) -> None:
+    def _changed(self, state: ClusterState, changed: StateDelta) -> None:
         """Take note of a change of any kind."""
-        if changed.taken or changed.flipped:
+        if changed.taken or changed.toggled:
             gathered = self._unindexed[state.number_in_fleet]
             gathered.add(changed)
-            self._note(state, gathered, ANYTHING)
+            self._note(state, gathered, ANY_CHANGE)
 
-    def _note(self, state: ClusterState, gathered: Gathered, hosts: int, units: int = 0) -> None:
+    def _note(self, state: ClusterState, gathered: PendingChange, hosts: int, units: int = 0) -> None:
         """A cluster has changed; the index learns of it when it is asked, and then of all changes together."""
         state.changed()
-        if len(gathered.taken) > MOST_UNINDEXED:
+        if len(gathered.taken) > MAX_UNINDEXED_VERTICES:
             self._bring_up_to_date()
         state.version = self._changes.note(state.number_in_fleet, hosts, units)
 
@@ -325,7 +334,7 @@ class MemoryBackend:
         for number, gathered in self._unindexed.items():
             state = self._by_number[number]
             if state is not None:
-                self._index.change(number, state.fold, Held(state.taken, state.dark), gathered.whole())
+                self._index.change(number, state.fold, VertexState(state.taken, state.unavailable), gathered.whole())
         self._unindexed.clear()
 
     def _order(self, clusters: Collection[str] | None) -> tuple[tuple[str, ...], Order]:
@@ -340,7 +349,7 @@ class MemoryBackend:
             self._sorted = (names, slice(len(numbers)) if as_they_came else np.array(numbers, np.int64))
         return self._sorted
 
-    def _kept(self, request: Request, asked: npt.NDArray[np.int64] | None) -> Kept:
+    def _kept(self, request: Request, asked: npt.NDArray[np.int64] | None) -> CachedAnswer:
         """The answer for the fleet; if only `asked` clusters matter, it may hold for those alone, and is not kept."""
         key = self._key_of(request)
         kept, stale = self._answers.get(key)
@@ -354,9 +363,9 @@ class MemoryBackend:
         answer = self._index.answer(request)
         if self._ruled and self._asks_inside(request):  # the tables know nothing of mixed hosts
             answer = answer._replace(unsure=np.ones(len(answer.ever), np.bool_), room=None)
-        kept = Kept(answer.now, answer.ever)
+        kept = CachedAnswer(answer.now, answer.ever)
         if answer.room is not None:
-            kept.room = Room(self._changes, answer, answer.room)
+            kept.room = ValidityBound(self._changes, answer, answer.room)
         if answer.unsure is not None:
             kept.doubtful = True
             doubtful = np.flatnonzero(answer.ever & answer.unsure)
@@ -367,7 +376,7 @@ class MemoryBackend:
         self._answers.keep(key, kept)
         return kept
 
-    def _decide(self, request: Request, kept: Kept, numbers: Iterable[int]) -> None:
+    def _decide(self, request: Request, kept: CachedAnswer, numbers: Iterable[int]) -> None:
         """Ask the exact matcher about some clusters."""
         fitters = self._fitters(request)
         for number in numbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rainbow_sched.graphs.formats.compact_writer import Folded, fold
+from rainbow_sched.graphs.formats.fold import Folded, fold
 from rainbow_sched.model.graph import Graph, Mark
 from rainbow_sched.model.hostlist import collapse
 

@@ -199,14 +199,14 @@ def _demands(step: Step, above: tuple[Step, ...]) -> Iterator[_Demand]:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class SharedHosts:
     """Of groups with parts that are bound differently, by group: the hosts on which all parts may run."""
 
     hosts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     barred: Mapping[int, frozenset[int]] = field(default_factory=dict)  # by step's number: vertices in other hosts
 
 
-TOGETHER = Apart()
+TOGETHER = SharedHosts()
 
 
 class Binder:
@@ -258,7 +258,7 @@ class Binder:
                 found.setdefault(demand.group, []).append(self._allowed(demand))
         return found
 
-    def apart(self) -> Apart:
+    def apart(self) -> SharedHosts:
         """What is left of each group of which not all parts may run on the same hosts: those on which all may.
 
         An offer names the hosts of a group, not of a part of it, so every part must be right on each of them.
@@ -277,7 +277,7 @@ class Binder:
             for step in top.walk()
             if not step.virtual
         }
-        return Apart(names, barred)
+        return SharedHosts(names, barred)
 
     def _outside(self, step: Step, common: frozenset[int]) -> frozenset[int]:
         """The vertices of the step's type that lie in other hosts; of what it takes whole, those that hold others."""

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 
 from rainbow_sched.graphs.formats.compact import from_compact
-from rainbow_sched.graphs.formats.compact_writer import fold
+from rainbow_sched.graphs.formats.fold import fold
 from rainbow_sched.graphs.summary import totals
 from rainbow_sched.graphs.tree import draw
 from rainbow_sched.model.graph import Graph, Mark

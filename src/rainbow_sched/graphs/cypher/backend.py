@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rainbow_sched.graphs.backend import Summary
-from rainbow_sched.graphs.cluster_state import MOST_BOUND, Bound, ClusterState
+from rainbow_sched.graphs.cluster_state import MAX_CACHED_BINDINGS, ClusterBinding, ClusterState
 from rainbow_sched.graphs.cypher import queries, reader, writer
-from rainbow_sched.graphs.cypher.engine import Engine, open_engine
-from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.graphs.cypher.engine import CypherEngine, open_engine
+from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import place
-from rainbow_sched.matching.index.answer_cache import Keys
+from rainbow_sched.matching.index.answer_cache import RequestIds
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
@@ -43,10 +43,10 @@ class CypherBackend:
 
     name = "cypher"
 
-    def __init__(self, engine: Engine | None = None, **options: str) -> None:
+    def __init__(self, engine: CypherEngine | None = None, **options: str) -> None:
         """Open the database that the options name, and find what is in it."""
         self._engine = engine or open_engine(options)
-        self._key_of = IdentityCache(Keys().number)
+        self._key_of = IdentityCache(RequestIds().number)
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)
@@ -127,7 +127,7 @@ class CypherBackend:
             plan = Planner(request).plan(state.fold.structure.units)
             barred = _bound(state, request, facts).barred
             within = state.hosts_named(hosts) if hosts else None
-            found = place(state.fold, plan, facts, state.taken.column(), state.dark, None, barred, within)
+            found = place(state.fold, plan, facts, state.taken.column(), state.unavailable, None, barred, within)
             ids = state.fold.graph.ids
             writer.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
         return found.complete
@@ -162,7 +162,7 @@ class CypherBackend:
         known = kept.get(key)
         if known is None:
             known = kept[key] = self._bound_of(cluster, request)[0].binding
-            if len(kept) > MOST_BOUND:
+            if len(kept) > MAX_CACHED_BINDINGS:
                 kept.popitem(last=False)
         return known
 
@@ -173,7 +173,7 @@ class CypherBackend:
             return ()
         return state.concrete_hosts(bound, Planner(request).plan(state.fold.structure.units), facts, key)
 
-    def _bound_of(self, cluster: str, request: Request) -> tuple[Bound, ClusterState, Facts]:
+    def _bound_of(self, cluster: str, request: Request) -> tuple[ClusterBinding, ClusterState, Facts]:
         self._known(cluster)
         facts = Facts(runs)
         with self._lock:
@@ -188,7 +188,7 @@ class CypherBackend:
         """
         ruled = {name for name in names if name in self._rules} if self._rules and may_bind(request) else set[str]()
         facts = Facts(runs)
-        judge = reader.Judge(self._engine, request)
+        judge = reader.RequirementEvaluator(self._engine, request)
         fitter = Fitter(judge.request, facts)
         plain = self._states(tuple(name for name in names if name not in ruled), request, judge, facts)
         for name in names:
@@ -234,7 +234,7 @@ class CypherBackend:
             explainer = Explainer(request, facts, rules)
             now, ever = _shapes(state, request)
             mixed = _bound(state, request, facts).binding.mixed
-            found.append(explainer.explain(verdict, Scene(state.fold, now, ever, state.shape_of), mixed))
+            found.append(explainer.explain(verdict, ClusterView(state.fold, now, ever, state.shape_of), mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:
@@ -250,7 +250,7 @@ class CypherBackend:
         self._engine.close()
 
     def _states(
-        self, names: tuple[str, ...], request: Request, judge: reader.Judge, facts: Facts
+        self, names: tuple[str, ...], request: Request, judge: reader.RequirementEvaluator, facts: Facts
     ) -> Iterator[ClusterState]:
         """The clusters in order, each with what the request can use and where it is met."""
         shapes = Shapes()
@@ -294,7 +294,9 @@ class CypherBackend:
         return state
 
 
-def _state(name: str, rows: reader.Rows, subsystems: list[Subsystem], facts: Facts, shapes: Shapes) -> ClusterState:
+def _state(
+    name: str, rows: reader.GraphRows, subsystems: list[Subsystem], facts: Facts, shapes: Shapes
+) -> ClusterState:
     """What the database says of the cluster, as the functions of matching take it."""
     state = ClusterState(name, Fold(Structure(rows.graph, shapes), subsystems, facts, shapes), 0)
     ids = rows.graph.ids
@@ -311,7 +313,7 @@ def _shapes(state: ClusterState, request: Request) -> tuple[Shape, Shape]:
     return state.now(), state.fold.root
 
 
-def _bound(state: ClusterState, request: Request, facts: Facts) -> Bound:
+def _bound(state: ClusterState, request: Request, facts: Facts) -> ClusterBinding:
     if state.rules is None or not may_bind(request):
-        return Bound()
+        return ClusterBinding()
     return state.bound(0, request, Planner(request).plan(state.fold.structure.units), facts)  # read anew: one request

@@ -17,7 +17,7 @@ _BUFFER = 256 << 20  # bytes; the engine's default is most of the machine's memo
 _MAX_DATABASE = 1 << 36  # bytes of address space; the engine's default of 8 TB is refused on many machines
 
 
-class Engine(Protocol):
+class CypherEngine(Protocol):
     """Runs queries; those inside `transaction` happen all or not at all."""
 
     def run(self, query: str, **values: Any) -> list[Row]:
@@ -144,7 +144,7 @@ def _bolt_errors() -> Iterator[None]:
         raise Unavailable(f"the graph database cannot be asked: {error}") from error
 
 
-def open_engine(options: Mapping[str, str]) -> Engine:
+def open_engine(options: Mapping[str, str]) -> CypherEngine:
     """The engine that the options name: `uri` for a server, else `path` for a file, else memory."""
     unknown = set(options) - {"path", "uri"}
     if unknown:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from rainbow_sched.graphs.cypher import queries
-from rainbow_sched.graphs.cypher.engine import Engine, Row
+from rainbow_sched.graphs.cypher.engine import CypherEngine, Row
 from rainbow_sched.graphs.cypher.values import sort_key
 from rainbow_sched.graphs.cypher.writer import listed
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
@@ -23,7 +23,7 @@ Place: TypeAlias = tuple[str, int]  # a cluster, and a place in the walk through
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class GraphRows:
     """Vertices of one cluster as the database gave them, with what is down, used and placed, by vertex number."""
 
     graph: Graph
@@ -32,12 +32,12 @@ class Rows:
     placed: Mapping[str, Mapping[int, int]]
 
 
-def whole(engine: Engine, cluster: str) -> Rows:
+def whole(engine: CypherEngine, cluster: str) -> GraphRows:
     """The cluster with every vertex."""
     return _by_cluster(engine, [cluster], engine.run(queries.WHOLE, clusters=[cluster]))[cluster]
 
 
-def usable(engine: Engine, clusters: list[str], request: Request) -> dict[str, Rows]:
+def usable(engine: CypherEngine, clusters: list[str], request: Request) -> dict[str, GraphRows]:
     """Of each cluster only what the request can use, and what tells whether that is free."""
     types = sorted({level.type for level in request.walk()})
     leaves = sorted({level.type for level in request.walk() if not level.inside})
@@ -51,7 +51,7 @@ def usable(engine: Engine, clusters: list[str], request: Request) -> dict[str, R
     return _by_cluster(engine, clusters, rows)
 
 
-def _by_cluster(engine: Engine, clusters: list[str], rows: list[Row]) -> dict[str, Rows]:
+def _by_cluster(engine: CypherEngine, clusters: list[str], rows: list[Row]) -> dict[str, GraphRows]:
     held: dict[str, dict[int, Row]] = {cluster: {} for cluster in clusters}
     for cluster, *row in rows:
         held[cluster][row[0]] = row
@@ -66,7 +66,7 @@ def _by_cluster(engine: Engine, clusters: list[str], rows: list[Row]) -> dict[st
     }
 
 
-def _rows(rows: list[Row], placed: Mapping[str, Mapping[int, int]]) -> Rows:
+def _rows(rows: list[Row], placed: Mapping[str, Mapping[int, int]]) -> GraphRows:
     at = {row[0]: k for k, row in enumerate(rows)}
     graph = Graph(
         ids=[row[2] for row in rows],
@@ -77,7 +77,7 @@ def _rows(rows: list[Row], placed: Mapping[str, Mapping[int, int]]) -> Rows:
         units=[row[6] for row in rows],
         metadata={k: json.loads(row[7]) for k, row in enumerate(rows) if row[7]},
     )
-    return Rows(
+    return GraphRows(
         graph=graph,
         down=frozenset(k for k, row in enumerate(rows) if row[8]),
         used={k: row[9] for k, row in enumerate(rows) if row[9]},
@@ -89,7 +89,7 @@ def _places(rows: Iterable[Row | Place]) -> list[dict[str, Any]]:
     return [{"cluster": cluster, "lo": lo} for cluster, lo in rows]
 
 
-def subsystems(engine: Engine, cluster: str) -> list[Subsystem]:
+def subsystems(engine: CypherEngine, cluster: str) -> list[Subsystem]:
     """Every subsystem of the cluster, whole."""
     hosts: dict[tuple[str, int], list[str]] = {}
     for name, position, id in engine.run(queries.HANGING, clusters=[cluster]):
@@ -110,10 +110,10 @@ def subsystems(engine: Engine, cluster: str) -> list[Subsystem]:
     ]
 
 
-class Judge:
+class RequirementEvaluator:
     """Lets the database judge a request's requirements, and rewrites the request to speak of the verdicts."""
 
-    def __init__(self, engine: Engine, request: Request) -> None:
+    def __init__(self, engine: CypherEngine, request: Request) -> None:
         self._engine = engine
         self._asked: list[Requirement] = []
         self.request = replace(
@@ -135,7 +135,7 @@ class Judge:
             self._asked.append(requirement)
         return tuple(found)
 
-    def verdicts(self, found: Mapping[str, Rows]) -> dict[str, list[Subsystem]]:
+    def verdicts(self, found: Mapping[str, GraphRows]) -> dict[str, list[Subsystem]]:
         """For each cluster one vertex per requirement, hung on all vertices where the database says that it is met."""
         if not self._asked:
             return {cluster: [] for cluster in found}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rainbow_sched.graphs.cypher import queries
-from rainbow_sched.graphs.cypher.engine import Engine
+from rainbow_sched.graphs.cypher.engine import CypherEngine
 from rainbow_sched.graphs.cypher.values import field_row
 from rainbow_sched.matching.structure.facts import fields_of
 from rainbow_sched.model.errors import Invalid, NotFound, Unsupported
@@ -35,7 +35,7 @@ def listed(types: Iterable[str]) -> str:
     return _BETWEEN + "".join(f"{type}{_BETWEEN}" for type in types)
 
 
-def write_graph(engine: Engine, cluster: str, graph: Graph) -> None:
+def write_graph(engine: CypherEngine, cluster: str, graph: Graph) -> None:
     """Add all vertices and edges of a graph."""
     check_graph(graph)
     ends = _spans(graph.parents)
@@ -86,7 +86,7 @@ def check_graph(graph: Graph) -> None:
             raise Unsupported(f"the cypher backend cannot keep a type with a line break, as {type!r} is")
 
 
-def write_subsystem(engine: Engine, cluster: str, subsystem: Subsystem) -> None:
+def write_subsystem(engine: CypherEngine, cluster: str, subsystem: Subsystem) -> None:
     """Add all vertices of a subsystem, their fields, and where they hang."""
     if len(subsystem.vertices) > MAX_VERTICES:
         raise Unsupported(f"the cypher backend keeps up to {MAX_VERTICES} vertices for a subsystem")
@@ -131,14 +131,14 @@ def _fact_rows(cluster: str, subsystem: Subsystem) -> Iterator[dict[str, Any]]:
         }
 
 
-def write_marks(engine: Engine, cluster: str, marks: Mapping[str, Mark]) -> None:
+def write_marks(engine: CypherEngine, cluster: str, marks: Mapping[str, Mark]) -> None:
     """Mark vertices as down, drained or up."""
     known_vertices(engine, cluster, marks)
     rows = [{"key": key_of(cluster, id), "mark": "" if mark is Mark.UP else mark.value} for id, mark in marks.items()]
     _in_batches(engine, queries.MARK, iter(rows))
 
 
-def write_use(engine: Engine, cluster: str, used: Mapping[str, int]) -> None:
+def write_use(engine: CypherEngine, cluster: str, used: Mapping[str, int]) -> None:
     """Replace the report of used units; a vertex with things inside is used whole."""
     for id, units in used.items():
         if units < 0:
@@ -156,7 +156,7 @@ def write_use(engine: Engine, cluster: str, used: Mapping[str, int]) -> None:
             engine.run(queries.USE_WHOLE, cluster=cluster, lo=lo, hi=hi)
 
 
-def write_job(engine: Engine, cluster: str, job: str, ids: Mapping[str, int]) -> None:
+def write_job(engine: CypherEngine, cluster: str, job: str, ids: Mapping[str, int]) -> None:
     """Keep what a placed job takes, by vertex id."""
     key = key_of(cluster, job)
     engine.run(queries.FORGET_JOB, key=key)
@@ -165,7 +165,7 @@ def write_job(engine: Engine, cluster: str, job: str, ids: Mapping[str, int]) ->
     _in_batches(engine, queries.ADD_TAKES, iter(rows))
 
 
-def known_vertices(engine: Engine, cluster: str, ids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+def known_vertices(engine: CypherEngine, cluster: str, ids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
     """For each id its place in the walk, its end and its size; an unknown one raises `NotFound`."""
     wanted = list(ids)
     found: dict[str, tuple[int, int, int]] = {}
@@ -178,7 +178,7 @@ def known_vertices(engine: Engine, cluster: str, ids: Iterable[str]) -> dict[str
     return found
 
 
-def _in_batches(engine: Engine, query: str, rows: Iterator[dict[str, Any]]) -> None:
+def _in_batches(engine: CypherEngine, query: str, rows: Iterator[dict[str, Any]]) -> None:
     while batch := list(itertools.islice(rows, _BATCH)):
         engine.run(query, rows=batch)
 

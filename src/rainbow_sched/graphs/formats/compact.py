@@ -12,19 +12,16 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from rainbow_sched.graphs.formats.compact_items import Item, read_item
-from rainbow_sched.graphs.formats.compact_writer import Folded, fold
-from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits, refuse_duplicate
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits, refuse_duplicate
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Graph
-from rainbow_sched.model.hostlist import collapse
 
 GRAPH_FORM = "graph/1"
 
 
-def from_compact(document: Mapping[str, object], limits: Limits = DEFAULT) -> Graph:
+def from_compact(document: Mapping[str, object], limits: GraphLimits = DEFAULT) -> Graph:
     """Expand a compact document; raises `Invalid` or `TooLarge` with the path of the entry at fault."""
     if document.get("rainbow") != GRAPH_FORM:
         raise Invalid(f'a compact graph says "rainbow": "{GRAPH_FORM}", not {document.get("rainbow")!r}')
@@ -41,7 +38,7 @@ def from_compact(document: Mapping[str, object], limits: Limits = DEFAULT) -> Gr
 
 def expand_item(root: Item) -> Graph:
     """The graph that an entry stands for, its one vertex being the root."""
-    columns = _Columns()
+    columns = _GraphColumns()
     front: list[tuple[Item, int, int]] = columns.add([(root, -1, 0)])
     while front:
         below = [(child, above, number) for item, above, first in front for child, number in _numbered(item, first)]
@@ -58,7 +55,7 @@ def _numbered(item: Item, first: int) -> list[tuple[Item, int]]:
     return found
 
 
-class _Columns:
+class _GraphColumns:
     """Fills the columns of a graph level by level."""
 
     def __init__(self) -> None:
@@ -135,75 +132,3 @@ def _check_lengths(item: Item, total: int) -> None:
             raise Invalid(f"{key} lists {len(listed)}, which does not divide {total} vertices", where=item.where)
     if item.ids and not all(item.ids):
         raise Invalid("an id must not be empty", where=item.where)
-
-
-def to_compact(graph: Graph) -> dict[str, object]:
-    """The graph with equal neighbours folded; `from_compact` gives an equal graph back."""
-    about = _Usual(_depth_first(graph), {})
-    for i in range(len(graph)):
-        if graph.types[i] == "node":
-            about.nodes[i] = len(about.nodes)
-    root = _entry(graph, fold(graph), about, (1,))
-    del root["type"], root["name"]
-    if graph.types[0] != "cluster":
-        root = {"type": graph.types[0], **root}
-    return {"rainbow": GRAPH_FORM, "cluster": graph.names[0], **root}
-
-
-class _Usual(NamedTuple):
-    """What need not be written, because `from_compact` gives it when nothing is said."""
-
-    ids: list[int]
-    nodes: dict[int, int]  # numbers in the names of nodes
-
-
-def _entry(graph: Graph, folded: Folded, usual: _Usual, spans: tuple[int, ...]) -> dict[str, object]:
-    i, members = folded.first, folded.members
-    entry: dict[str, object] = {"type": graph.types[i]}
-    if folded.count > 1:
-        entry["count"] = folded.count
-    names = [graph.names[m] for m in members]
-    numbered = [f"{graph.types[i]}{usual.nodes.get(m, k % folded.count)}" for k, m in enumerate(members)]
-    if names != numbered or not i:
-        entry["name"] = _short(names, spans)
-    if any(graph.ids[m] != str(usual.ids[m]) for m in members):
-        ids = [graph.ids[m] for m in members]
-        entry["id"] = collapse(ids) or ids
-    if graph.sizes[i] != 1:
-        entry["size"] = graph.sizes[i]
-    if graph.units[i]:
-        entry["unit"] = graph.units[i]
-    metadata = dict(graph.metadata.get(i, {}))
-    if "properties" in metadata:
-        entry["properties"] = metadata.pop("properties")
-    if metadata:
-        entry["metadata"] = metadata
-    if folded.inside:
-        entry["with"] = [
-            _entry(graph, part, usual, tuple(part.count * span for span in (1, *spans))) for part in folded.inside
-        ]
-    return entry
-
-
-def _short(names: list[str], spans: tuple[int, ...]) -> str | list[str]:
-    """Names in short; `spans` are the lengths after which they may repeat: in each parent, grandparent ..."""
-    if not any(names):
-        return ""
-    for span in spans:
-        if len(names) > span and names[:span] * (len(names) // span) == names:
-            names = names[:span]
-            break
-    return collapse(names) or names
-
-
-def _depth_first(graph: Graph) -> list[int]:
-    """Each vertex's number when the tree is walked depth first: what ids are when none are given."""
-    sizes = [1] * len(graph)
-    for i in range(len(graph) - 1, 0, -1):
-        sizes[graph.parents[i]] += sizes[i]
-    numbers, next_free = [0] * len(graph), [1] * len(graph)
-    for i in range(1, len(graph)):
-        above = graph.parents[i]
-        numbers[i] = numbers[above] + next_free[above]
-        next_free[above] += sizes[i]
-    return numbers

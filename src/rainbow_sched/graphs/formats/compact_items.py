@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.graphs.formats.jgf.values import STRUCTURAL, Limits, check_value, checked_size
+from rainbow_sched.graphs.formats.jgf.values import STRUCTURAL, GraphLimits, check_value, checked_size
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import MAX_GRAPH_DEPTH
 from rainbow_sched.model.hostlist import expand
@@ -32,7 +32,7 @@ class Item:
 class _Budget:
     """How many names and ids may still be listed: a graph has no more than two for each vertex."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: GraphLimits) -> None:
         self.left = 2 * limits.vertices
 
     def listed(self, raw: Mapping[str, object], key: str, where: str) -> tuple[str, ...] | None:
@@ -53,12 +53,12 @@ class _Budget:
         return found
 
 
-def read_item(raw: object, where: str, limits: Limits) -> Item:
+def read_item(raw: object, where: str, limits: GraphLimits) -> Item:
     """One entry and everything inside it; `where` leads to it, for errors."""
     return _read(raw, where, limits, _Budget(limits), 0)
 
 
-def _read(raw: object, where: str, limits: Limits, budget: _Budget, depth: int) -> Item:
+def _read(raw: object, where: str, limits: GraphLimits, budget: _Budget, depth: int) -> Item:
     if depth >= MAX_GRAPH_DEPTH:
         raise TooLarge(f"a graph is at most {MAX_GRAPH_DEPTH} levels deep", where=where)
     if not isinstance(raw, Mapping):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rainbow_sched.graphs.formats.compact_items import metadata_of, refuse_unknown, text_of
-from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits, build_subsystem, checked_size
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits, build_subsystem, checked_size
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import MAX_GRAPH_DEPTH, Graph, Subsystem, Vertex
-from rainbow_sched.model.hostlist import collapse, expand
+from rainbow_sched.model.hostlist import expand
 
 SUBSYSTEM_FORM = "subsystem/1"
 _SEVERAL = -1
@@ -21,22 +21,22 @@ _KEYS = frozenset(("type", "id", "name", "on", "size", "unit", "metadata", "prop
 
 
 def from_compact_subsystem(
-    name: str, graph: Graph, document: Mapping[str, object], limits: Limits = DEFAULT
+    name: str, graph: Graph, document: Mapping[str, object], limits: GraphLimits = DEFAULT
 ) -> Subsystem:
     """Build the subsystem; `on` lists ids or names of `graph`; an outermost vertex without it hangs on the root."""
     where = f"subsystem {name!r}"
     if document.get("rainbow") != SUBSYSTEM_FORM:
         raise Invalid(f'a compact subsystem says "rainbow": "{SUBSYSTEM_FORM}", not {document.get("rainbow")!r}')
     refuse_unknown(document, frozenset(("rainbow", "name", "with")), where)
-    builder = _Builder(name, graph, limits)
+    builder = _SubsystemBuilder(name, graph, limits)
     builder.add(document, where, parent="", depth=0)
     return build_subsystem(name, builder.places.by_id, builder.vertices, builder.edges, nowhere=_NOWHERE)
 
 
-class _Builder:
+class _SubsystemBuilder:
     """Collects vertices and edges from the top; ids that are not given count on."""
 
-    def __init__(self, name: str, graph: Graph, limits: Limits) -> None:
+    def __init__(self, name: str, graph: Graph, limits: GraphLimits) -> None:
         self.places = _Places(graph, limits)
         self.vertices: list[Vertex] = []
         self.edges: list[tuple[str, str]] = []
@@ -82,7 +82,7 @@ class _Builder:
 class _Places:
     """Finds dominant vertices by id, else by a name that only one has."""
 
-    def __init__(self, graph: Graph, limits: Limits) -> None:
+    def __init__(self, graph: Graph, limits: GraphLimits) -> None:
         self._ids = graph.ids
         self._limit = limits.vertices
         self.by_id = graph.positions()
@@ -109,41 +109,3 @@ class _Places:
         if at == _SEVERAL:
             raise Invalid(f"hangs on {name!r}, a name that several vertices have; give their ids", where=where)
         return self._ids[at]
-
-    def text_for(self, id: str, name: str) -> str:
-        """What to write so that `find` gives `id`: its name where that is clear."""
-        clear = name not in self.by_id and self._by_name.get(name) == self.by_id[id]
-        return name if name and clear else id
-
-
-def to_compact_subsystem(subsystem: Subsystem, graph: Graph) -> dict[str, object]:
-    """The subsystem with its vertices nested and the names they hang on in short."""
-    below: list[list[int]] = [[] for _ in subsystem.vertices]
-    tops: list[int] = []
-    for i, parent in enumerate(subsystem.parents):
-        (below[parent] if parent >= 0 else tops).append(i)
-    places = _Places(graph, DEFAULT)
-    names = dict(zip(graph.ids, graph.names, strict=True))
-
-    def short(ids: tuple[str, ...]) -> str | list[str]:
-        listed = [places.text_for(id, names[id]) for id in ids]
-        return (collapse(listed) if listed else None) or listed
-
-    def entry(i: int) -> dict[str, object]:
-        vertex = subsystem.vertices[i]
-        found: dict[str, object] = {"type": vertex.type, "id": vertex.id}
-        if vertex.name:
-            found["name"] = vertex.name
-        if subsystem.hangs_on[i] or subsystem.parents[i] < 0:
-            found["on"] = short(subsystem.hangs_on[i])
-        if vertex.size != 1:
-            found["size"] = vertex.size
-        if vertex.unit:
-            found["unit"] = vertex.unit
-        if vertex.metadata:
-            found["metadata"] = dict(vertex.metadata)
-        if below[i]:
-            found["with"] = [entry(child) for child in below[i]]
-        return found
-
-    return {"rainbow": SUBSYSTEM_FORM, "name": subsystem.name, "with": [entry(i) for i in tops]}

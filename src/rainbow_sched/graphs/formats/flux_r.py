@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from rainbow_sched.graphs.formats.compact import expand_item
 from rainbow_sched.graphs.formats.compact_items import read_item
-from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import expand, parse_idset
 
 
-def from_flux_r(document: Mapping[str, object], limits: Limits = DEFAULT) -> Graph:
+def from_flux_r(document: Mapping[str, object], limits: GraphLimits = DEFAULT) -> Graph:
     """The graph of an R: the JGF under `scheduling` if there is one, else nodes by rank with cores and gpus."""
     if document.get("version") != 1:
         raise Invalid(f"an R of version 1 is read, not {document.get('version')!r}", where="version")
@@ -44,7 +44,7 @@ def from_flux_r(document: Mapping[str, object], limits: Limits = DEFAULT) -> Gra
     return expand_item(read_item({"type": "cluster", "name": ["cluster0"], "with": entries}, "R", limits))
 
 
-def _ranks(execution: Mapping[str, object], limits: Limits) -> list[tuple[int, list[dict[str, object]]]]:
+def _ranks(execution: Mapping[str, object], limits: GraphLimits) -> list[tuple[int, list[dict[str, object]]]]:
     """Each rank with the entries inside it, by rank: `nodelist` names them in that order."""
     lite = execution.get("R_lite")
     if not isinstance(lite, list) or not lite:
@@ -83,7 +83,7 @@ def _children(raw: object, room: int, where: str) -> tuple[list[dict[str, object
     return entries, many
 
 
-def _names(execution: Mapping[str, object], many: int, limits: Limits) -> list[str]:
+def _names(execution: Mapping[str, object], many: int, limits: GraphLimits) -> list[str]:
     listed = execution.get("nodelist", [])
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise Invalid('nodelist is a list such as ["n[0-63]"]', where="execution.nodelist")
@@ -99,7 +99,7 @@ def _names(execution: Mapping[str, object], many: int, limits: Limits) -> list[s
     return names
 
 
-def _properties(execution: Mapping[str, object], limits: Limits) -> dict[int, list[str]]:
+def _properties(execution: Mapping[str, object], limits: GraphLimits) -> dict[int, list[str]]:
     raw = execution.get("properties", {})
     if not isinstance(raw, Mapping):
         raise Invalid('properties are an object such as {"a100": "0-3"}', where="execution.properties")

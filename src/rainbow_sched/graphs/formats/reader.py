@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.graphs.formats.compact_subsystem import from_compact_subsystem
 from rainbow_sched.graphs.formats.flux_r import from_flux_r
-from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits
 from rainbow_sched.installation import missing
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph, Subsystem
@@ -23,7 +23,7 @@ _STEP = 1 << 20
 _OTHER_FORM = re.compile(rb"\s*\{\s*\"(rainbow|version|execution|scheduling)\"\s*:")
 
 
-def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
+def read(data: bytes, limits: GraphLimits = DEFAULT) -> Graph:
     """The cluster's graph; raises `Invalid` or `TooLarge` saying what is wrong and where."""
     graph = _read(data, limits)
     if sum(graph.sizes) > MAX_TOTAL:
@@ -31,7 +31,7 @@ def read(data: bytes, limits: Limits = DEFAULT) -> Graph:
     return graph
 
 
-def _read(data: bytes, limits: Limits) -> Graph:
+def _read(data: bytes, limits: GraphLimits) -> Graph:
     text = inflate(data, limits)
     if len(text) > _MAX_SMALL_TEXT:
         return _read_jgf(_large_jgf(text), limits)
@@ -43,7 +43,7 @@ def _read(data: bytes, limits: Limits) -> Graph:
     return from_flux_r(document, limits)
 
 
-def read_subsystem(name: str, graph: Graph, data: bytes, limits: Limits = DEFAULT) -> Subsystem:
+def read_subsystem(name: str, graph: Graph, data: bytes, limits: GraphLimits = DEFAULT) -> Subsystem:
     """A subsystem of the cluster that has `graph`, as JGF or compact."""
     text = inflate(data, limits)
     document = _small_document(text) if len(text) <= _MAX_SMALL_TEXT else None
@@ -54,7 +54,7 @@ def read_subsystem(name: str, graph: Graph, data: bytes, limits: Limits = DEFAUL
     return reader.read_subsystem(name, graph, text, limits)
 
 
-def inflate(data: bytes, limits: Limits = DEFAULT) -> bytes:
+def inflate(data: bytes, limits: GraphLimits = DEFAULT) -> bytes:
     """The text, decompressed if it is gzip or zlib; what would grow beyond the limit is refused on the way."""
     if data[:2] != b"\x1f\x8b" and not _looks_like_zlib(data):
         return data
@@ -88,7 +88,7 @@ def _libraries() -> Iterator[None]:
         raise missing(error.name or "a package", "server", "reading JGF") from error
 
 
-def _read_jgf(text: bytes, limits: Limits) -> Graph:
+def _read_jgf(text: bytes, limits: GraphLimits) -> Graph:
     with _libraries():
         from rainbow_sched.graphs.formats.jgf import reader
     return reader.read_graph(text, limits)

@@ -11,14 +11,14 @@ from rainbow_sched.model.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ClassKey:
     """`situation` is equal for clusters in one situation; `said`, too, if the values that are there are the same."""
 
     situation: Hashable
     said: Hashable
 
 
-class Alike:
+class ClusterClasses:
     """Tells whole graphs apart only by what an explanation of one request can mention."""
 
     def __init__(self, request: Request, facts: Facts) -> None:
@@ -32,20 +32,20 @@ class Alike:
             self._about |= facts.bits_of_subsystem(subsystem)
         self._known: dict[int, tuple[int, int]] = {}
 
-    def key(self, fold: Fold) -> Key | None:
+    def key(self, fold: Fold) -> ClassKey | None:
         """None if the request names hosts: then each cluster is a case of its own."""
         if self._named:
             return None
         if not self._meeting:
-            return Key(fold.structure, None)
+            return ClassKey(fold.structure, None)
         present = tuple([known.name for known in fold.subsystems if known.name in self._subsystems])
         pattern: list[int] = []
         said: list[int] = []
-        for vertex, cls in fold.hung_classes():
+        for vertex, cls in fold.attached_classes():
             known = self._known.get(cls) or self._look(cls)
             pattern += (vertex, known[0])
             said.append(known[1])
-        return Key((fold.structure, present, tuple(pattern)), tuple(said))
+        return ClassKey((fold.structure, present, tuple(pattern)), tuple(said))
 
     def _look(self, cls: int) -> tuple[int, int]:
         """Which requirements a class of facts meets, and what it says about them, each as the bits of a number."""

@@ -14,7 +14,7 @@ NAMED = 2  # names that a sentence lists before "and N more"
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ClusterView:
     """`shape_of` gives a vertex's shape as it is now."""
 
     fold: Fold

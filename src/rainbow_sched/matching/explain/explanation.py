@@ -10,12 +10,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rainbow_sched.matching.explain.cluster_classes import Alike, Key
-from rainbow_sched.matching.explain.cluster_view import Scene
-from rainbow_sched.matching.explain.facts import Classes, Values
-from rainbow_sched.matching.explain.reasons import Found, Reasons
+from rainbow_sched.matching.explain.cluster_classes import ClassKey, ClusterClasses
+from rainbow_sched.matching.explain.cluster_view import ClusterView
+from rainbow_sched.matching.explain.facts import ValueReader, ViewClasses
+from rainbow_sched.matching.explain.reasons import Finding, ReasonFinder
 from rainbow_sched.matching.explain.suggestions import find_changes
-from rainbow_sched.matching.explain.value_changes import Ideas, Swaps
+from rainbow_sched.matching.explain.value_changes import Suggestions, ValueChanges
 from rainbow_sched.matching.explain.variants import Variants
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
@@ -25,11 +25,11 @@ from rainbow_sched.model.match import Explanation, Fit, Verdict
 from rainbow_sched.model.reasons import ChangesNotSought, Met, MixedHosts, Reason, When, Where
 from rainbow_sched.model.request import Request, Requirement
 
-Why: TypeAlias = tuple[tuple[Reason, ...], tuple[Change, ...]]
+Findings: TypeAlias = tuple[tuple[Reason, ...], tuple[Change, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class FreeFit:
     """What holds of a situation when all is free, whether the request fits or not."""
 
     slots: int
@@ -37,12 +37,12 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """Why a request does not fit in a situation, and what would help."""
+class Diagnosis:
+    """Findings a request does not fit in a situation, and what would help."""
 
-    reasons: tuple[Found, ...]
-    ideas: Ideas
-    completed: dict[Hashable, Why] = field(default_factory=dict)  # by the values that are there
+    reasons: tuple[Finding, ...]
+    ideas: Suggestions
+    completed: dict[Hashable, Findings] = field(default_factory=dict)  # by the values that are there
 
 
 class Explainer:
@@ -54,14 +54,14 @@ class Explainer:
         self.facts = facts
         self._variants = Variants(request, facts, rules)
         self._unbound = self._variants if rules is None else Variants(request, facts)
-        self._alike = Alike(request, facts)
-        self._values = Values(facts)
-        self._swaps = Swaps(self._variants, self._values)
-        self._free: dict[Hashable, Free] = {}
-        self._cases: dict[Hashable, Case] = {}
+        self._alike = ClusterClasses(request, facts)
+        self._values = ValueReader(facts)
+        self._swaps = ValueChanges(self._variants, self._values)
+        self._free: dict[Hashable, FreeFit] = {}
+        self._cases: dict[Hashable, Diagnosis] = {}
 
     def explain_fit(
-        self, cluster: str, fit: Fit, scene: Scene, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
+        self, cluster: str, fit: Fit, scene: ClusterView, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
     ) -> Explanation:
         """The whole answer for one cluster; `slots` that fit now are counted if they are not known.
 
@@ -74,13 +74,18 @@ class Explainer:
             now = self._variants.fitter(()).slots(scene.fold, scene.now)
         return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met, mixed)
 
-    def explain(self, verdict: Verdict, scene: Scene, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
+    def explain(self, verdict: Verdict, scene: ClusterView, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
         """The whole answer for one cluster whose verdict is known."""
         key = self._alike.key(scene.fold)
         return self._explained(verdict, scene, key, self._when_free(key, scene).met, mixed)
 
     def _explained(
-        self, verdict: Verdict, scene: Scene, key: Key | None, met: tuple[Met, ...], mixed: tuple[MixedHosts, ...]
+        self,
+        verdict: Verdict,
+        scene: ClusterView,
+        key: ClassKey | None,
+        met: tuple[Met, ...],
+        mixed: tuple[MixedHosts, ...],
     ) -> Explanation:
         fit = verdict.fit
         if mixed and fit is Fit.NEVER and self._unbound.fitter(()).answer(scene.fold, scene.ever).fits:
@@ -99,31 +104,31 @@ class Explainer:
             why = known or case.completed.setdefault(key.said, self._complete(case, scene, root))
         return Explanation(verdict, *why, met)
 
-    def _complete(self, case: Case, scene: Scene, root: Shape) -> Why:
-        """Reasons and changes with the values that are in one cluster."""
-        classes = Classes(root)
+    def _complete(self, case: Diagnosis, scene: ClusterView, root: Shape) -> Findings:
+        """ReasonFinder and changes with the values that are in one cluster."""
+        classes = ViewClasses(root)
         reasons = dict.fromkeys([found.complete(self._values, classes) for found in case.reasons])
         return tuple(reasons), self._swaps.settle(case.ideas, scene, root, classes)
 
-    def _case(self, fit: Fit, scene: Scene, root: Shape) -> Case:
+    def _case(self, fit: Fit, scene: ClusterView, root: Shape) -> Diagnosis:
         when = When.NOT_NOW if fit is Fit.LATER else When.NEVER
         variants = self._unbound if fit is Fit.NEVER else self._variants
-        reasons = Reasons(variants.fitter(()), scene, root, when).find()
+        reasons = ReasonFinder(variants.fitter(()), scene, root, when).find()
         ideas = find_changes(self._variants, scene, root)
         if ideas.too_large:
-            reasons += (Found(ChangesNotSought(levels=self._variants.levels, when=when)),)
-        return Case(reasons, ideas)
+            reasons += (Finding(ChangesNotSought(levels=self._variants.levels, when=when)),)
+        return Diagnosis(reasons, ideas)
 
-    def _when_free(self, key: Key | None, scene: Scene) -> Free:
+    def _when_free(self, key: ClassKey | None, scene: ClusterView) -> FreeFit:
         known = self._free.get(key.situation) if key else None
         if known is None:
             slots = self._variants.fitter(()).slots(scene.fold, scene.ever)
-            known = Free(slots, tuple(dict.fromkeys(self._met(scene))))
+            known = FreeFit(slots, tuple(dict.fromkeys(self._met(scene))))
             if key:
                 self._free[key.situation] = known
         return known
 
-    def _met(self, scene: Scene) -> list[Met]:
+    def _met(self, scene: ClusterView) -> list[Met]:
         """For each requirement the vertices of its level that meet it."""
         found: list[Met] = []
         for asked in self.request.requires:
@@ -136,7 +141,7 @@ class Explainer:
                     found.append(Met(step.level.type, format_requirement(asked), where))
         return found
 
-    def _holding(self, scene: Scene, type: str, asked: Requirement) -> Where:
+    def _holding(self, scene: ClusterView, type: str, asked: Requirement) -> Where:
         """The vertices of a type at which a requirement is met."""
         holding = [
             shape

@@ -10,7 +10,7 @@ from rainbow_sched.matching.structure.values import numbers_of
 from rainbow_sched.model.request import Requirement, Scalar
 
 
-class Classes:
+class ViewClasses:
     """The classes of facts that speak for the vertices of each type in one view of a cluster."""
 
     __slots__ = ("_by_type", "_root")
@@ -37,7 +37,7 @@ class Classes:
         return self._by_type.get(type, ())
 
 
-class Values:
+class ValueReader:
     """The values of fields, each fact read once for all clusters that have it."""
 
     def __init__(self, facts: Facts) -> None:

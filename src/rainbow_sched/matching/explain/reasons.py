@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rainbow_sched.matching.explain.cluster_view import Scene, units_inside
-from rainbow_sched.matching.explain.facts import Classes, Values
+from rainbow_sched.matching.explain.cluster_view import ClusterView, units_inside
+from rainbow_sched.matching.explain.facts import ValueReader, ViewClasses
 from rainbow_sched.matching.fit.count import Counter
 from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.levels import BYTES, Step
 from rainbow_sched.matching.fit.parts import Part
-from rainbow_sched.matching.fit.search import STEPS
+from rainbow_sched.matching.fit.search import MAX_STEPS
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import (
@@ -31,14 +31,14 @@ LISTED = 3  # values that a sentence lists before "and N more"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """A reason as all clusters in the same situation have it; `asked`: the values that are there complete it."""
 
     reason: Reason
     asked: Requirement | None = None
     type: str | None = None  # of the vertices at which `asked` has to hold; None: the cluster itself
 
-    def complete(self, values: Values, classes: Classes) -> Reason:
+    def complete(self, values: ValueReader, classes: ViewClasses) -> Reason:
         """The reason for one cluster."""
         if self.asked is None or not isinstance(self.reason, RequirementUnmet):
             return self.reason
@@ -46,10 +46,10 @@ class Found:
         return replace(self.reason, found=tuple(there[:LISTED]), more=max(0, len(there) - LISTED))
 
 
-class Reasons:
+class ReasonFinder:
     """Finds the reasons for one request in one view of one cluster."""
 
-    def __init__(self, fitter: Fitter, scene: Scene, root: Shape, when: When) -> None:
+    def __init__(self, fitter: Fitter, scene: ClusterView, root: Shape, when: When) -> None:
         self.fitter = fitter
         self.facts = fitter.facts
         self.scene = scene
@@ -58,20 +58,25 @@ class Reasons:
         self.plan = fitter.plan(scene.fold)
         self.counts = multiplicities(root)
 
-    def find(self) -> tuple[Found, ...]:
+    def find(self) -> tuple[Finding, ...]:
         """All reasons, the most important first."""
-        found = [*map(Found, self._missing()), *self._cluster(), *map(Found, self._allowed()), *self._requirements()]
+        found = [
+            *map(Finding, self._missing()),
+            *self._cluster(),
+            *map(Finding, self._allowed()),
+            *self._requirements(),
+        ]
         if self.plan.missing or self.plan.unclear:
-            return tuple(found) or (Found(Undecided(steps=0, when=self.when)),)
+            return tuple(found) or (Finding(Undecided(steps=0, when=self.when)),)
         counter, part = self.fitter.view(self.scene.fold, self.root)
         for top in self.plan.tops:
             if not counter.enough(part, top, 1):
-                found.extend(map(Found, self._short(counter, part, top, "")))
-        return tuple(found) or (Found(self._together()),)
+                found.extend(map(Finding, self._short(counter, part, top, "")))
+        return tuple(found) or (Finding(self._together()),)
 
     def _together(self) -> Reason:
         if self.fitter.answer(self.scene.fold, self.root).fits is None:
-            return Undecided(steps=STEPS, when=self.when)
+            return Undecided(steps=MAX_STEPS, when=self.when)
         groups = tuple(sorted({top.path[0] for top in self.plan.tops}))
         types = tuple(sorted({step.level.type for step in self.plan.steps if step.leaf}))
         return Competing(groups=groups, types=types, when=self.when)
@@ -81,10 +86,10 @@ class Reasons:
             known = tuple(sorted(self.scene.fold.structure.types))
             yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=known)
 
-    def _cluster(self) -> Iterator[Found]:
+    def _cluster(self) -> Iterator[Finding]:
         for asked in self.fitter.request.requires:
             if not self.facts.holds(asked, self.root.cls):
-                yield Found(self._unmet(asked, -1, "", "cluster"), asked)
+                yield Finding(self._unmet(asked, -1, "", "cluster"), asked)
 
     def _allowed(self) -> Iterator[Reason]:
         request, fold = self.fitter.request, self.scene.fold
@@ -98,7 +103,7 @@ class Reasons:
         if lacking:
             yield NotAllowed(what="properties", asked=request.properties, missing=lacking, when=When.NEVER)
 
-    def _requirements(self) -> Iterator[Found]:
+    def _requirements(self) -> Iterator[Finding]:
         for step in self.plan.steps:
             if not step.level.requires or step in self.plan.missing:
                 continue
@@ -106,7 +111,7 @@ class Reasons:
             for asked in step.level.requires:
                 if not any(self.facts.holds(asked, cls) for cls in classes):
                     unmet = self._unmet(asked, step.path[0], self._path(step), step.level.type)
-                    yield Found(unmet, asked, step.level.type)
+                    yield Finding(unmet, asked, step.level.type)
 
     def _unmet(self, asked: Requirement, group: int, level: str, type: str) -> Reason:
         return RequirementUnmet(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from rainbow_sched.matching.explain.cluster_view import Scene
-from rainbow_sched.matching.explain.facts import Classes
-from rainbow_sched.matching.explain.value_changes import Idea, Ideas
+from rainbow_sched.matching.explain.cluster_view import ClusterView
+from rainbow_sched.matching.explain.facts import ViewClasses
+from rainbow_sched.matching.explain.value_changes import Suggestion, Suggestions
 from rainbow_sched.matching.explain.variants import Changes, Variants
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.structure.shapes import Shape
@@ -26,19 +26,19 @@ MOST_WORK = 2_000  # levels of all these questions together
 FEWEST_TRIED = 5  # questions without which it is not worth to begin
 
 
-def find_changes(variants: Variants, scene: Scene, root: Shape) -> Ideas:
+def find_changes(variants: Variants, scene: ClusterView, root: Shape) -> Suggestions:
     """At most a few ideas, each of which alone (or after the one before it) makes the request fit."""
     tries = min(MOST_TRIED, min(MOST_WORK, variants.work) // variants.levels)
     if tries < FEWEST_TRIED:
-        return Ideas(too_large=True)
+        return Suggestions(too_large=True)
     finder = _Finder(variants, scene, root)
     finder.left = tries
-    found = tuple(Idea(change) for change in islice(finder.helping(), MOST_CHANGES))
+    found = tuple(Suggestion(change) for change in islice(finder.helping(), MOST_CHANGES))
     found = found or _in_two_steps(finder)
-    return Ideas(found, finder.left, too_large=not found and finder.left < 0)
+    return Suggestions(found, finder.left, too_large=not found and finder.left < 0)
 
 
-def _in_two_steps(finder: _Finder) -> tuple[Idea, ...]:
+def _in_two_steps(finder: _Finder) -> tuple[Suggestion, ...]:
     """One pair of changes that makes it fit, if there is one among the likely ones."""
     firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
     for first in firsts[:MOST_FIRST]:
@@ -47,18 +47,18 @@ def _in_two_steps(finder: _Finder) -> tuple[Idea, ...]:
         second = next(after.helping(), None)
         finder.left = after.left
         if second is not None:
-            return (Idea(second, (first,)),)
+            return (Suggestion(second, (first,)),)
     return ()
 
 
 class _Finder:
     """Finds what helps a request to which some changes were already made."""
 
-    def __init__(self, variants: Variants, scene: Scene, root: Shape, before: Changes = ()) -> None:
+    def __init__(self, variants: Variants, scene: ClusterView, root: Shape, before: Changes = ()) -> None:
         self.variants = variants
         self.scene = scene
         self.root = root
-        self.classes = Classes(root)
+        self.classes = ViewClasses(root)
         self.before = before
         self.left = 0  # how many questions may be asked
         self.request = variants.request(before)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from rainbow_sched.matching.explain.cluster_view import Scene
-from rainbow_sched.matching.explain.facts import Classes, Values
+from rainbow_sched.matching.explain.cluster_view import ClusterView
+from rainbow_sched.matching.explain.facts import ValueReader, ViewClasses
 from rainbow_sched.matching.explain.variants import Changes, Variants
 from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.changes import Change, ChangeKind, at
@@ -17,7 +17,7 @@ MOST_VALUES = 6  # other values tried for one requirement
 
 
 @dataclass(slots=True, eq=False)
-class Idea:
+class Suggestion:
     """A change that helps in a situation; where it drops a requirement, another value may help as well."""
 
     change: Change
@@ -36,24 +36,24 @@ class Idea:
 
 
 @dataclass(frozen=True, slots=True)
-class Ideas:
+class Suggestions:
     """All that helps in a situation, and how many more questions one cluster may ask."""
 
-    found: tuple[Idea, ...] = ()
+    found: tuple[Suggestion, ...] = ()
     left: int = 0
     too_large: bool = False  # nothing was found, and not everything was tried
 
 
-class Swaps:
+class ValueChanges:
     """Completes the ideas of a situation for each cluster that is in it."""
 
-    def __init__(self, variants: Variants, values: Values) -> None:
+    def __init__(self, variants: Variants, values: ValueReader) -> None:
         self._variants = variants
         self._values = values
         self._facts = variants.facts
         self._said: dict[tuple[int, int, type, Scalar], tuple[ChangeKind, str, int] | None] = {}
 
-    def settle(self, ideas: Ideas, scene: Scene, root: Shape, classes: Classes) -> tuple[Change, ...]:
+    def settle(self, ideas: Suggestions, scene: ClusterView, root: Shape, classes: ViewClasses) -> tuple[Change, ...]:
         """The changes for one cluster: what exists there instead of what would have to be dropped."""
         left = ideas.left
         found: list[Change] = []
@@ -69,7 +69,7 @@ class Swaps:
             found.append(idea.made(best))
         return tuple(found)
 
-    def _candidates(self, idea: Idea, classes: Classes) -> Iterator[tuple[Change, int]]:
+    def _candidates(self, idea: Suggestion, classes: ViewClasses) -> Iterator[tuple[Change, int]]:
         """Changes to other values, each with the facts that meet the changed requirement."""
         if idea.change.kind is not ChangeKind.DROP_REQUIREMENT:
             return
@@ -106,10 +106,10 @@ class Swaps:
         [changed] = Change(kind=said[0], term=position, to=value).apply(alone).requires
         return *said, self._facts.meeting(changed)
 
-    def _fits(self, idea: Idea, change: Change, meeting: int, scene: Scene, root: Shape) -> bool:
+    def _fits(self, idea: Suggestion, change: Change, meeting: int, scene: ClusterView, root: Shape) -> bool:
         """Does it fit? All else being equal in a situation, that depends only on where the new value is met."""
         bits = self._facts.bits_of_class
-        where = tuple([bool(bits(cls) & meeting) for _, cls in scene.fold.hung_classes()])
+        where = tuple([bool(bits(cls) & meeting) for _, cls in scene.fold.attached_classes()])
         known = idea.answers.get(where)
         if known is None:
             known = idea.answers[where] = self._variants.fits((*idea.before, change), scene, root)

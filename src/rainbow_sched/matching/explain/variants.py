@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rainbow_sched.matching.explain.cluster_view import Scene
+from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.fit.fit import Fitter
-from rainbow_sched.matching.fit.search import STEPS, Purse
+from rainbow_sched.matching.fit.search import MAX_STEPS, StepBudget
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.binding import NodeRules
@@ -24,7 +24,7 @@ class Variants:
         self._rules = rules
         self._requests: dict[Changes, Request] = {(): request}
         self._fitters: dict[Changes, Fitter] = {}
-        self._purse = Purse()
+        self._budget = StepBudget()
         self.levels = sum(1 for _ in request.walk())
         self.work = WORK
 
@@ -39,11 +39,11 @@ class Variants:
         """The matcher of the request with these changes made."""
         known = self._fitters.get(changes)
         if known is None:
-            steps = STEPS if not changes else STEPS // 8  # a change that is hard to prove is not offered
-            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._purse, self._rules)
+            steps = MAX_STEPS if not changes else MAX_STEPS // 8  # a change that is hard to prove is not offered
+            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._budget, self._rules)
         return known
 
-    def fits(self, changes: Changes, scene: Scene, root: Shape) -> bool:
+    def fits(self, changes: Changes, scene: ClusterView, root: Shape) -> bool:
         """Does the changed request fit the view of a cluster?"""
         self.work -= self.levels
         before, after = self.request(()), self.request(changes)

@@ -1,6 +1,6 @@
-"""Placing slots that may lie anywhere in a cluster: the first free units of each type, from a hint on.
+"""Place slots that may be anywhere in a cluster: take the first free units of each type.
 
-Slots of plain leaves do not depend on one another, so only the sums matter.
+Slots of plain leaves are independent, so only the sums count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rainbow_sched.matching.structure.hierarchy import Structure
 
 @dataclass(frozen=True, slots=True)
 class Anywhere:
-    """`slots` of so many units of each type; if they do not all fit, a multiple of `together` is kept."""
+    """`slots` with the given units per type; if not all fit, a multiple of `together` is placed."""
 
     leaves: tuple[tuple[str, int], ...]
     slots: int
@@ -23,13 +23,13 @@ class Anywhere:
 
 
 def place_anywhere(
-    asked: Anywhere, structure: Structure, taken: Sequence[int], dark: set[int], hints: Hints
+    asked: Anywhere, structure: Structure, taken: Sequence[int], unavailable: set[int], hints: Hints
 ) -> Placement:
-    """The same as `fit_place.place`, for slots anywhere."""
+    """Do the same as `placement.place` for slots anywhere."""
     found: list[dict[int, int]] = []
     slots = asked.slots
     for type, units in asked.leaves:
-        first = _first_free(type, slots * units, structure, taken, dark, hints) if slots else {}
+        first = _first_free(type, slots * units, structure, taken, unavailable, hints) if slots else {}
         found.append(first)
         slots = min(slots, sum(first.values()) // units)
     if slots < asked.slots:
@@ -41,16 +41,16 @@ def place_anywhere(
 
 
 def _first_free(
-    type: str, wanted: int, structure: Structure, taken: Sequence[int], dark: set[int], hints: Hints
+    type: str, wanted: int, structure: Structure, taken: Sequence[int], unavailable: set[int], hints: Hints
 ) -> dict[int, int]:
-    """The first free units of a type in the graph's order, at most as many as are wanted."""
+    """Return the first free units of a type in the graph's order, at most `wanted`."""
     vertices, sizes = structure.of_type(type), structure.graph.sizes
     passed = hints.first(None, type)
     found: dict[int, int] = {}
     for at in range(passed, len(vertices)):
         i = vertices[at]
         free = sizes[i] - taken[i]
-        if free > 0 and i not in dark:
+        if free > 0 and i not in unavailable:
             units = min(free, wanted)
             found[i] = units
             wanted -= units
@@ -63,7 +63,7 @@ def _first_free(
 
 
 def _some(units: dict[int, int], wanted: int) -> dict[int, int]:
-    """The first so many units."""
+    """Return the first `wanted` units."""
     if sum(units.values()) == wanted:
         return units
     some: dict[int, int] = {}

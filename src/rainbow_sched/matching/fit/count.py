@@ -24,14 +24,14 @@ def competes(parts: Parts, root: Part) -> bool:
         if units and mask & (mask - 1):
             return True
         mixed |= mask if units else 0
-    return bool(mixed & root.lumps) or _Competition(parts).within(root)
+    return bool(mixed & root.whole_masks) or _Competition(parts).within(root)
 
 
 class _Competition:
     def __init__(self, parts: Parts) -> None:
         self.exclusive = [step for step in parts.plan.steps if step.level.exclusive and not step.leaf]
         self.seen: dict[Part, bool] = {}
-        self.cands: dict[Part, int] = {}
+        self.chooser_masks: dict[Part, int] = {}
         self.sizes: dict[int, int] = {}  # by leaf step's bit: the one size of its pieces
 
     def within(self, part: Part) -> bool:
@@ -43,19 +43,19 @@ class _Competition:
 
     def _here(self, part: Part) -> bool:
         content = part.content
-        inside = cands = 0
+        inside = chooser_masks = 0
         for kid, _ in content.kids:
             inside |= kid.bits
-            cands |= self.cands[kid]
-        self.cands[part] = cands | content.cand
-        if content.cand & cands:  # a type inside itself
+            chooser_masks |= self.chooser_masks[kid]
+        self.chooser_masks[part] = chooser_masks | content.chooser_mask
+        if content.chooser_mask & chooser_masks:  # a type inside itself
             return True
-        lump = content.lump
-        if lump and (lump & (lump - 1) or part.bits != lump or inside & lump):
+        whole_mask = content.whole_mask
+        if whole_mask and (whole_mask & (whole_mask - 1) or part.bits != whole_mask or inside & whole_mask):
             return True
-        if lump and self.sizes.setdefault(lump, content.amount) != content.amount:
+        if whole_mask and self.sizes.setdefault(whole_mask, content.amount) != content.amount:
             return True
-        return any(step.bit & content.cand and part.bits & ~step.leaves for step in self.exclusive)
+        return any(step.bit & content.chooser_mask and part.bits & ~step.leaves for step in self.exclusive)
 
 
 class Counter:
@@ -65,7 +65,7 @@ class Counter:
         self.parts = parts
         self._room: dict[tuple[int, int], int] = {}
         self._most: dict[tuple[int, int], int] = {}
-        self._lumps: dict[tuple[int, int], tuple[int, int]] = {}
+        self._wholes: dict[tuple[int, int], tuple[int, int]] = {}
 
     def fits(self, root: Part) -> bool:
         """Do all the request's levels fit, each counted alone?"""
@@ -82,7 +82,7 @@ class Counter:
     def enough(self, part: Part, step: Step, times: int) -> bool:
         """Is there room inside `part` for `times` slots that each need all of `step`?"""
         if step.leaf:
-            if step.bit & part.lumps:
+            if step.bit & part.whole_masks:
                 size, pieces = self._pieces(part, step)
                 return pieces // max(1, -(-step.need // size)) >= times
             return self.units(part, step) >= step.need * times
@@ -94,7 +94,7 @@ class Counter:
 
     def units(self, part: Part, step: Step) -> int:
         """The units of a leaf step inside `part`."""
-        if step.bit & part.lumps:
+        if step.bit & part.whole_masks:
             size, pieces = self._pieces(part, step)
             return size * pieces
         pools = self.parts.pools
@@ -103,16 +103,16 @@ class Counter:
     def _pieces(self, part: Part, step: Step) -> tuple[int, int]:
         """The size of the pieces that a leaf step takes whole, and how many there are."""
         key = (part.serial, step.number)
-        known = self._lumps.get(key)
+        known = self._wholes.get(key)
         if known is None:
             size, pieces = 1, 0
-            if part.content.lump & step.bit:
+            if part.content.whole_mask & step.bit:
                 size, pieces = part.content.amount, 1
             for kid, count in part.content.kids:
-                if kid.lumps & step.bit:
+                if kid.whole_masks & step.bit:
                     size, more = self._pieces(kid, step)
                     pieces += more * count
-            known = self._lumps[key] = (size, pieces)
+            known = self._wholes[key] = (size, pieces)
         return known
 
     def most(self, part: Part, step: Step) -> int:
@@ -122,7 +122,7 @@ class Counter:
         if known is None:
             known = 0
             for kid, count in part.content.kids:
-                inside = self.room(kid, step) if kid.content.cand & step.bit else self.most(kid, step)
+                inside = self.room(kid, step) if kid.content.chooser_mask & step.bit else self.most(kid, step)
                 known += inside * count
             self._most[key] = known
         return known
@@ -131,7 +131,7 @@ class Counter:
         """The same, with at most `times` slots in one vertex."""
         found = 0
         for kid, count in part.content.kids:
-            if kid.content.cand & step.bit:
+            if kid.content.chooser_mask & step.bit:
                 found += min(times, self.room(kid, step)) * count
             elif kid.content.kids:
                 found += self.spread(kid, step, times) * count
@@ -155,7 +155,7 @@ class Counter:
         for inner in step.walk():
             if inner.leaf:
                 bound = min(bound, self.units(part, inner) // inner.need)
-        if all(inner.leaf and not inner.bit & part.lumps for inner in step.inside):
+        if all(inner.leaf and not inner.bit & part.whole_masks for inner in step.inside):
             return bound
         least, most = 0, bound
         while least < most:  # what fits k times fits fewer times, too
@@ -190,10 +190,10 @@ def _leaves(step: Step, times: int) -> Iterator[tuple[Step, int]]:
 
 
 def _whole_units(part: Part, bit: int, known: dict[tuple[int, int], int]) -> int:
-    if not part.lumps & bit:
+    if not part.whole_masks & bit:
         return 0
     key = (part.serial, bit)
     if key not in known:
-        own = part.content.amount if part.content.lump & bit else 0
+        own = part.content.amount if part.content.whole_mask & bit else 0
         known[key] = own + sum(_whole_units(kid, bit, known) * count for kid, count in part.content.kids)
     return known[key]

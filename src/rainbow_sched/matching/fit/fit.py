@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from rainbow_sched.matching.fit.count import Counter, competes, hopeless
 from rainbow_sched.matching.fit.levels import Plan, Planner
 from rainbow_sched.matching.fit.parts import Part, Parts
-from rainbow_sched.matching.fit.search import STEPS, Purse, Search
+from rainbow_sched.matching.fit.search import MAX_STEPS, Search, StepBudget
 from rainbow_sched.matching.host_binding import Conditions
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
@@ -18,7 +18,7 @@ from rainbow_sched.model.request import Group, Request
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FitAnswer:
     """True or False when it is certain, None when deciding would take too much work."""
 
     fits: bool | None
@@ -32,8 +32,8 @@ class Fitter:
         self,
         request: Request,
         facts: Facts,
-        steps: int = STEPS,
-        purse: Purse | None = None,
+        steps: int = MAX_STEPS,
+        budget: StepBudget | None = None,
         rules: NodeRules | None = None,
     ) -> None:
         """`rules`: what the managers of these clusters can be told; None: nothing follows from it."""
@@ -41,13 +41,13 @@ class Fitter:
         self._rules = rules if rules is not None and may_bind(request) else None
         self.facts = facts
         self._steps = steps
-        self._purse = purse or Purse()
+        self._budget = budget or StepBudget()
         self._planner = Planner(request)
         self._plans: dict[Structure, Plan] = {}
         self._parts: dict[int, tuple[Parts, Counter]] = {}
-        self._answers: dict[tuple[int, Shape], Answer] = {}
+        self._answers: dict[tuple[int, Shape], FitAnswer] = {}
         self._alone: list[Fitter] | None = None
-        self._by_part: dict[tuple[int, int], tuple[Answer, bool]] = {}
+        self._by_part: dict[tuple[int, int], tuple[FitAnswer, bool]] = {}
 
     def plan(self, fold: Fold) -> Plan:
         """The request as this cluster's types and units let it be read."""
@@ -66,7 +66,7 @@ class Fitter:
             pair = self._parts[id(plan)] = (parts, Counter(parts))
         return pair[1], pair[0].root(root)
 
-    def answer(self, fold: Fold, root: Shape) -> Answer:
+    def answer(self, fold: Fold, root: Shape) -> FitAnswer:
         """Does the request fit the cluster whose whole graph has the shape `root`?"""
         plan = self.plan(fold)
         key = (id(plan), root)
@@ -75,14 +75,14 @@ class Fitter:
             known = self._answers[key] = self._decide(plan, fold, root)
         return known
 
-    def _decide(self, plan: Plan, fold: Fold, root: Shape) -> Answer:
+    def _decide(self, plan: Plan, fold: Fold, root: Shape) -> FitAnswer:
         if not self._possible(plan, root):
-            return Answer(False)
+            return FitAnswer(False)
         if plan.unclear:
-            return Answer(None)
+            return FitAnswer(None)
         return self._judged(fold, root)[0]
 
-    def _judged(self, fold: Fold, root: Shape) -> tuple[Answer, bool]:
+    def _judged(self, fold: Fold, root: Shape) -> tuple[FitAnswer, bool]:
         """The answer for a view of a cluster, and whether levels compete in it."""
         counter, part = self.view(fold, root)
         key = (id(counter), part.serial)
@@ -91,15 +91,15 @@ class Fitter:
             known = self._by_part[key] = self._judge(counter, part, fold, root)
         return known
 
-    def _judge(self, counter: Counter, part: Part, fold: Fold, root: Shape) -> tuple[Answer, bool]:
+    def _judge(self, counter: Counter, part: Part, fold: Fold, root: Shape) -> tuple[FitAnswer, bool]:
         if not competes(counter.parts, part):
-            return Answer(counter.fits(part)), False
+            return FitAnswer(counter.fits(part)), False
         if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
-            return Answer(False), True
+            return FitAnswer(False), True
         parts = counter.parts
         alone = Parts(parts.plan, self.facts, parts.conditions)  # its steps do not depend on clusters seen before
-        found = Search(alone, self._steps, self._purse).fits(alone.root(root))
-        return Answer(found, competing=found is False), True
+        found = Search(alone, self._steps, self._budget).fits(alone.root(root))
+        return FitAnswer(found, competing=found is False), True
 
     def _each_alone(self) -> list[Fitter]:
         """One matcher for each top-level resource: if one does not fit alone, nobody needs to search."""
@@ -109,7 +109,7 @@ class Fitter:
             if len(levels) > 1:
                 requests = (replace(self.request, groups=(Group(levels=(level,)),)) for level in levels)
                 self._alone = [
-                    Fitter(request, self.facts, self._steps, self._purse, self._rules) for request in requests
+                    Fitter(request, self.facts, self._steps, self._budget, self._rules) for request in requests
                 ]
         return self._alone
 
@@ -128,6 +128,6 @@ class Fitter:
         top = plan.tops[0]
         if competing:
             alone = Parts(plan, self.facts, counter.parts.conditions)
-            search = Search(alone, self._steps // 4, self._purse)
+            search = Search(alone, self._steps // 4, self._budget)
             return search.most(alone.root(root), top, top.need if answer.fits else 0)
         return counter.total(part, top)

@@ -1,4 +1,4 @@
-"""Where to begin to look for room: hosts before the hint had none for the same step, and nothing came back there."""
+"""Search hints: the hosts before a hint had no room for the same step, and nothing was freed there since."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Collection, Hashable
 
 from rainbow_sched.matching.structure.hierarchy import Structure
 
-MOST_KEPT = 256
-MOST_RETURNED = 512
+MAX_HINTS_PER_TYPE = 256
+MAX_RETURNED = 512
 
 
 class _OfType:
-    """The hints for hosts of one type. What came back is written down once, and read by each hint when it is used."""
+    """The hints for hosts of one type. Freed positions are logged once, and each hint reads the log when it is used."""
 
     __slots__ = ("passed", "returned")
 
     def __init__(self) -> None:
-        self.passed: dict[Hashable, tuple[int, int]] = {}  # hosts to pass over, and how much of `returned` it knows of
-        self.returned: list[int] = []  # positions of hosts in which something came back
+        self.passed: dict[Hashable, tuple[int, int]] = {}  # hosts to skip, and the entries of `returned` already read
+        self.returned: list[int] = []  # positions of hosts in which something was freed
 
     def first(self, key: Hashable) -> int:
         known = self.passed.get(key)
@@ -33,13 +33,13 @@ class _OfType:
 
     def came_back(self, position: int) -> None:
         self.returned.append(position)
-        if len(self.returned) > MOST_RETURNED:
+        if len(self.returned) > MAX_RETURNED:
             self.passed = {key: (self.first(key), 0) for key in tuple(self.passed)}
             self.returned.clear()
 
 
 class Hints:
-    """For each kind of step how many of its hosts, in the graph's order, can be passed over."""
+    """The number of hosts that can be skipped for each step key, in the graph's order."""
 
     __slots__ = ("_of", "_structure")
 
@@ -48,37 +48,37 @@ class Hints:
         self._of: dict[str, _OfType] = {}
 
     def first(self, key: Hashable, type: str) -> int:
-        """How many of the hosts of a type can be passed over."""
+        """Return how many hosts of a type can be skipped."""
         of = self._of.get(type)
         return 0 if of is None else of.first(key)
 
     def worth_trying(self, key: Hashable, type: str) -> array[int]:
-        """The hosts of a type from the first that may have room."""
+        """Return the hosts of a type from the first that may have room."""
         found = self._structure.of_type(type)
         first = self.first(key, type)
         return found[first:] if first else found
 
     def ran_dry(self, key: Hashable, type: str, hosts: int) -> None:
-        """No room in the first so many hosts of a type."""
+        """Record that the first `hosts` hosts of a type have no room."""
         of = self._of.get(type)
         if of is None:
             of = self._of[type] = _OfType()
-        if len(of.passed) >= MOST_KEPT and key not in of.passed:
+        if len(of.passed) >= MAX_HINTS_PER_TYPE and key not in of.passed:
             of.passed.clear()
         of.passed[key] = (hosts, len(of.returned))
 
     def came_back(self, vertices: Collection[int]) -> None:
-        """Something of these vertices is free again: hosts from the first around them on are worth trying."""
+        """Record that something of these vertices was freed: hosts from the first around them may have room."""
         if not self._of or not vertices:
             return
         graph = self._structure.graph
         starts = {i if graph.types[i] in self._of else graph.parents[i] for i in vertices}
         for type, of in self._of.items():
-            first = min(self._outermost(i, type) for i in starts)  # all behind it are worth trying, too
+            first = min(self._outermost(i, type) for i in starts)  # all later ones may have room, too
             of.came_back(0 if first < 0 else bisect_left(self._structure.of_type(type), first))
 
     def _outermost(self, vertex: int, type: str) -> int:
-        """The outermost vertex of a type at or around this one; -1 if there is none."""
+        """Return the outermost vertex of a type at or around this one; -1 if there is none."""
         parents, types = self._structure.graph.parents, self._structure.graph.types
         found = -1
         while vertex >= 0:

@@ -1,4 +1,4 @@
-"""A request made ready for one kind of cluster: levels numbered, abstractions skipped, units settled."""
+"""A request prepared for one kind of cluster: numbered levels, skipped abstractions, resolved units."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Step:
     path: tuple[int, ...]  # group, then the level's position at each depth
     level: Level
     inside: tuple[Step, ...]
-    need: int  # of a leaf: how much, in `mode`; else how many
-    mode: str  # of a leaf: RAW sizes, BYTES, or a unit that the vertices must name
-    virtual: bool  # the vertex above stands for it
+    need: int  # of a leaf: the amount in `mode`; else the count
+    mode: str  # of a leaf: RAW sizes, BYTES, or a unit that the vertices must have
+    virtual: bool  # a skipped abstraction: the vertex above takes its place
     leaves: int  # mask of all leaf steps at or below it
 
     @property
     def bit(self) -> int:
-        """This step's bit in masks."""
+        """Return this step's bit in masks."""
         return 1 << self.number
 
     @property
     def leaf(self) -> bool:
-        """True if it takes units, false if it holds other steps."""
+        """Return True if the step takes units, False if it contains other steps."""
         return not self.inside
 
     def walk(self) -> Iterable[Step]:
-        """This step and all inside it."""
+        """Iterate over this step and all inside."""
         yield self
         for step in self.inside:
             yield from step.walk()
@@ -43,18 +43,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All steps of a request, as one kind of cluster sees them."""
+    """All steps of a request for one kind of cluster."""
 
     request: Request
     tops: tuple[Step, ...]
     steps: tuple[Step, ...]
-    by_type: Mapping[str, tuple[Step, ...]]  # those that are looked for
-    missing: tuple[Step, ...]  # those whose type the cluster lacks
-    unclear: str = ""  # why the units cannot be settled; the answer is then unknown
+    by_type: Mapping[str, tuple[Step, ...]]  # without virtual steps
+    missing: tuple[Step, ...]  # steps whose type the cluster lacks
+    unclear: str = ""  # why the units cannot be resolved; the answer is then unknown
 
 
 class Planner:
-    """Makes a request's plans, one for each set of types and units that a cluster can have."""
+    """Build a request's plans, one for each combination of types and units."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -62,15 +62,15 @@ class Planner:
         self._plans: dict[tuple[object, ...], Plan] = {}
 
     def plan(self, units: Mapping[str, set[str]]) -> Plan:
-        """The plan for clusters whose types have these units."""
+        """Return the plan for clusters whose types have these units."""
         key = tuple(frozenset(units[type]) if type in units else None for type in self._types)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = _Builder(self.request, units).build()
+            plan = self._plans[key] = _PlanBuilder(self.request, units).build()
         return plan
 
 
-class _Builder:
+class _PlanBuilder:
     def __init__(self, request: Request, units: Mapping[str, set[str]]) -> None:
         self.request = request
         self.units = units
@@ -136,7 +136,7 @@ class _Builder:
 
 
 def measured(mode: str, units: int, unit: str) -> int | None:
-    """`units` of a vertex whose unit is `unit`, as a leaf step with `mode` counts them; None if it cannot."""
+    """Return `units` of a vertex with this unit as a leaf step with `mode` counts them; None if it cannot."""
     if mode == RAW:
         return units
     if mode == BYTES:

@@ -2,7 +2,7 @@
 
 Vertices that no level looks for vanish, and what is inside them moves up. Units that can be
 divided freely become *pools*; vertices that a level may choose, or must take whole, stay *parts*.
-What a placed slot takes from a pool is *held* at the part where the slot lies: which vertex
+What a placed slot takes from a pool is *reserved* at the part where the slot lies: which vertex
 inside gives it does not matter, as long as no part holds more than is inside it.
 """
 
@@ -25,28 +25,28 @@ class Content(NamedTuple):
 
     pools: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that lie here and in no part inside
     kids: tuple[tuple[Part, int], ...] = ()
-    held: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that slots lying here take from anywhere inside
-    cand: int = 0  # mask of the steps that may choose it
-    lump: int = 0  # mask of the leaf steps that may take it whole
+    reserved: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that slots lying here take from anywhere inside
+    chooser_mask: int = 0  # mask of the steps that may choose it
+    whole_mask: int = 0  # mask of the leaf steps that may take it whole
     amount: int = 0  # what it gives when taken whole
     clean: bool = False  # nobody used anything inside before this request
     marks: int = 0  # steps that have chosen it and may not choose it again
-    scarred: bool = False  # something inside was taken whole
+    has_whole_taken: bool = False  # something inside was taken whole
 
 
 class Part:
     """A vertex that some step may choose, with what follows from its content."""
 
-    __slots__ = ("bits", "content", "lumps", "marked", "serial", "slack", "touched")
+    __slots__ = ("bits", "content", "marked", "serial", "slack", "touched", "whole_masks")
 
     def __init__(self, serial: int, content: Content, pool_keys: Sequence[tuple[str, int]]) -> None:
         self.serial = serial  # orders parts
         self.content = content
-        self.bits = content.lump  # leaf steps that find something inside or here
-        self.lumps = content.lump  # leaf steps that find something to take whole
+        self.bits = content.whole_mask  # leaf steps that find something inside or here
+        self.whole_masks = content.whole_mask  # leaf steps that find something to take whole
         self.marked = content.marks  # marks here and inside
-        self.touched = content.scarred or bool(content.held)  # this request took something inside
-        self.slack: tuple[int, ...]  # per pool: what is inside and not held
+        self.touched = content.has_whole_taken or bool(content.reserved)  # this request took something inside
+        self.slack: tuple[int, ...]  # per pool: what is inside and not reserved
         slack = [0] * len(pool_keys)
         for number, units in content.pools:
             slack[number] += units
@@ -55,10 +55,10 @@ class Part:
             for number, units in enumerate(kid.slack):
                 slack[number] += units * count
             self.bits |= kid.bits
-            self.lumps |= kid.lumps
+            self.whole_masks |= kid.whole_masks
             self.marked |= kid.marked
             self.touched = self.touched or kid.touched
-        for number, units in content.held:
+        for number, units in content.reserved:
             slack[number] -= units
         self.slack = tuple(slack)
 
@@ -133,16 +133,16 @@ class Parts:
                 pools[key] = pools.get(key, 0) + units * count
             for part, number in kid_parts.items():
                 parts[part] = parts.get(part, 0) + number * count
-        cand, lump, amount = self._own(shape, pools, ~here)
-        if lump and amount == 1 and not (cand or parts or pools):
-            pools[shape.type, lump] = pools.get((shape.type, lump), 0) + 1
-            lump = 0
-        if (cand and (pools or parts)) or lump:
+        chooser_mask, whole_mask, amount = self._own(shape, pools, ~here)
+        if whole_mask and amount == 1 and not (chooser_mask or parts or pools):
+            pools[shape.type, whole_mask] = pools.get((shape.type, whole_mask), 0) + 1
+            whole_mask = 0
+        if (chooser_mask and (pools or parts)) or whole_mask:
             content = Content(
                 pools=self._numbered(pools),
                 kids=in_order(parts),
-                cand=cand,
-                lump=lump,
+                chooser_mask=chooser_mask,
+                whole_mask=whole_mask,
                 amount=amount,
                 clean=shape.clean,
             )
@@ -153,29 +153,29 @@ class Parts:
 
     def _own(self, shape: Shape, pools: Pools, steps: int) -> tuple[int, int, int]:
         """Of `steps`, those that may choose the vertex itself, and those that may take it whole and for how much."""
-        cand = lump = pool = amount = units = 0
+        chooser_mask = whole_mask = pool = amount = units = 0
         verdict = self._verdict(shape.cls) & steps
         for step in self.plan.by_type.get(shape.type, ()):
             if not verdict & step.bit:
                 continue
             if not step.leaf:
-                cand |= step.bit
+                chooser_mask |= step.bit
             elif not shape.kids:
                 found = measured(step.mode, shape.free, shape.unit)
                 if not found or not self._may_use(shape):
                     continue
                 if step.level.exclusive and not (found == 1 and shape.clean):
                     if shape.clean:
-                        lump, amount = lump | step.bit, found
+                        whole_mask, amount = whole_mask | step.bit, found
                 else:
                     pool, units = pool | step.bit, found
             elif shape.whole and self._may_use(shape) and not self._forbids(shape):
                 found = measured(step.mode, shape.size, shape.unit)
                 if found:
-                    lump, amount = lump | step.bit, found
+                    whole_mask, amount = whole_mask | step.bit, found
         if pool:
             pools[shape.type, pool] = pools.get((shape.type, pool), 0) + units
-        return cand, lump, amount
+        return chooser_mask, whole_mask, amount
 
     def _verdict(self, cls: int) -> int:
         """The steps whose requirements a class of facts meets, as a mask."""

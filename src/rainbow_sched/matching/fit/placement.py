@@ -1,7 +1,7 @@
-"""Choosing vertices for a placed job: first fit in the graph's order, so the same input takes the same vertices.
+"""Choose vertices for a placed job: first fit in the graph's order, so that equal input gives equal vertices.
 
-This keeps *now* honest until the cluster's manager reports what it really used. It does not
-search: if the first fit runs dry, what was found so far is taken.
+The result counts as used until the cluster's manager reports the real use. There is no
+search: if the first fit is incomplete, the vertices found so far are taken.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.model.request import Level, Request
 
 Barred: TypeAlias = Mapping[int, frozenset[int]]
-MOST_ORDERS = 24
+MAX_ORDERS = 24
 NOTHING_BARRED: Barred = MappingProxyType({})
 
 
 @dataclass(slots=True)
 class Placement:
-    """What a job takes, by vertex number, and whether that is all it asked for."""
+    """The units that a job takes, by vertex number, and whether the placement is complete."""
 
     taken: dict[int, int] = field(default_factory=dict)
     complete: bool = True
@@ -37,19 +37,19 @@ def place(
     plan: Plan,
     facts: Facts,
     taken: Sequence[int],
-    dark: set[int],
+    unavailable: set[int],
     hints: Hints | None = None,
     barred: Barred = NOTHING_BARRED,
     within: Sequence[int] | None = None,
 ) -> Placement:
-    """Take what a request asks for out of what is neither taken (units by vertex) nor dark; `hints`: where to begin.
+    """Place a request on vertices that are neither taken (units by vertex) nor unavailable.
 
-    `barred`: vertices that a step cannot use, by the step's number (see `binding.py`). `within`: the hosts on which it
-    runs, whatever it requires of them.
+    `hints`: where to begin. `barred`: vertices that a step cannot use, by the step's number (see `host_binding.py`).
+    `within`: the hosts on which the job runs, regardless of its requirements.
     """
     if plan.missing or plan.unclear:
         return Placement(complete=False)
-    chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
+    chooser = _Chooser(fold, plan.request, facts, taken, unavailable, barred)
     if within is None:
         chooser.hints = hints
     else:
@@ -64,16 +64,16 @@ def place(
 
 
 def place_groups(
-    fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
+    fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], unavailable: set[int], barred: Barred
 ) -> dict[int, list[int]] | None:
-    """The vertices of one placement of a whole request by group, in the graph's order; None if none is found.
+    """Return the vertices of one complete placement by group, in the graph's order; None if none is found.
 
-    What chooses first may take what another part needs, so a few orders are tried.
+    An earlier part may take what a later one needs, so several orders are tried.
     """
     if plan.missing or plan.unclear:
         return None
-    for tops in islice(permutations(plan.tops), MOST_ORDERS):
-        chooser = _Chooser(fold, plan.request, facts, taken, dark, barred)
+    for tops in islice(permutations(plan.tops), MAX_ORDERS):
+        chooser = _Chooser(fold, plan.request, facts, taken, unavailable, barred)
         found: dict[int, set[int]] = {}
         for top in tops:
             chosen = chooser.fill_alone(top)
@@ -86,7 +86,7 @@ def place_groups(
 
 
 class _Within:
-    """The vertices in some hosts, and those around them."""
+    """The vertices inside some hosts and above them."""
 
     def __init__(self, fold: Fold, hosts: Sequence[int]) -> None:
         self._fold = fold
@@ -94,7 +94,7 @@ class _Within:
         self._of_type: dict[str, list[int]] = {}
 
     def inside(self, anchor: int, type: str) -> list[int]:
-        """The vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
+        """Return the vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
         known = self._of_type.get(type)
         if known is None:
             known = self._of_type[type] = sorted(self._find(type))
@@ -122,7 +122,7 @@ class _Within:
 
 class _Chooser:
     def __init__(
-        self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], dark: set[int], barred: Barred
+        self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], unavailable: set[int], barred: Barred
     ) -> None:
         self.barred = barred
         self.within: _Within | None = None
@@ -130,22 +130,22 @@ class _Chooser:
         self.facts = facts
         self.request = request
         self.before = taken
-        self.dark = dark
+        self.unavailable = unavailable
         self.hints: Hints | None = None
         self.mine: dict[int, int] = {}
-        self._log: list[tuple[int, int]] = []  # what was set, with the value before, so that it can be undone
+        self._log: list[tuple[int, int]] = []  # undo log: changed vertices with their previous values
         self.sizes = fold.graph.sizes
         self.hosts = frozenset(request.hosts)
         self.not_hosts = frozenset(request.not_hosts)
         self.unnamed = not (request.hosts or request.not_hosts or request.properties)
 
     def fill_alone(self, top: Step) -> list[int] | None:
-        """The vertices that one of the request's top steps takes, or None if it does not fit."""
+        """Return the vertices that one top step of the request takes, or None if it does not fit."""
         mark = len(self._log)
         return [i for i, _ in self._log[mark:]] if self.fill(top, -1) else None
 
     def fill(self, step: Step, anchor: int, *, partly: bool = False) -> bool:
-        """Place all of `step` inside `anchor`; if it does not fit, undo it, or keep a part if `partly`."""
+        """Place `step` inside `anchor`; if it does not fit completely, undo it unless `partly`."""
         mark = len(self._log)
         done = self._take(step, anchor) if step.leaf else self._slots(step, anchor)
         if not done and not partly:
@@ -157,7 +157,7 @@ class _Chooser:
         self.mine[i] = units
 
     def _undo(self, mark: int) -> None:
-        """Take back everything set since the log had `mark` entries."""
+        """Undo all changes after the first `mark` entries of the log."""
         while len(self._log) > mark:
             i, units = self._log.pop()
             if units:
@@ -184,7 +184,7 @@ class _Chooser:
         return False
 
     def _key(self, step: Step) -> tuple[Level, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Steps with equal keys find room at the same hosts."""
+        """Return a key; steps with equal keys fit the same hosts."""
         return step.level, self.request.hosts, self.request.not_hosts, self.request.properties
 
     def _at(self, step: Step, host: int) -> bool:
@@ -205,16 +205,16 @@ class _Chooser:
         kids = self.fold.structure.kids
         if self.unnamed and not step.level.exclusive and self.fold.structure.only_leaves(step.level.type):
             return self._take_units(step, anchor)
-        worth: dict[str, int] = {}  # what one unit of a vertex counts, by the vertex's unit
+        worth: dict[str, int] = {}  # how much one unit of a vertex counts, by the vertex's unit
         for i in self._inside(anchor, step):
             if left <= 0:
                 break
             if kids.has(i) or step.level.exclusive:
-                if i not in self.dark and self._clean(i) and self._up(i) and self._all_allowed(i):
+                if i not in self.unavailable and self._clean(i) and self._up(i) and self._all_allowed(i):
                     left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
                     self._seize(i)
                 continue
-            free = 0 if i in self.dark else self.sizes[i] - self.before[i] - self.mine.get(i, 0)
+            free = 0 if i in self.unavailable else self.sizes[i] - self.before[i] - self.mine.get(i, 0)
             if free <= 0 or not (self.unnamed or self._allowed(i)):
                 continue
             unit = self.fold.graph.units[i]
@@ -229,13 +229,13 @@ class _Chooser:
         return left <= 0
 
     def _take_units(self, step: Step, anchor: int) -> bool:
-        """The common case of `_take`, and the same: leaves that anybody may have in part."""
-        left, mine, before, dark = step.need, self.mine, self.before, self.dark
+        """Do the same as `_take` for the common case: shared leaves."""
+        left, mine, before, unavailable = step.need, self.mine, self.before, self.unavailable
         sizes, units = self.sizes, self.fold.graph.units
         worth: dict[str, int] = {}
         for i in self._inside(anchor, step):
             free = sizes[i] - before[i]
-            if free <= 0 or (mine and (free := free - mine.get(i, 0)) <= 0) or i in dark:
+            if free <= 0 or (mine and (free := free - mine.get(i, 0)) <= 0) or i in unavailable:
                 continue
             unit = units[i]
             if unit not in worth:
@@ -251,7 +251,7 @@ class _Chooser:
         return left <= 0
 
     def _inside(self, anchor: int, step: Step) -> Iterable[int]:
-        """The vertices inside `anchor` that `step` could use, in the graph's order."""
+        """Return the vertices inside `anchor` that `step` could use, in the graph's order."""
         structure, type = self.fold.structure, step.level.type
         if self.within is not None:
             return self.within.inside(anchor, type)
@@ -274,14 +274,14 @@ class _Chooser:
         return not any(self.before[j] or self.mine.get(j) for j in self.fold.structure.below(i))
 
     def _up(self, i: int) -> bool:
-        return self.dark.isdisjoint(self.fold.structure.below(i))
+        return self.unavailable.isdisjoint(self.fold.structure.below(i))
 
     def _seize(self, i: int) -> None:
         for j in self.fold.structure.below(i):
             self._set(j, self.sizes[j])
 
     def _all_allowed(self, i: int) -> bool:
-        """May the vertex be taken with all that is inside?"""
+        """Return True if the vertex and everything inside may be used."""
         return self.unnamed or all(self._allowed(j) for j in self.fold.structure.below(i))
 
     def _allowed(self, i: int) -> bool:

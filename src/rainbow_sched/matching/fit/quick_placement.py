@@ -1,6 +1,6 @@
-"""Placing the common requests: slots of plain leaves inside hosts, read once and taken by running along a column.
+"""Fast placement of common requests: slots of plain leaves inside hosts.
 
-It takes the very vertices that `fit_place.place` takes. What it cannot read, it leaves to that.
+It takes the same vertices as `placement.place`, and leaves all other requests to that.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
 from rainbow_sched.model.request import Request
 
-MANY = 6  # vertices from which on it pays to look at all of them together
+MIN_RANGE = 6  # vertices from which on checking a range at once is faster
 Leaf: TypeAlias = tuple[str, int]  # a type, and how many units of its vertices one slot takes
 Column: TypeAlias = "bytearray | array[int]"  # units by vertex; bytes are searched faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quick:
-    """`count` slots of `leaves`, each inside one `host`; all of that `times` over, if something stands around it."""
+    """`count` slots of `leaves`, each inside one `host`, repeated `times`."""
 
     host: str
     count: int
     leaves: tuple[Leaf, ...]
     shared: bool  # a host may have several slots
     times: int
-    wrapped: bool  # each time is taken as a whole or not at all
+    wrapped: bool  # each repetition is placed completely or not at all
 
 
 class Placer:
-    """Places one request on clusters of any kind."""
+    """Place one request on any cluster."""
 
     def __init__(self, request: Request) -> None:
         self._planner = Planner(request)
@@ -49,14 +49,14 @@ class Placer:
         fold: Fold,
         facts: Facts,
         taken: Column,
-        dark: set[int],
+        unavailable: set[int],
         hints: Hints,
         barred: Barred = NOTHING_BARRED,
         within: Sequence[int] | None = None,
     ) -> Placement:
-        """Take what the request asks for out of what is neither taken (units by vertex) nor dark.
+        """Place the request; the arguments are those of `placement.place`.
 
-        Only requests that the quick form cannot hold have something `barred`. `within`: as in `fit_place.place`.
+        Only requests without a quick form have `barred` vertices.
         """
         structure = fold.structure
         known = self._known.get(structure.kind)
@@ -65,14 +65,14 @@ class Placer:
             known = self._known[structure.kind] = (plan, read_quick(plan, structure))
         plan, quick = known
         if quick is None or within is not None:
-            return place(fold, plan, facts, taken, dark, hints, barred, within)
+            return place(fold, plan, facts, taken, unavailable, hints, barred, within)
         if isinstance(quick, Anywhere):
-            return place_anywhere(quick, structure, taken, dark, hints)
-        return place_quick(quick, structure, taken, dark, hints)
+            return place_anywhere(quick, structure, taken, unavailable, hints)
+        return place_quick(quick, structure, taken, unavailable, hints)
 
 
 def read_quick(plan: Plan, structure: Structure) -> Quick | Anywhere | None:
-    """The request in the quick form, or None if it says more than that form can."""
+    """Return the request in quick form, or None if that form cannot express it."""
     request = plan.request
     if plan.missing or plan.unclear or request.hosts or request.not_hosts or request.properties or len(plan.tops) > 1:
         return None
@@ -87,7 +87,7 @@ def read_quick(plan: Plan, structure: Structure) -> Quick | Anywhere | None:
         return None
     if not _add_leaves((step,) if step.leaf else step.inside, 1, structure, found):
         return None
-    leaves = tuple(sorted(found.items(), key=lambda leaf: (leaf[1], leaf[0])))  # small ones are refused sooner
+    leaves = tuple(sorted(found.items(), key=lambda leaf: (leaf[1], leaf[0])))  # smaller ones fail sooner
     if step.leaf:
         return Anywhere(((level.type, 1),), found[level.type], 1)  # as much of it as there is
     if step.virtual:
@@ -98,7 +98,7 @@ def read_quick(plan: Plan, structure: Structure) -> Quick | Anywhere | None:
 
 
 def _add_leaves(inside: tuple[Step, ...], times: int, structure: Structure, leaves: dict[str, int]) -> bool:
-    """Add up what one slot takes of each type; False if that is not a matter of counting."""
+    """Sum up the units per type of one slot; return False if counting is not sufficient."""
     for inner in inside:
         level = inner.level
         if level.exclusive or inner.need < 1:
@@ -117,9 +117,9 @@ def _add_leaves(inside: tuple[Step, ...], times: int, structure: Structure, leav
     return True
 
 
-def place_quick(quick: Quick, structure: Structure, taken: Column, dark: set[int], hints: Hints) -> Placement:
-    """The same as `fit_place.place`, for a request in the quick form."""
-    fill = _Fill(quick, structure, taken, dark)
+def place_quick(quick: Quick, structure: Structure, taken: Column, unavailable: set[int], hints: Hints) -> Placement:
+    """Do the same as `placement.place` for a request in quick form."""
+    fill = _Fill(quick, structure, taken, unavailable)
     complete = True
     for _ in range(quick.times):
         before = dict(fill.mine) if quick.wrapped else {}
@@ -132,7 +132,7 @@ def place_quick(quick: Quick, structure: Structure, taken: Column, dark: set[int
 
 
 def _fill(quick: Quick, structure: Structure, fill: _Fill, hints: Hints) -> bool:
-    """Take all slots, or as many as there is room for; True if it is all."""
+    """Take as many slots as fit; return True if all fit."""
     hosts = structure.of_type(quick.host)
     first = dry = hints.first(quick.leaves, quick.host)
     left, none_yet = quick.count, True
@@ -154,21 +154,21 @@ def _fill(quick: Quick, structure: Structure, fill: _Fill, hints: Hints) -> bool
 
 
 class _Fill:
-    """What one job takes, slot by slot."""
+    """The units that one job takes, slot by slot."""
 
-    __slots__ = ("dark", "find", "leaves", "mine", "structure", "taken")
+    __slots__ = ("find", "leaves", "mine", "structure", "taken", "unavailable")
 
-    def __init__(self, quick: Quick, structure: Structure, taken: Column, dark: set[int]) -> None:
+    def __init__(self, quick: Quick, structure: Structure, taken: Column, unavailable: set[int]) -> None:
         self.structure = structure
         self.taken = taken
-        self.dark = dark
+        self.unavailable = unavailable
         self.mine: dict[int, int] = {}
         self.leaves = [(structure.leaves_of(type), type, units) for type, units in quick.leaves]
         self.find = taken.find if isinstance(taken, bytearray) else partial(_find, taken)
 
     def slot(self, host: int) -> bool:
-        """Take one slot inside a host, if there is room for all of it."""
-        mine, dark, find = self.mine, self.dark, self.find
+        """Take one slot inside a host if it fits."""
+        mine, unavailable, find = self.mine, self.unavailable, self.find
         found: dict[int, int] = {}
         for known, type, left in self.leaves:
             inside = known.get(host)
@@ -177,10 +177,10 @@ class _Fill:
             if isinstance(inside, tuple):  # runs of vertices of one unit each: free or not
                 for at, stop in inside:
                     while left and (at := find(0, at, stop)) >= 0:
-                        if left >= MANY and self._all_free(at, at + left, stop):
+                        if left >= MIN_RANGE and self._all_free(at, at + left, stop):
                             found.update(dict.fromkeys(range(at, at + left), 1))
                             left = 0
-                        elif at not in mine and at not in dark:
+                        elif at not in mine and at not in unavailable:
                             found[at] = 1
                             left -= 1
                         at += 1
@@ -192,19 +192,19 @@ class _Fill:
         return True
 
     def _all_free(self, at: int, end: int, stop: int) -> bool:
-        """Can these vertices of one unit each be taken together? At times False where they could one by one."""
+        """Return True if these vertices can be taken as a range; False may also mean that it is unknown."""
         if end > stop or not isinstance(self.taken, bytearray) or self.taken.count(0, at, end) < end - at:
             return False
         row = range(at, end)
-        return self.mine.keys().isdisjoint(row) and self.dark.isdisjoint(row)
+        return self.mine.keys().isdisjoint(row) and self.unavailable.isdisjoint(row)
 
     def _units(self, inside: array[int], left: int, found: dict[int, int]) -> int:
-        """Take units of vertices that have several; how many are still missing."""
+        """Take units of vertices that have several; return how many are still missing."""
         sizes, taken, mine = self.structure.graph.sizes, self.taken, self.mine
         for i in inside:
             held = mine.get(i, 0)
             free = sizes[i] - taken[i] - held
-            if free > 0 and i not in self.dark:
+            if free > 0 and i not in self.unavailable:
                 units = min(free, left)
                 found[i] = held + units
                 left -= units
@@ -214,7 +214,7 @@ class _Fill:
 
 
 def _find(column: array[int], value: int, start: int, stop: int) -> int:
-    """As `bytearray.find`, for columns of wider numbers."""
+    """Do the same as `bytearray.find` for columns of wider numbers."""
     try:
         return column.index(value, start, stop)
     except ValueError:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.fit.parts import Content, Part, Parts, in_order
 
-STEPS = 40_000  # of one walk over one cluster
-PURSE = 1_000_000  # of all walks for one request, over all clusters: some seconds
+MAX_STEPS = 40_000  # of one walk over one cluster
+MAX_STEPS_PER_REQUEST = 1_000_000  # of all walks for one request, over all clusters: some seconds
 WIDTHS = (1, 12)
 
 
@@ -22,22 +22,22 @@ class OutOfSteps(Exception):
     """The search used up its steps."""
 
 
-class Purse:
+class StepBudget:
     """The steps that all searches for one request may take together."""
 
     __slots__ = ("left",)
 
-    def __init__(self, left: int = PURSE) -> None:
+    def __init__(self, left: int = MAX_STEPS_PER_REQUEST) -> None:
         self.left = left
 
 
 class Search:
     """One search over the parts of one request."""
 
-    def __init__(self, parts: Parts, steps: int, purse: Purse) -> None:
+    def __init__(self, parts: Parts, steps: int, budget: StepBudget) -> None:
         self.parts = parts
         self.left = steps
-        self.purse = purse
+        self.budget = budget
         self.width: int | None = None
         self._once: dict[tuple[int, int], tuple[Part, ...]] = {}
 
@@ -70,8 +70,8 @@ class Search:
 
     def _spend(self, steps: int = 1) -> None:
         self.left -= steps
-        self.purse.left -= steps
-        if self.left < 0 or self.purse.left < 0:
+        self.budget.left -= steps
+        if self.left < 0 or self.budget.left < 0:
             raise OutOfSteps
 
     def _keep(self, states: Iterable[Part]) -> list[Part]:
@@ -135,7 +135,7 @@ class Search:
             if step.leaves & ~kid.bits:
                 continue  # something that the slot needs is not in there at all
             self._spend()
-            if kid.content.cand & step.bit and not kid.content.marks & step.bit:
+            if kid.content.chooser_mask & step.bit and not kid.content.marks & step.bit:
                 yield from self._at(part, kid, step)
             for after in self._choose(kid, step):
                 yield from self._replaced(part, kid, after)
@@ -152,14 +152,16 @@ class Search:
             yield from self._replaced(part, kid, after)
 
     def _replaced(self, part: Part, kid: Part, after: Part | None) -> Iterator[Part]:
-        """`part` with one `kid` changed, or taken whole; nothing if that leaves less than is held."""
+        """`part` with one `kid` changed, or taken whole; nothing if that leaves less than is reserved."""
         kids = dict(part.content.kids)
         kids[kid] -= 1
         if not kids[kid]:
             del kids[kid]
         if after is not None:
             kids[after] = kids.get(after, 0) + 1
-        content = part.content._replace(kids=in_order(kids), scarred=part.content.scarred or after is None)
+        content = part.content._replace(
+            kids=in_order(kids), has_whole_taken=part.content.has_whole_taken or after is None
+        )
         changed = self.parts.make(content)
         if min(changed.slack, default=0) >= 0:
             yield changed
@@ -173,7 +175,7 @@ class Search:
             ahead: set[tuple[Part, int]] = set()
             for state, got in sorted(frontier, key=lambda item: (item[0].serial, item[1])):
                 yield from self._hold(state, step, need - got)
-                if got >= need or not state.lumps & step.bit:
+                if got >= need or not state.whole_masks & step.bit:
                     continue
                 for after, amount in self._whole(state, step):
                     item = (after, got + amount)
@@ -203,17 +205,17 @@ class Search:
         others = sum(part.slack[n] for n in rest)
         for units in range(min(need, part.slack[first]), max(0, need - others) - 1, -1):
             self._spend()
-            held = dict(part.content.held)
-            held[first] = held.get(first, 0) + units
-            content = part.content._replace(held=tuple(sorted(item for item in held.items() if item[1])))
+            reserved = dict(part.content.reserved)
+            reserved[first] = reserved.get(first, 0) + units
+            content = part.content._replace(reserved=tuple(sorted(item for item in reserved.items() if item[1])))
             yield from self._split(self.parts.make(content), rest, need - units)
 
     def _whole(self, part: Part, step: Step) -> Iterator[tuple[Part, int]]:
         """Every way to take one whole part inside `part`, and what it gives."""
         for kid, _ in part.content.kids:
-            if not kid.lumps & step.bit:
+            if not kid.whole_masks & step.bit:
                 continue
-            if kid.content.lump & step.bit and not kid.touched:
+            if kid.content.whole_mask & step.bit and not kid.touched:
                 for after in self._replaced(part, kid, None):
                     yield after, kid.content.amount
             for inner, amount in self._whole(kid, step):
@@ -232,7 +234,7 @@ class Search:
 
 def _sealed(content: Content) -> Content:
     """A part of which nothing is left for anybody else."""
-    return content._replace(pools=(), kids=(), held=(), scarred=True)
+    return content._replace(pools=(), kids=(), reserved=(), has_whole_taken=True)
 
 
 def _hard_first(steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""The fleet as tables: which clusters have enough hosts for a form of request, all in a few array operations."""
+"""The fleet index: find the clusters with enough hosts for a request in a few array operations."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rainbow_sched.matching.index.request_form import Form, read_forms
-from rainbow_sched.matching.index.rows import Changed, Held, Rows, around, offer
+from rainbow_sched.matching.index.request_form import RequestForm, read_forms
+from rainbow_sched.matching.index.rows import ClusterRows, StateDelta, VertexState, around, offer
 from rainbow_sched.matching.index.slots import slots_in
 from rainbow_sched.matching.index.suffix_counts import suffix_of
 from rainbow_sched.matching.index.tables import ROOT, Floats, HostTable, Mask
-from rainbow_sched.matching.index.types import Kinds, kinds_of
+from rainbow_sched.matching.index.types import TypeTraits, traits_of
 from rainbow_sched.matching.structure.cluster import Fold
-from rainbow_sched.matching.structure.facts import Facts, kinds
+from rainbow_sched.matching.structure.facts import Facts, value_types
 from rainbow_sched.matching.structure.shapes import multiplicities
 from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.request import Request, Requirement
 
-MOST_MASKS = 4096
+MAX_CACHED_MASKS = 4096
 
 
-class Marks:
-    """A growing set of clusters; None while it is empty."""
+class ClusterMask:
+    """A set of clusters as a mask; None while it is empty."""
 
     __slots__ = ("mask",)
 
@@ -31,16 +31,15 @@ class Marks:
         self.mask = mask
 
     def add(self, more: Mask | None) -> None:
-        """Add clusters, if there are any to add."""
+        """Add clusters."""
         if more is not None:
             self.mask = more if self.mask is None else self.mask | more
 
 
-class Answer(NamedTuple):
-    """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must still decide.
+class FleetAnswer(NamedTuple):
+    """Masks over cluster numbers: fits now, fits ever, and where the exact matcher must decide.
 
-    `room`: hosts with room for a slot now, or slots, of which `needed` are asked for. Of hosts, a job takes at most as
-    many as it is placed on; of slots (`by_units`), at most as many as it takes units.
+    `room`: the number of hosts with room for a slot now, or of slots (`by_units`); the request needs `needed` of them.
     """
 
     now: Mask
@@ -52,14 +51,14 @@ class Answer(NamedTuple):
 
 
 class SlotCounts(NamedTuple):
-    """By cluster number: how many slots fit now and ever, and where the exact matcher must count them."""
+    """The slots that fit now and ever, by cluster number, and where the exact matcher must count them."""
 
     now: Floats
     ever: Floats
     unsure: Mask | None
 
     def sure(self, cluster: int) -> bool:
-        """True if a cluster's numbers are exact."""
+        """Return True if a cluster's counts are exact."""
         return self.unsure is None or not self.unsure[cluster]
 
 
@@ -69,16 +68,16 @@ class FleetIndex:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.ever: dict[str, HostTable] = {ROOT: HostTable()}
-        self.moved: dict[str, HostTable] = {}  # how now differs from ever
-        self.kinds = Kinds()
-        self._rows: dict[int, Rows] = {}
+        self.moved: dict[str, HostTable] = {}  # difference between now and ever
+        self.kinds = TypeTraits()
+        self._rows: dict[int, ClusterRows] = {}
         self._read_forms = IdentityCache(read_forms)
         self._masks: dict[object, tuple[int, int, Mask]] = {}
 
     def put(self, cluster: int, fold: Fold) -> None:
-        """Add a cluster, all of it free."""
+        """Add a cluster with everything free."""
         self.drop(cluster)
-        self.kinds.set(cluster, kinds_of(fold))
+        self.kinds.set(cluster, traits_of(fold))
         for shape, count in multiplicities(fold.root).items():
             if shape.kids:
                 table = self.ever.setdefault(shape.type, HostTable())
@@ -95,17 +94,17 @@ class FleetIndex:
             for table in self.moved.values():
                 table.forget(cluster)
 
-    def change(self, cluster: int, fold: Fold, state: Held, changed: Changed) -> None:
-        """Move the hosts around changed vertices to the rows where they now belong."""
+    def change(self, cluster: int, fold: Fold, state: VertexState, changed: StateDelta) -> None:
+        """Move the hosts of changed vertices to their new rows."""
         rows = self._rows.get(cluster)
         if rows is None:
-            rows = self._rows[cluster] = Rows(cluster, fold, self.moved)
+            rows = self._rows[cluster] = ClusterRows(cluster, fold, self.moved)
         rows.change(state, changed)
 
-    def answer(self, request: Request) -> Answer:
-        """Where the request fits, and where that is not known by the tables alone."""
+    def answer(self, request: Request) -> FleetAnswer:
+        """Return where the request fits, and where the tables are not exact."""
         forms, exact = self._read_forms(request)
-        unsure = Marks(None if exact else np.ones(self.kinds.size, np.bool_))
+        unsure = ClusterMask(None if exact else np.ones(self.kinds.size, np.bool_))
         now, ever, room, by_units = self._form(forms[0], unsure)
         for form in forms[1:]:
             form_now, form_ever, *_ = self._form(form, unsure)
@@ -116,15 +115,15 @@ class FleetIndex:
         if request.requires:
             met = self._root_meets(request.requires)
             now, ever = now & met, ever & met
-        return Answer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
+        return FleetAnswer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
 
     def slots(self, request: Request) -> SlotCounts | None:
-        """How many of the one top-level resource fit in each cluster; None where tables cannot tell."""
+        """Return how much of the one top-level resource fits each cluster; None if the tables are not exact."""
         forms, exact = self._read_forms(request)
         form = forms[0]
         if not exact or len(forms) > 1 or not form.host or form.wrappers or form.abstract:
             return None
-        unsure = Marks()
+        unsure = ClusterMask()
         self._form(form, unsure)
         now, ever = self._slots(replace(form, count=max(2, form.count)), form.host)  # one is answered by yes or no
         if request.requires:
@@ -139,10 +138,10 @@ class FleetIndex:
         met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
         return met
 
-    def _form(self, form: Form, unsure: Marks) -> tuple[Mask, Mask, Floats | None, bool]:
-        """Which clusters have enough for one form, now and ever; where that may be too many goes to `unsure`.
+    def _form(self, form: RequestForm, unsure: ClusterMask) -> tuple[Mask, Mask, Floats | None, bool]:
+        """Return which clusters have enough for one form, now and ever; add inexact ones to `unsure`.
 
-        The third: how many hosts have room for a slot now, or, if the fourth is True, how many slots there is room for.
+        The third value is the number of hosts with room for a slot now, or of slots if the fourth is True.
         """
         now, ever = self._slots(form, form.host)
         by_units = not (form.exclusive or not form.shared or form.count == 1)
@@ -178,22 +177,22 @@ class FleetIndex:
                 unsure.add(self.kinds.get("inner", need.type))
         return good_now, good_ever, room, by_units
 
-    def _slots(self, form: Form, host: str) -> tuple[Floats, Floats]:
-        """How many slots fit each cluster now and ever, by cluster number."""
+    def _slots(self, form: RequestForm, host: str) -> tuple[Floats, Floats]:
+        """Return the slots that fit now and ever, by cluster number."""
         mask = self._class_mask(form.requires) if form.requires else None
         table, moved = self.ever.get(host), self.moved.get(host)
         ever = self._count(table, form, mask) if table else np.zeros(self.kinds.size)
         return (ever + self._count(moved, form, mask), ever) if moved else (ever, ever)
 
-    def _count(self, table: HostTable, form: Form, mask: Mask | None) -> Floats:
+    def _count(self, table: HostTable, form: RequestForm, mask: Mask | None) -> Floats:
         suffix = suffix_of(table)
         found = suffix.slots(form, mask, self.kinds.size) if suffix else None
         return found if found is not None else slots_in(table, form, mask, self.kinds.size)
 
     def _class_mask(self, requires: tuple[Requirement, ...]) -> Mask:
-        """By class of facts: are all these requirements met?"""
+        """Return a mask over classes of facts: whether they meet all these requirements."""
         facts = self.facts
-        key = (requires, kinds(requires))
+        key = (requires, value_types(requires))
         known = self._masks.get(key)
         if known is not None and known[0] == len(facts.classes) and known[1] == len(facts.facts):
             return known[2]
@@ -203,7 +202,7 @@ class FleetIndex:
         size = len(facts.classes)
         packed = np.frombuffer(bits.to_bytes(size // 8 + 1, "little"), np.uint8)
         mask = np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
-        if len(self._masks) >= MOST_MASKS:
+        if len(self._masks) >= MAX_CACHED_MASKS:
             self._masks.clear()
         self._masks[key] = (size, len(facts.facts), mask)
         return mask

@@ -1,7 +1,7 @@
-"""Requests that the index can answer: slots of plain leaves inside one kind of host.
+"""The form of requests that the index can answer: slots of plain leaves inside one type of host.
 
-`read_form` looks at a request once. What it cannot express exactly it leaves out, and says so: the
-index then only removes clusters that cannot fit, and the exact matcher decides on the rest.
+`read_forms` omits the parts of a request that a form cannot express and marks the form as inexact. The
+index then only excludes clusters that cannot fit, and the exact matcher decides on the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rainbow_sched.model.request import Level, Request, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """So much of a leaf type in one slot; `scale` is bytes per asked unit, 0 if the unit is not one of bytes."""
+    """The units of a leaf type in one slot; `scale` is bytes per unit, 0 if the unit is not one of bytes."""
 
     type: str
     count: int
@@ -24,7 +24,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class RequestForm:
     """One top-level resource: `count` slots of `needs`, each inside one `host` (empty: anywhere in the cluster)."""
 
     host: str
@@ -35,11 +35,11 @@ class Form:
     abstract: bool = False
     requires: tuple[Requirement, ...] = ()
     wrappers: tuple[tuple[str, bool], ...] = ()  # levels of count 1 around the host: (type, abstract)
-    exact: bool = True  # False: this is less than what was asked
+    exact: bool = True  # False: the request asks for more
 
 
-def read_forms(request: Request) -> tuple[tuple[Form, ...], bool]:
-    """A form for each top-level resource, and whether they together say all that the request does."""
+def read_forms(request: Request) -> tuple[tuple[RequestForm, ...], bool]:
+    """Return a form for each top-level resource, and whether they express the whole request."""
     forms = tuple(_form(level) for group in request.groups for level in group.levels)
     plain = not (request.hosts or request.not_hosts or request.properties)
     exact = plain and all(form.exact for form in forms)
@@ -56,7 +56,7 @@ def _need(level: Level, times: int = 1) -> Need:
     return Need(level.type, level.count.min * times, level.unit, scale, level.exclusive)
 
 
-def _form(level: Level) -> Form:
+def _form(level: Level) -> RequestForm:
     wrappers: list[tuple[str, bool]] = []
     exact = True
     top = level
@@ -65,11 +65,11 @@ def _form(level: Level) -> Form:
         wrappers.append((level.type, level.abstract and not level.requires))
         level = level.inside[0]
     if not level.inside:
-        return Form(host="", count=1, needs=(_need(level),), exact=not level.requires)
+        return RequestForm(host="", count=1, needs=(_need(level),), exact=not level.requires)
     if any(inner.inside for inner in level.inside):
         return _deep(top)
     types = {inner.type for inner in level.inside}
-    return Form(
+    return RequestForm(
         host=level.type,
         count=level.count.min,
         needs=tuple(_need(inner) for inner in level.inside) if len(types) == len(level.inside) else _merged(level),
@@ -83,13 +83,13 @@ def _form(level: Level) -> Form:
 
 
 def _merged(level: Level) -> tuple[Need, ...]:
-    """The first leaf of each type: less than what was asked, never more."""
+    """Return the first leaf of each type: never more than the request asks for."""
     first = {inner.type: inner for inner in reversed(level.inside)}
     return tuple(_need(inner) for inner in first.values())
 
 
-def _deep(top: Level) -> Form:
-    """Levels inside levels: all that is asked of each type must at least be somewhere in the cluster."""
+def _deep(top: Level) -> RequestForm:
+    """Return the total per type of nested levels, which the cluster must have at least."""
     totals: dict[str, Need] = {}
 
     def add(level: Level, times: int) -> None:
@@ -105,4 +105,4 @@ def _deep(top: Level) -> Form:
             totals[need.type] = Need(need.type, known.count + need.count, need.unit, need.scale, False)
 
     add(top, 1)
-    return Form(host="", count=1, needs=tuple(totals.values()), exact=False)
+    return RequestForm(host="", count=1, needs=tuple(totals.values()), exact=False)

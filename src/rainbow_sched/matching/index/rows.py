@@ -1,4 +1,4 @@
-"""In which rows a cluster's hosts stand, and how they move when vertices are taken, freed, or go dark."""
+"""The rows of a cluster's hosts, and how hosts move between rows when their state changes."""
 
 from __future__ import annotations
 
@@ -6,66 +6,66 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rainbow_sched.matching.index.tables import ROOT, WHOLE, Dim, HostTable, Offer, RowKey
-from rainbow_sched.matching.index.unit_counts import Units
+from rainbow_sched.matching.index.unit_counts import UnitCounts
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What a change of state did: units taken before, where that changed, and who went dark or came back."""
+class StateDelta:
+    """A change of state: the previous taken units of changed vertices, and vertices with changed availability."""
 
     taken: Mapping[int, int] = field(default_factory=dict)
-    flipped: Collection[int] = ()
+    toggled: Collection[int] = ()
 
 
-class Gathered:
-    """Several changes of one cluster in one: what was taken before the first, and who is now dark or light at last."""
+class PendingChange:
+    """The sum of several changes of one cluster that are not in the index yet."""
 
-    __slots__ = ("flipped", "taken")
+    __slots__ = ("taken", "toggled")
 
     def __init__(self) -> None:
         self.taken: dict[int, int] = {}
-        self.flipped: set[int] = set()
+        self.toggled: set[int] = set()
 
-    def add(self, changed: Changed) -> None:
-        """One more change, after the others."""
+    def add(self, changed: StateDelta) -> None:
+        """Add a later change."""
         for i, before in changed.taken.items():
             self.taken.setdefault(i, before)
-        self.flipped.symmetric_difference_update(changed.flipped)
+        self.toggled.symmetric_difference_update(changed.toggled)
 
-    def whole(self) -> Changed:
-        """All of them."""
-        return Changed(self.taken, self.flipped)
+    def whole(self) -> StateDelta:
+        """Return the sum of the changes."""
+        return StateDelta(self.taken, self.toggled)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The state after the change: taken units by vertex, and all dark vertices."""
+class VertexState:
+    """The state after a change: taken units by vertex, and all unavailable vertices."""
 
-    taken: Units
-    dark: Collection[int]
+    taken: UnitCounts
+    unavailable: Collection[int]
 
 
 @dataclass(slots=True)
 class _Delta:
-    """What a change inside a vertex adds up to."""
+    """The sum of the changes inside a vertex."""
 
     units: dict[Dim, int] = field(default_factory=dict)
     taken: int = 0
-    dark: int = 0
+    unavailable: int = 0
 
     def add(self, other: _Delta) -> None:
         for dim, units in other.units.items():
             self.units[dim] = self.units.get(dim, 0) + units
         self.taken += other.taken
-        self.dark += other.dark
+        self.unavailable += other.unavailable
 
 
-class Rows:
-    """One cluster's hosts. Only changed ones are kept; all others stand where the free graph puts them."""
+class ClusterRows:
+    """One cluster's hosts. Only changed hosts are stored; all others are in the rows of the free graph."""
 
-    __slots__ = ("_all_free", "_cluster", "_dark", "_fold", "_moved", "_number", "_tables", "_taken")
+    __slots__ = ("_all_free", "_cluster", "_fold", "_moved", "_number", "_tables", "_taken", "_unavailable")
 
     def __init__(self, cluster: int, fold: Fold, tables: dict[str, HostTable]) -> None:
         """`tables` hold how *now* differs from *ever*."""
@@ -75,14 +75,14 @@ class Rows:
         self._number = fold.structure.host_numbers
         self._all_free: RowKey | None = None
         self._moved: list[RowKey | None] = [None] * (fold.structure.hosts + 1)  # by host; the last is the cluster
-        self._taken = Units(fold.structure.hosts)  # by host: vertices at or inside it of which something is taken
-        self._dark = Units(fold.structure.hosts)  # by host: dark vertices at or inside it
+        self._taken = UnitCounts(fold.structure.hosts)  # by host: vertices at or inside it of which something is taken
+        self._unavailable = UnitCounts(fold.structure.hosts)  # by host: unavailable vertices at or inside it
 
-    def change(self, state: Held, changed: Changed) -> None:
-        """Take a change over, from the leaves up."""
+    def change(self, state: VertexState, changed: StateDelta) -> None:
+        """Apply a change, from the leaves up."""
         graph = self._fold.graph
-        if changed.flipped:
-            pending = {i: _Delta() for i in (*changed.taken, *changed.flipped)}
+        if changed.toggled:
+            pending = {i: _Delta() for i in (*changed.taken, *changed.toggled)}
         else:
             pending = self._leaves_together(state, changed)
         for i in tuple(pending):
@@ -98,9 +98,9 @@ class Rows:
             else:
                 self._move(ROOT, -1, delta.units, not (self._taken or state.taken.get(i)))
 
-    def _leaves_together(self, state: Held, changed: Changed) -> dict[int, _Delta]:
-        """What the leaves of each vertex add up to, when nothing went dark or came back: the common case."""
-        graph, number, dark = self._fold.graph, self._number, state.dark
+    def _leaves_together(self, state: VertexState, changed: StateDelta) -> dict[int, _Delta]:
+        """Sum up the changed leaves of each vertex. Only for changes without toggled vertices, the common case."""
+        graph, number, unavailable = self._fold.graph, self._number, state.unavailable
         parents, sizes, types, units, taken = graph.parents, graph.sizes, graph.types, graph.units, state.taken.column()
         found: dict[int, _Delta] = {}
         for i, before in changed.taken.items():
@@ -120,43 +120,43 @@ class Rows:
                 delta.taken -= 1
             size = sizes[i]
             free = (before if before < size else size) - (now if now < size else size)
-            if free and i not in dark:
+            if free and i not in unavailable:
                 dim = (types[i], units[i])
                 delta.units[dim] = delta.units.get(dim, 0) + free
         return found
 
-    def _own(self, i: int, delta: _Delta, state: Held, changed: Changed) -> None:
-        """Add a vertex's own part to what changed inside it, and move it if it is a host."""
+    def _own(self, i: int, delta: _Delta, state: VertexState, changed: StateDelta) -> None:
+        """Add a vertex's own change to the changes inside, and move the vertex if it is a host."""
         graph = self._fold.graph
         type, number = graph.types[i], self._number[i]
-        free = self._itself(i, delta, state, changed) if changed.flipped or i in changed.taken else 0
+        free = self._itself(i, delta, state, changed) if changed.toggled or i in changed.taken else 0
         dim = (type, graph.units[i])
         if number >= 0:
             taken = taken_before = self._taken.get(number)
-            dark = dark_before = self._dark.get(number)
+            unavailable = unavailable_before = self._unavailable.get(number)
             if delta.taken:
                 taken = self._taken.add(number, delta.taken)
-            if delta.dark:
-                dark = self._dark.add(number, delta.dark)
+            if delta.unavailable:
+                unavailable = self._unavailable.add(number, delta.unavailable)
             self._move(type, i, delta.units, not taken)
-            free = graph.sizes[i] * ((not (taken or dark)) - (not (taken_before or dark_before)))
+            free = graph.sizes[i] * ((not (taken or unavailable)) - (not (taken_before or unavailable_before)))
             dim = (type, WHOLE)
         if free:
             delta.units[dim] = delta.units.get(dim, 0) + free
 
-    def _itself(self, i: int, delta: _Delta, state: Held, changed: Changed) -> int:
-        """Count a vertex that was taken or given back, or went dark or came back; how much more of it is free."""
+    def _itself(self, i: int, delta: _Delta, state: VertexState, changed: StateDelta) -> int:
+        """Count a vertex that was taken, released or toggled; return the change of its free units."""
         size = self._fold.graph.sizes[i]
         units_now = min(state.taken.get(i, 0), size)
         units_before = min(changed.taken[i], size) if i in changed.taken else units_now
-        is_dark = i in state.dark
-        was_dark = is_dark is not (i in changed.flipped)
+        is_unavailable = i in state.unavailable
+        was_unavailable = is_unavailable is not (i in changed.toggled)
         delta.taken += bool(units_now) - bool(units_before)
-        delta.dark += is_dark - was_dark
-        return (0 if is_dark else size - units_now) - (0 if was_dark else size - units_before)
+        delta.unavailable += is_unavailable - was_unavailable
+        return (0 if is_unavailable else size - units_now) - (0 if was_unavailable else size - units_before)
 
     def _free(self, i: int) -> RowKey:
-        """The row of a host, or of the cluster (-1), when all is free."""
+        """Return the row of a host, or of the cluster (-1), when everything is free."""
         if i >= 0:
             shape = self._fold.shape(i)
             return (self._cluster, shape.cls, True, offer(shape))
@@ -165,7 +165,7 @@ class Rows:
         return self._all_free
 
     def _move(self, type: str, i: int, delta: Mapping[Dim, int], clean: bool) -> None:
-        """Move a host to the row where it belongs after a change inside."""
+        """Move a host to its row after a change inside."""
         number = -1 if i < 0 else self._number[i]
         before = self._moved[number] or self._free(i)
         if not delta and clean is before[2]:
@@ -183,12 +183,12 @@ class Rows:
 
 
 def hosts_touched(fold: Fold, taken: Collection[int]) -> int:
-    """Of any one kind of host, a job that takes these is in at most so many: what has things inside is taken whole."""
+    """Return the maximum number of hosts of one type that contain the taken vertices."""
     return len(set(map(fold.graph.parents.__getitem__, taken)))
 
 
 def offer(shape: Shape) -> Offer:
-    """What a free host of this shape offers inside: units of leaves, and whole vertices."""
+    """Return the free units inside a free host of this shape: leaves and whole vertices."""
     if shape.offer is None:
         totals: dict[Dim, int] = {}
         for kid, count in shape.kids:
@@ -199,7 +199,7 @@ def offer(shape: Shape) -> Offer:
 
 
 def around(shape: Shape) -> Offer:
-    """What a vertex of this shape offers to what is above it: its inside and itself."""
+    """Return the free units of a vertex of this shape and everything inside."""
     if not shape.kids:
         return (((shape.type, shape.unit), shape.size),)
     totals = dict(offer(shape))

@@ -1,4 +1,4 @@
-"""Counting slots over the rows of one table: for each cluster, how many slots of a form its hosts hold."""
+"""Count the slots of a form in the rows of one table, by cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rainbow_sched.matching.index.request_form import Form, Need
+from rainbow_sched.matching.index.request_form import Need, RequestForm
 from rainbow_sched.matching.index.tables import WHOLE, Dim, Floats, HostTable, Ints, Mask
 from rainbow_sched.model.quantities import factor
 
@@ -15,16 +15,18 @@ LARGEST = 1 << 62
 MANY = 1 << 41  # slots in one host; more than a request can ask for
 
 
-def slots_in(table: HostTable, form: Form, classes: Mask | None, clusters: int) -> Floats:
-    """Slots by cluster number; `classes` says which classes of facts meet what is required of the host."""
+def slots_in(table: HostTable, form: RequestForm, classes: Mask | None, clusters: int) -> Floats:
+    """Return the slots by cluster number; `classes`: mask of the classes of facts that meet the host's requirements."""
     room = _room(table, form)
     if room is None:
         return np.zeros(clusters)
     return slots_of_rows(table, room * table.count[: table.size], form, classes, clusters)
 
 
-def slots_of_rows(table: HostTable, slots: npt.NDArray[Any], form: Form, classes: Mask | None, clusters: int) -> Floats:
-    """Add up slots by cluster, leaving out rows that do not meet what is asked of the host."""
+def slots_of_rows(
+    table: HostTable, slots: npt.NDArray[Any], form: RequestForm, classes: Mask | None, clusters: int
+) -> Floats:
+    """Sum up slots by cluster, without the rows that do not meet the host's requirements."""
     rows = table.size
     if classes is not None:
         slots = slots * classes[table.cls[:rows]]
@@ -33,8 +35,8 @@ def slots_of_rows(table: HostTable, slots: npt.NDArray[Any], form: Form, classes
     return np.bincount(table.cluster[:rows], slots, clusters).astype(np.float64, copy=False)
 
 
-def _room(table: HostTable, form: Form) -> Ints | Mask | None:
-    """Slots in one host, by row; None if no row has any."""
+def _room(table: HostTable, form: RequestForm) -> Ints | Mask | None:
+    """Return the slots in one host, by row; None if no row has any."""
     single = form.exclusive or not form.shared
     room: Ints | Mask | None = None
     for need in form.needs:
@@ -52,7 +54,7 @@ def _room(table: HostTable, form: Form) -> Ints | Mask | None:
 
 
 def scale_of(dim: Dim, need: Need) -> int:
-    """What one unit of a column counts for a need; 0 if it does not count."""
+    """Return how much one unit of a column counts for a need; 0 if the column does not count."""
     if dim[0] != need.type:
         return 0
     if need.scale:
@@ -61,7 +63,7 @@ def scale_of(dim: Dim, need: Need) -> int:
 
 
 def units_of(table: HostTable, need: Need) -> Ints | None:
-    """The units of a leaf in each host, as the need counts them."""
+    """Return the units of a leaf in each host, as the need counts them."""
     found: Ints | None = None
     for dim, column in table.columns.items():
         scale = scale_of(dim, need)
@@ -70,7 +72,7 @@ def units_of(table: HostTable, need: Need) -> Ints | None:
         units = column[: table.size]
         if scale > 1:
             if table.peaks[dim] * scale > LARGEST:
-                units = np.minimum(units, LARGEST // scale)  # more than anybody asks for
+                units = np.minimum(units, LARGEST // scale)  # more than any request needs
             units = units * scale
         found = units if found is None else found + units
     return found

@@ -1,8 +1,8 @@
-"""Suffix counts: how many hosts have at least c of one thing and at least g of another, ready for every c and g.
+"""Suffix counts: the number of hosts with at least c units of one dimension and g of another, for every c and g.
 
 When every node has a different number of free cores, a table has as many rows as nodes. Grouped
-by all that differs less (cluster, class, memory ...), with the two small numbers that
-differ most turned into levels, the same hosts are a few groups, and a question reads one slice.
+by everything else (cluster, class, memory ...), with the two dimensions that
+vary most as levels, the same hosts form a few groups, and a query reads one slice.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rainbow_sched.matching.index.request_form import Form, Need
+from rainbow_sched.matching.index.request_form import Need, RequestForm
 from rainbow_sched.matching.index.slots import LARGEST, scale_of, slots_of_rows, units_of
 from rainbow_sched.matching.index.tables import WHOLE, Dim, Floats, HostTable, Mask, Offer, RowKey
 
-WORTH_IT = 6_000  # rows from which on the suffix counts are faster than reading all rows
-MOST_LEVELS = 8_192
-MOST_GROUPS = 12_000
-MOST_CELLS = 1 << 25  # of four bytes
-MOST_SLOTS = 256  # slots in one host that are added up slice by slice; past that all rows are read
+MIN_ROWS = 6_000  # rows from which on suffix counts are faster than reading all rows
+MAX_LEVELS = 8_192
+MAX_GROUPS = 12_000
+MAX_CELLS = 1 << 25  # of four bytes
+MAX_SLOTS = 256  # slots in one host that are summed slice by slice; beyond that all rows are read
 
 
 class SuffixTable:
-    """Suffix counts over one `HostTable`, kept in step with it."""
+    """Suffix counts over one `HostTable`, updated with it."""
 
     def __init__(self, table: HostTable, dims: tuple[Dim, Dim]) -> None:
         self.dims = dims
@@ -36,7 +36,7 @@ class SuffixTable:
         rows = np.flatnonzero(table.count[: table.size])
         examples, group = _grouped(table, rows, dims)
         depth = 16 + len(examples) * 5 // 4
-        if depth * self.levels[0] * self.levels[1] > MOST_CELLS:
+        if depth * self.levels[0] * self.levels[1] > MAX_CELLS:
             self.broken = True
             return
         self.counts: npt.NDArray[np.int32] = np.zeros((*self.levels, depth), np.int32)
@@ -70,12 +70,12 @@ class SuffixTable:
         if first >= self.levels[0] or second >= self.levels[1]:
             self.broken = True
             return None
-        group_key = (key[0], key[1], True, rest)  # clean or not is not told apart here
+        group_key = (key[0], key[1], True, rest)  # `clean` is ignored here
         group = self._group.get(group_key)
         if group is None:
             group = self._group[group_key] = len(self._group)
             self.groups.add(group_key, 1)
-            if group >= MOST_GROUPS:
+            if group >= MAX_GROUPS:
                 self.broken = True
                 return None
             if group >= self.counts.shape[2]:
@@ -85,13 +85,13 @@ class SuffixTable:
         return first, second, group
 
     def add(self, key: RowKey, hosts: int) -> None:
-        """Follow a change of the table."""
+        """Apply a change of the table."""
         at = None if self.broken else self._place(key)
         if at is not None:
             self.counts[: at[0] + 1, : at[1] + 1, at[2]] += hosts
 
-    def slots(self, form: Form, classes: Mask | None, clusters: int) -> Floats | None:
-        """Slots by cluster number, or None if these counts cannot tell."""
+    def slots(self, form: RequestForm, classes: Mask | None, clusters: int) -> Floats | None:
+        """Return the slots by cluster number, or None if these counts are not sufficient."""
         if form.exclusive:
             return None
         wanted = [0, 0]
@@ -111,7 +111,7 @@ class SuffixTable:
         return slots_of_rows(self.groups, found, form, classes, clusters)
 
     def _added_up(self, wanted: list[int], others: list[Need], times: int) -> npt.NDArray[Any]:
-        """By group: hosts with room for one slot, plus hosts with room for two, and so on."""
+        """Return by group the hosts with room for one slot, plus the hosts with room for two, and so on."""
         width = len(self._group)
         most = [(self.levels[i] - 1) // want for i, want in enumerate(wanted) if want]
         most += [LARGEST // (need.count * (need.scale or 1)) for need in others]
@@ -132,19 +132,19 @@ class SuffixTable:
         return _added(counts) if most_of is None else _added_up_to(counts, most_of)
 
     def _alone(self, need: Need) -> bool:
-        """Is there only one column that counts for the need?"""
+        """Return True if only one column counts for the need."""
         return sum(bool(scale_of(dim, need)) for dim in (*self.dims, *self.groups.columns)) == 1
 
-    def _times(self, form: Form, wanted: list[int]) -> int | None:
-        """How many slots of one host have to be added up; None if that is too many, or not bounded here."""
+    def _times(self, form: RequestForm, wanted: list[int]) -> int | None:
+        """Return how many slots of one host have to be summed up; None if too many or unbounded."""
         if not form.shared or form.count == 1:
             return 1
-        most = min(((self.levels[i] - 1) // wanted[i] for i in (0, 1) if wanted[i]), default=MOST_SLOTS + 1)
-        return most if most <= MOST_SLOTS else None
+        most = min(((self.levels[i] - 1) // wanted[i] for i in (0, 1) if wanted[i]), default=MAX_SLOTS + 1)
+        return most if most <= MAX_SLOTS else None
 
 
 def _grouped(table: HostTable, rows: npt.NDArray[np.intp], dims: tuple[Dim, Dim]) -> tuple[Any, Any]:
-    """One example of each group of rows that differ in nothing but the two dims, and the group of each row."""
+    """Return one row of each group of rows that differ only in the two dims, and the group of each row."""
     group: npt.NDArray[Any] = np.zeros(len(rows), np.int64)
     examples: npt.NDArray[Any] = np.zeros(min(1, len(rows)), np.intp)
     for column in (table.cluster, table.cls, *(column for dim, column in table.columns.items() if dim not in dims)):
@@ -161,7 +161,7 @@ def _added(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _added_up_to(counts: npt.NDArray[Any], most: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """By group: the sum of its first so many counts; few different limits are few sums over all groups."""
+    """Return by group the sum of its first `most` counts; with few different limits this takes few array sums."""
     limits = np.minimum(most, len(counts))
     found = np.zeros(len(limits), np.int32)
     running: npt.NDArray[Any] | None = None
@@ -175,11 +175,11 @@ def _added_up_to(counts: npt.NDArray[Any], most: npt.NDArray[Any]) -> npt.NDArra
 
 
 def suffix_of(table: HostTable) -> SuffixTable | None:
-    """The table's suffix counts, made when they are first worth it; None if they are not or cannot be."""
+    """Return the table's suffix counts, built when they are faster; None if they are not or cannot be built."""
     if table.suffix is not None and table.suffix.broken:
         table.suffix = None
-        table.suffix_at = 2 * len(table)  # try again when much has changed
-    if table.suffix is None and len(table) >= max(WORTH_IT, table.suffix_at):
+        table.suffix_at = 2 * len(table)  # try again when the table has doubled
+    if table.suffix is None and len(table) >= max(MIN_ROWS, table.suffix_at):
         dims = _dims(table.peaks.items())
         if dims is None:
             return None
@@ -190,10 +190,10 @@ def suffix_of(table: HostTable) -> SuffixTable | None:
 
 
 def _dims(peaks: Iterable[tuple[Dim, int]]) -> tuple[Dim, Dim] | None:
-    """The two counted things with the most levels that still make a table of bounded size."""
-    small = sorted((-peak, dim) for dim, peak in peaks if not dim[1] and dim[1] != WHOLE and peak < MOST_LEVELS)
+    """Return the two dimensions with the most levels that keep the table within its bound."""
+    small = sorted((-peak, dim) for dim, peak in peaks if not dim[1] and dim[1] != WHOLE and peak < MAX_LEVELS)
     for place, (first, dim) in enumerate(small):
         for second, other in small[place + 1 :]:
-            if (1 - first) * (1 - second) <= MOST_LEVELS:
+            if (1 - first) * (1 - second) <= MAX_LEVELS:
                 return dim, other
     return (small[-1][1], ("", "")) if small else None

@@ -1,9 +1,9 @@
-"""The rows of the index: for each type of host, how many hosts of a cluster offer exactly the same.
+"""The tables of the index: per type of host, the number of equal hosts of each cluster.
 
-A row is (cluster, class of facts, clean or not, free units per kind of leaf) with the number of
-hosts that are so. A cluster of a thousand equal idle nodes is one row. There are two tables per
-type of host: what is there when all is free (*ever*), and how *now* differs from it; there a
-count is negative where hosts have left a row.
+A row is (cluster, class of facts, clean, free units per type of leaf) with the number of
+equal hosts. A thousand equal idle nodes of a cluster are one row. There are two tables per
+type of host: the hosts when everything is free (*ever*), and the difference to *now*, in which a
+count is negative for hosts that have left a row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class HostTable:
-    """All hosts of one type in the fleet, in columns; rows come in any order."""
+    """All hosts of one type in the fleet, in columns; rows are not ordered."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -38,20 +38,20 @@ class HostTable:
         self.clean: Mask = np.zeros(16, np.bool_)
         self.count: Floats = np.zeros(16)  # floats, as numpy's weighted counting wants them
         self.columns: dict[Dim, Ints] = {}
-        self.peaks: dict[Dim, int] = {}  # the largest units ever seen, to know what cannot overflow
+        self.peaks: dict[Dim, int] = {}  # the largest units ever stored, to prevent overflows
         self.keys: list[RowKey] = []
         self.suffix: SuffixTable | None = None
-        self.suffix_at = 0  # rows from which on suffix counts are tried again
+        self.suffix_at = 0  # number of rows at which suffix counts are tried again
         self._rows: dict[RowKey, int] = {}
         self._empty: list[int] = []
         self._items: dict[tuple[Dim, int], tuple[Dim, int]] = {}  # equal parts of keys are one object
 
     def __len__(self) -> int:
-        """Rows in use."""
+        """Return the number of rows in use."""
         return len(self._rows)
 
     def add(self, key: RowKey, hosts: int) -> RowKey:
-        """Add hosts to a row (or take some away) and give the row's own copy of the key; an empty row is given back."""
+        """Add hosts to a row or remove them, free the row if it is empty, and return its interned key."""
         row = self._rows.get(key)
         if row is None:
             key = (key[0], key[1], key[2], tuple([self._items.setdefault(item, item) for item in key[3]]))

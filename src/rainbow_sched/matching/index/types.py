@@ -1,4 +1,4 @@
-"""What the index must know of a cluster's types to tell where counting rows is exact."""
+"""Traits of a cluster's vertex types that decide whether counting rows is exact."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.shapes import Shape
 
 
-class Kinds:
-    """What is true of a type in a cluster, as masks over clusters; see `kinds_of` for the words."""
+class TypeTraits:
+    """Traits of types as masks over clusters; `traits_of` defines the traits."""
 
     def __init__(self) -> None:
         self.size = 16
         self._masks: dict[tuple[str, str], Mask] = {}
-        self._holding: dict[tuple[str, str], int] = {}  # how many clusters a mask holds
+        self._holding: dict[tuple[str, str], int] = {}  # number of clusters in each mask
         self._of: dict[int, frozenset[tuple[str, str]]] = {}  # by cluster
         self._equal: dict[frozenset[tuple[str, str]], frozenset[tuple[str, str]]] = {}  # few designs, many clusters
 
@@ -29,7 +29,7 @@ class Kinds:
                 self._masks[key] = np.concatenate([mask, np.zeros(self.size - len(mask), np.bool_)])
 
     def set(self, cluster: int, kinds: Iterable[tuple[str, str]]) -> None:
-        """Say what a cluster is; what is not said does not hold."""
+        """Set all traits of a cluster."""
         for key in self._of.pop(cluster, ()):
             self._masks[key][cluster] = False
             self._holding[key] -= 1
@@ -43,18 +43,18 @@ class Kinds:
             self._holding[key] = self._holding.get(key, 0) + 1
 
     def get(self, word: str, type: str) -> Mask | None:
-        """The clusters of which this is true, or None if there are none."""
+        """Return the clusters whose type has this trait, or None if there are none."""
         return self._masks[word, type] if self._holding.get((word, type)) else None
 
     def lacking(self, type: str) -> Mask | None:
-        """The clusters without vertices of a type, or None if all have some."""
+        """Return the clusters without vertices of a type, or None if all have some."""
         if self._holding.get(("has", type), 0) == len(self._of):
             return None
         known = self.get("has", type)
         return np.ones(self.size, np.bool_) if known is None else ~known
 
     def several(self, type: str) -> Mask | None:
-        """The clusters whose vertices of a type are more than one that all else lies in or above."""
+        """Return the clusters that have vertices of a type, but not as `sole`."""
         known = self.get("has", type)
         if known is None or self._holding["has", type] == self._holding.get(("sole", type), 0):
             return None
@@ -62,17 +62,17 @@ class Kinds:
         return known if sole is None else known & ~sole
 
 
-def kinds_of(fold: Fold) -> set[tuple[str, str]]:
-    """Pairs of a word and a type.
+def traits_of(fold: Fold) -> set[tuple[str, str]]:
+    """Return pairs of a trait and a type.
 
-    has     there are such vertices
-    nested  some lie inside their own type
-    sole    there is one, and all other vertices lie in it or above it
-    sized   some without things inside hold more than one unit, or have a unit
-    inner   some have things inside
-    outer   some have nothing inside
-    mixed   both of these
-    lumpy   some with things inside have a size or a unit
+    has     the type has vertices
+    nested  some are inside a vertex of the same type
+    sole    there is one, and all other vertices are inside or above it
+    sized   some leaves have a size above 1 or a unit
+    inner   some have children
+    outer   some are leaves
+    mixed   both inner and outer
+    lumpy   some with children have a size above 1 or a unit
     """
     graph = fold.graph
     found: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Small numbers by vertex, most of them zero or all of them set: one column, as wide as its largest number needs."""
+"""A compact mapping from vertices to small numbers: one column, as wide as its largest number needs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rainbow_sched.matching.fit.quick_placement import Column
 WIDTHS = "BHIQ"  # a column of bytes becomes wider when a number does not fit
 
 
-class Units(Mapping[int, int]):
-    """A mapping from vertices to positive numbers; zero is the same as not there."""
+class UnitCounts(Mapping[int, int]):
+    """A mapping from vertices to positive numbers; zero means absent."""
 
     __slots__ = ("_column", "_set", "_size")
 
     def __init__(self, vertices: int) -> None:
         self._size = vertices
-        self._set = 0  # how many are not zero
-        self._column: Column = bytearray()  # empty until something is set
+        self._set = 0  # number of entries above zero
+        self._column: Column = bytearray()  # empty while all are zero
 
     def __len__(self) -> int:
         return self._set
@@ -39,17 +39,17 @@ class Units(Mapping[int, int]):
         return isinstance(i, int) and self.get(i) != 0
 
     def get(self, i: int, default: Any = 0) -> Any:
-        """The number of a vertex."""
+        """Return the number of a vertex."""
         return (self._column[i] if self._set else 0) or default
 
     def column(self) -> Column:
-        """The number of every vertex, for readers in a hurry; good until the next change."""
+        """Return the numbers of all vertices as an array, for fast readers; valid until the next change."""
         if not self._column:
             self._column = bytearray(self._size)
         return self._column
 
     def put(self, i: int, number: int) -> None:
-        """Set the number of a vertex; zero takes it out."""
+        """Set the number of a vertex; zero removes it."""
         column = self.column()
         self._set += (not column[i]) - (not number)
         try:
@@ -59,13 +59,13 @@ class Units(Mapping[int, int]):
         self._shrink()
 
     def add(self, i: int, more: int) -> int:
-        """Add to the number of a vertex; the sum."""
+        """Add to the number of a vertex and return the sum."""
         total: int = self.get(i) + more
         self.put(i, total)
         return total
 
     def add_all(self, more: Mapping[int, int], before: dict[int, int], sign: int = 1) -> None:
-        """Add to many numbers, or take away; `before` learns what each was, where it does not know it."""
+        """Add to (or with sign -1 subtract from) many numbers; store unknown previous numbers in `before`."""
         column, more_set = self.column(), 0
         for i, units in more.items():
             was = column[i]
@@ -83,7 +83,7 @@ class Units(Mapping[int, int]):
         self._shrink()
 
     def _wider(self, i: int, number: int) -> Column:
-        """The column made wide enough for a number, with the number in it."""
+        """Widen the column for a number and set the number."""
         width = next(width for width in WIDTHS if number < 1 << 8 * array(width).itemsize)
         wider = array(width, iter(self._column))
         wider[i] = number

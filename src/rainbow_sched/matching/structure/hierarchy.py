@@ -1,4 +1,4 @@
-"""What a graph is without its subsystems and its state: read once, shared by all clusters with the same graph."""
+"""Derived columns of a graph without subsystems and state, shared by all clusters with the same graph."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rainbow_sched.matching.structure.shapes import NO_PROPERTIES, Shape, ShapeK
 from rainbow_sched.model.binding import HOST
 from rainbow_sched.model.graph import Graph
 
-MOST_LEAVES = 16_384
+MAX_CACHED_HOSTS = 16_384  # per type of leaf
 Leaves: TypeAlias = "tuple[tuple[int, int], ...] | array[int]"
 
 
 class Children:
-    """For each vertex the numbers of its children, in two flat columns instead of a list per vertex."""
+    """The children of each vertex, in two flat columns."""
 
     __slots__ = ("_first", "_kids")
 
@@ -38,19 +38,19 @@ class Children:
         return self._kids[self._first[i] : self._first[i + 1]]
 
     def has(self, i: int) -> bool:
-        """True if vertex `i` has children."""
+        """Return True if vertex `i` has children."""
         return self._first[i] != self._first[i + 1]
 
     def none_below(self, kids: array[int]) -> bool:
-        """True if none of these children of one vertex has children; may be False when it is not seen at a glance."""
+        """Return True if none of these children has children; always False if their numbers are not consecutive."""
         if not kids:
             return True
-        in_a_row = kids[-1] - kids[0] + 1 == len(kids)
-        return in_a_row and self._first[kids[0]] == self._first[kids[-1] + 1]
+        consecutive = kids[-1] - kids[0] + 1 == len(kids)
+        return consecutive and self._first[kids[0]] == self._first[kids[-1] + 1]
 
 
 class Structure:
-    """A graph's columns that its `Graph` does not have: children, properties, and each vertex's shape when free."""
+    """Children, properties, and the shape of each vertex when free."""
 
     def __init__(self, graph: Graph, shapes: Shapes) -> None:
         self.graph = graph
@@ -59,29 +59,29 @@ class Structure:
         for type, unit in zip(graph.types, graph.units, strict=True):
             self.units.setdefault(type, set()).add(unit)
         self.types = frozenset(self.units)
-        carried = any("properties" in metadata for metadata in graph.metadata.values())
-        self._properties = self._inherited() if carried else []
+        has_properties = any("properties" in metadata for metadata in graph.metadata.values())
+        self._properties = self._inherited() if has_properties else []
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
-        self._leaves: dict[str, dict[int, Leaves]] = {}  # by type, then by what they are in
+        self._leaves: dict[str, dict[int, Leaves]] = {}  # by type, then by the vertex around them
         self._positions: dict[str, int] = {}
-        self._hosts_by_name: dict[str, list[int]] = {}  # built when first needed
+        self._hosts_by_name: dict[str, list[int]] = {}
         self._host_numbers: array[int] = array("i")
-        self._inner = array("i", sorted(set(graph.parents) - {-1}))  # vertices with things inside
+        self._inner = array("i", sorted(set(graph.parents) - {-1}))  # vertices with children
         self._inner_types = frozenset(graph.types[i] for i in self._inner)
         self.hosts = len(self._inner)
         self.root = graph.types[0]
         self.kind = shapes.kind(self.units, self._inner_types, self.root)
 
     def of_type(self, type: str) -> array[int]:
-        """The numbers of the vertices of a type."""
+        """Return the vertices of a type."""
         known = self._of_type.get(type)
         if known is None:
             known = self._of_type[type] = array("i", [i for i, each in enumerate(self.graph.types) if each == type])
         return known
 
     def hosts_named(self, name: str) -> Sequence[int]:
-        """The hosts of a name."""
+        """Return the hosts with this name."""
         if not self._hosts_by_name:
             for i in self.of_type(HOST):
                 self._hosts_by_name.setdefault(self.graph.names[i] or self.graph.ids[i], []).append(i)
@@ -93,14 +93,14 @@ class Structure:
 
     @property
     def positions(self) -> dict[str, int]:
-        """Vertex number by id, built when first needed."""
+        """Return the number of each vertex by id."""
         if not self._positions:
             self._positions = self.graph.positions()
         return self._positions
 
     @property
     def host_numbers(self) -> array[int]:
-        """By vertex with things inside: its number among those, built when first needed."""
+        """Return the number of each vertex with children among these; -1 for others."""
         if not self._host_numbers:
             numbers = array("i", [-1]) * len(self.graph)
             for number, i in enumerate(self._inner):
@@ -109,7 +109,7 @@ class Structure:
         return self._host_numbers
 
     def below(self, i: int) -> Iterator[int]:
-        """Vertex `i` and all inside it, parents first."""
+        """Iterate over vertex `i` and all vertices inside, parents first."""
         stack = [i]
         while stack:
             at = stack.pop()
@@ -117,16 +117,16 @@ class Structure:
             stack.extend(self.kids[at])
 
     def inside(self, i: int, type: str) -> Sequence[int]:
-        """The vertices of a type inside vertex `i`, in the graph's order."""
+        """Return the vertices of a type inside vertex `i`, in the graph's order."""
         types, kids = self.graph.types, self.kids
-        mine = kids[i]
-        leaves = kids.none_below(mine)
-        if leaves and mine and types[mine[0] : mine[-1] + 1].count(type) == len(mine):
-            return mine
-        found = [kid for kid in mine if types[kid] == type]
+        children = kids[i]
+        leaves = kids.none_below(children)
+        if leaves and children and types[children[0] : children[-1] + 1].count(type) == len(children):
+            return children
+        found = [kid for kid in children if types[kid] == type]
         if leaves:
             return found
-        deeper = [kid for kid in mine if kids.has(kid)]
+        deeper = [kid for kid in children if kids.has(kid)]
         if deeper:
             for kid in deeper:
                 found.extend(self.inside(kid, type))
@@ -134,34 +134,34 @@ class Structure:
         return found
 
     def leaves_in(self, i: int, type: str) -> Leaves:
-        """The same, for leaves of a vertex that is often asked about: as runs if they are of one unit; kept."""
-        known = self.leaves_of(type)
-        if len(known) >= MOST_LEAVES:
-            known.clear()
-        found = known[i] = _runs(self.inside(i, type), self.graph.sizes)
-        return found
+        """Return the leaves of a type inside vertex `i`, as ranges if each is one unit; the result is cached."""
+        cache = self.leaves_of(type)
+        if len(cache) >= MAX_CACHED_HOSTS:
+            cache.clear()
+        leaves = cache[i] = _ranges(self.inside(i, type), self.graph.sizes)
+        return leaves
 
     def leaves_of(self, type: str) -> dict[int, Leaves]:
-        """What `leaves_in` found so far of a type, by vertex."""
+        """Return the cached results of `leaves_in` for a type, by vertex."""
         return self._leaves.setdefault(type, {})
 
     def properties(self, i: int) -> frozenset[str]:
-        """The properties that vertex `i` carries, its own and those of what is around it."""
+        """Return the properties of vertex `i` and of the vertices above it."""
         return self._properties[i] if self._properties else NO_PROPERTIES
 
     def _inherited(self) -> list[frozenset[str]]:
-        found: list[frozenset[str]] = []
-        known: dict[frozenset[str], frozenset[str]] = {}
+        by_vertex: list[frozenset[str]] = []
+        interned: dict[frozenset[str], frozenset[str]] = {}
         for i, parent in enumerate(self.graph.parents):
-            carried = found[parent] if parent >= 0 else NO_PROPERTIES
+            properties = by_vertex[parent] if parent >= 0 else NO_PROPERTIES
             if i in self.graph.metadata:
-                mine = carried | properties_of(self.graph.metadata[i])
-                carried = known.setdefault(mine, mine)
-            found.append(carried)
-        return found
+                properties = properties | properties_of(self.graph.metadata[i])
+                properties = interned.setdefault(properties, properties)
+            by_vertex.append(properties)
+        return by_vertex
 
     def own(self, i: int, cls: int, free: int, state: tuple[bool, bool, bool] = (True, True, True)) -> ShapeKey:
-        """The key of a vertex's shape; `state` is (clean, whole, allowed)."""
+        """Return the key of a vertex's shape; `state` is (clean, whole, allowed)."""
         graph = self.graph
         return (graph.types[i], graph.sizes[i], graph.units[i], cls, self.properties(i), free, *state)
 
@@ -178,28 +178,26 @@ class Structure:
         return made
 
 
-def _runs(vertices: Sequence[int], sizes: array[int]) -> Leaves:
-    """Vertices of one unit each as pairs of the first and the one after the last in a row; others as they are."""
+def _ranges(vertices: Sequence[int], sizes: array[int]) -> Leaves:
+    """Return vertices of one unit each as ranges (first, end), and other vertices unchanged."""
     if vertices and vertices[-1] - vertices[0] + 1 == len(vertices):
         first, end = vertices[0], vertices[-1] + 1
         if sizes[first:end].count(1) == len(vertices):
             return ((first, end),)
     if any(sizes[i] != 1 for i in vertices):
         return array("i", vertices)
-    runs: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for i in vertices:
-        if runs and runs[-1][1] == i:
-            runs[-1] = (runs[-1][0], i + 1)
+        if ranges and ranges[-1][1] == i:
+            ranges[-1] = (ranges[-1][0], i + 1)
         else:
-            runs.append((i, i + 1))
-    return tuple(runs)
+            ranges.append((i, i + 1))
+    return tuple(ranges)
 
 
 def properties_of(metadata: Mapping[str, object]) -> frozenset[str]:
-    """The names under `properties`: a list of names, or a mapping whose keys are names."""
-    found = metadata.get("properties")
-    if isinstance(found, Mapping):
-        return frozenset(str(key) for key in found)
-    if isinstance(found, (list, tuple, set, frozenset)):
-        return frozenset(str(item) for item in found)
+    """Return the names under `properties`: a list of names, or a mapping whose keys are names."""
+    properties = metadata.get("properties")
+    if isinstance(properties, (Mapping, list, tuple, set, frozenset)):
+        return frozenset(map(str, properties))
     return NO_PROPERTIES

@@ -1,4 +1,4 @@
-"""Subtrees by content: the same content is the same object, across all clusters of a fleet."""
+"""Interned subtrees: equal subtrees are one object, across all clusters of a fleet."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ NO_PROPERTIES: frozenset[str] = frozenset()
 
 
 class Shape:
-    """A subtree by content. Children are shapes with how often each occurs; digests order them."""
+    """A subtree by content. Children are shapes with their counts, ordered by digest."""
 
     __slots__ = (
         "__weakref__",
         "allowed",
         "base",
+        "by_class",
         "clean",
         "cls",
-        "coloured",
         "digest",
         "free",
         "kids",
@@ -34,16 +34,16 @@ class Shape:
     type: str
     size: int
     unit: str
-    cls: int  # class of facts that speak for it
-    properties: frozenset[str]  # its own and those above it
-    free: int  # units of its own that can be taken
-    clean: bool  # nobody uses anything of it or inside it
+    cls: int  # class of the facts that hold at it
+    properties: frozenset[str]  # its own and those of the vertices above
+    free: int  # its own free units
+    clean: bool  # nothing of it or inside it is used
     whole: bool  # clean, and nothing inside is down, drained or not allowed
-    allowed: bool  # the request's hosts let it be used
-    base: Shape | None  # the same free subtree of class 0, if all of this one is of one class
-    coloured: dict[int, Shape]  # the same subtree under other classes
+    allowed: bool  # the request's hosts allow its use
+    base: Shape | None  # the same free subtree in class 0, if all its vertices are of one class
+    by_class: dict[int, Shape]  # the same subtree in other classes
     digest: bytes
-    offer: tuple[tuple[tuple[str, str], int], ...] | None  # kept here by the index: what it offers when free
+    offer: tuple[tuple[tuple[str, str], int], ...] | None  # cached by the index: the units it offers when free
     kids: tuple[tuple[Shape, int], ...]
 
 
@@ -52,19 +52,19 @@ ShapeKey: TypeAlias = tuple[str, int, str, int, frozenset[str], int, bool, bool,
 
 
 class Shapes:
-    """The interning table of shapes; shapes that nobody holds vanish."""
+    """The interning table of shapes; it holds them weakly."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[object, ...], Shape] = WeakValueDictionary()
         self._kinds: dict[tuple[frozenset[tuple[str, frozenset[str]]], frozenset[str], str], int] = {}
 
     def kind(self, units: Mapping[str, Iterable[str]], inner: frozenset[str], root: str) -> int:
-        """One number for all graphs with the same units of each type, types of hosts, and type of the root."""
-        same = (frozenset((type, frozenset(named)) for type, named in units.items()), inner, root)
-        return self._kinds.setdefault(same, len(self._kinds))
+        """Return one number for all graphs with the same units per type, types of hosts, and type of the root."""
+        key = (frozenset((type, frozenset(names)) for type, names in units.items()), inner, root)
+        return self._kinds.setdefault(key, len(self._kinds))
 
     def make(self, key: ShapeKey, counts: Mapping[Shape, int]) -> Shape:
-        """The one shape with this key and these children."""
+        """Return the shape with this key and these children."""
         kids = tuple(sorted(counts.items(), key=_by_digest))
         full = (*key, kids)
         shape = self._known.get(full)
@@ -84,25 +84,25 @@ class Shapes:
             shape.kids = kids
             shape.offer = None
             shape.base = None
-            shape.coloured = {}
+            shape.by_class = {}
             shape.digest = _digest(key, shape.kids)
             self._known[full] = shape
         return shape
 
-    def colour(self, shape: Shape, cls: int) -> Shape:
-        """The same free subtree, with every vertex in it of class `cls`."""
+    def with_class(self, shape: Shape, cls: int) -> Shape:
+        """Return the same free subtree with every vertex in class `cls`."""
         if cls == shape.cls:
             return shape
-        found = shape.coloured.get(cls)
-        if found is None:
+        other = shape.by_class.get(cls)
+        if other is None:
             counts: dict[Shape, int] = {}
             for kid, count in shape.kids:
-                other = self.colour(kid, cls)
-                counts[other] = counts.get(other, 0) + count
+                other_kid = self.with_class(kid, cls)
+                counts[other_kid] = counts.get(other_kid, 0) + count
             key = (shape.type, shape.size, shape.unit, cls, shape.properties, shape.size, True, True, True)
-            found = shape.coloured[cls] = self.make(key, counts)
-            found.base = shape
-        return found
+            other = shape.by_class[cls] = self.make(key, counts)
+            other.base = shape
+        return other
 
 
 def _by_digest(item: tuple[Shape, int]) -> bytes:
@@ -110,7 +110,7 @@ def _by_digest(item: tuple[Shape, int]) -> bytes:
 
 
 def _digest(key: ShapeKey, kids: Iterable[tuple[Shape, int]]) -> bytes:
-    """Orders children the same way in every process, so that a search takes the same steps everywhere."""
+    """Return a digest that orders children equally in every process, so that a search always takes the same steps."""
     content = [sorted(part) if isinstance(part, frozenset) else part for part in key]
     digest = blake2b(repr(content).encode(), digest_size=8)
     for kid, count in kids:
@@ -119,7 +119,7 @@ def _digest(key: ShapeKey, kids: Iterable[tuple[Shape, int]]) -> bytes:
 
 
 def multiplicities(root: Shape) -> dict[Shape, int]:
-    """How often each shape occurs below and including `root`."""
+    """Return how often each shape occurs in `root`, itself included."""
     order: list[Shape] = []
     seen: set[Shape] = set()
 

@@ -1,7 +1,6 @@
-"""Which facts have which value in a field: found by lookup for equality, by one cut in a sorted list for a range.
+"""Index of facts by field value: a lookup for equality, a bisection for ranges.
 
-Sets of facts are numbers whose bits are the facts' numbers, so that joining and cutting sets of
-hundreds of facts is one operation each.
+Sets of facts are bit sets (integers), so that unions and intersections of hundreds of facts are one operation.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from typing import Any
 from rainbow_sched.model.request import Equals, Runs, Scalar, Term
 from rainbow_sched.model.versions import is_number, is_version, texts, version_key, within
 
-RunsRelation = Callable[[str, str], bool]  # (what the graph says, the target): can the first run code for the second?
+RunsRelation = Callable[[str, str], bool]  # (microarchitecture, target): whether it runs code built for the target
 
 
 def bits_of(numbers: Iterable[int]) -> int:
-    """A set of small numbers as one."""
-    found = 0
+    """Return a set of small numbers as a bit set."""
+    bits = 0
     for number in numbers:
-        found |= 1 << number
-    return found
+        bits |= 1 << number
+    return bits
 
 
 def numbers_of(bits: int) -> Iterator[int]:
-    """The small numbers of a set, ascending."""
+    """Iterate over the numbers in a bit set, ascending."""
     text = bin(bits)[:1:-1]
     at = text.find("1")
     while at >= 0:
@@ -34,7 +33,7 @@ def numbers_of(bits: int) -> Iterator[int]:
 
 
 class _Sorted:
-    """Values in order, each with its facts, and for each place all facts from there on and up to there."""
+    """Sorted values with their facts, and the unions of facts from and up to each position."""
 
     def __init__(self) -> None:
         self.keys: list[Any] = []
@@ -52,7 +51,7 @@ class _Sorted:
         self._from = []
 
     def between(self, least: Any, most: Any) -> int:
-        """Facts whose value is neither below `least` nor above `most`; None does not bind."""
+        """Return the facts whose value is from `least` to `most`; None is no bound."""
         if not self._from:
             self._add_up()
         found = self._from[0 if least is None else bisect_left(self.keys, least)]
@@ -69,17 +68,17 @@ class _Sorted:
 
 
 class FieldValues:
-    """One field of one subsystem: every value that a fact has in it."""
+    """All values of one field of one subsystem."""
 
     def __init__(self) -> None:
         self._by_text: dict[str, int] = {}
         self._numbers = _Sorted()  # JSON numbers, as numbers
-        self._number_texts = _Sorted()  # those that can be read as versions, as such
-        self._texts = _Sorted()  # all else that is a version
+        self._number_texts = _Sorted()  # JSON numbers that are versions, as versions
+        self._texts = _Sorted()  # other versions
         self._several: dict[int, tuple[Scalar, ...]] = {}  # facts with more than one value, by number
 
     def add(self, fact: int, values: tuple[Scalar, ...]) -> None:
-        """A new fact with its values."""
+        """Add a fact with its values."""
         bit = 1 << fact
         for value in values:
             for text in texts(value):
@@ -88,7 +87,7 @@ class FieldValues:
             self._several[fact] = values
             return
         [value] = values
-        if value != value:  # not a number: it lies in no range
+        if value != value:  # NaN is in no range
             return
         if is_number(value):
             self._numbers.add(value, bit)
@@ -98,7 +97,7 @@ class FieldValues:
             self._texts.add(version_key(texts(value)[0]), bit)
 
     def meeting(self, term: Term, runs: RunsRelation) -> int:
-        """The facts that meet a term."""
+        """Return the facts that meet a term, as a bit set."""
         if isinstance(term, Equals):
             found = 0
             for text in texts(term.value):

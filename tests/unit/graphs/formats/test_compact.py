@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.graphs.formats.compact import from_compact, to_compact
-from rainbow_sched.graphs.formats.compact_subsystem import from_compact_subsystem, to_compact_subsystem
+from rainbow_sched.graphs.formats.compact import from_compact
+from rainbow_sched.graphs.formats.compact_subsystem import from_compact_subsystem
 from rainbow_sched.graphs.formats.jgf.reader import read_graph
-from rainbow_sched.graphs.formats.jgf.values import Limits
+from rainbow_sched.graphs.formats.jgf.values import GraphLimits
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse, expand, parse_idset
+from tests.support.compact_writer import to_compact, to_compact_subsystem
 from tests.support.graph_cases import a_gpu_cluster, graphs, names, subsystems, words
 
 
@@ -107,7 +108,7 @@ def test_a_few_bytes_cannot_ask_for_more_vertices_than_allowed() -> None:
     with pytest.raises(TooLarge, match="vertices"):
         compact(bomb)
     with pytest.raises(TooLarge, match="vertices"):
-        from_compact({"rainbow": "graph/1", "with": [{"type": "core", "count": 8}]}, Limits(vertices=8))
+        from_compact({"rainbow": "graph/1", "with": [{"type": "core", "count": 8}]}, GraphLimits(vertices=8))
     deep: dict[str, Any] = {"type": "x"}
     for _ in range(70):
         deep = {"type": "x", "with": [deep]}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.graphs.formats.jgf import parts as jgf_parts
 from rainbow_sched.graphs.formats.jgf.reader import read_graph, read_subsystem
-from rainbow_sched.graphs.formats.jgf.values import Limits
+from rainbow_sched.graphs.formats.jgf.values import GraphLimits
 from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
@@ -74,7 +74,7 @@ def test_a_large_plain_graph_is_read_piece_by_piece_like_a_small_one(monkeypatch
 def test_a_long_text_is_really_cut_and_every_piece_is_whole(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jgf_parts, "PIECE", 500)
     graph = a_gpu_cluster(nodes=10)
-    nodes, _ = jgf_parts.sections(to_jgf(graph, shape=shape), Limits())
+    nodes, _ = jgf_parts.sections(to_jgf(graph, shape=shape), GraphLimits())
     taken: list[int] = []
 
     def unusual(piece: bytes) -> None:
@@ -233,9 +233,9 @@ def test_a_path_of_more_than_64_levels_is_too_deep_with_the_vertex_named() -> No
 def test_too_many_vertices_and_too_long_texts_are_refused() -> None:
     text = to_jgf(a_gpu_cluster())
     with pytest.raises(TooLarge, match="at most 5 vertices"):
-        read_graph(text, Limits(vertices=5))
+        read_graph(text, GraphLimits(vertices=5))
     with pytest.raises(TooLarge, match="bytes of JSON"):
-        read_graph(text, Limits(text=100))
+        read_graph(text, GraphLimits(text=100))
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.graphs.formats import reader
-from rainbow_sched.graphs.formats.compact import to_compact
-from rainbow_sched.graphs.formats.compact_subsystem import to_compact_subsystem
-from rainbow_sched.graphs.formats.jgf.values import Limits
+from rainbow_sched.graphs.formats.jgf.values import GraphLimits
 from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 from rainbow_sched.graphs.formats.reader import inflate, read, read_subsystem
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Subsystem, Vertex
+from tests.support.compact_writer import to_compact, to_compact_subsystem
 from tests.support.graph_cases import a_gpu_cluster
 
 GRAPH = a_gpu_cluster()
@@ -61,7 +60,7 @@ def test_a_decompression_bomb_is_refused_on_the_way() -> None:
     bomb = zlib.compress(b" " * (64 << 20), 9)
     assert len(bomb) < 100_000
     with pytest.raises(TooLarge, match="decompression"):
-        inflate(bomb, Limits(text=1 << 20))
+        inflate(bomb, GraphLimits(text=1 << 20))
 
 
 def test_compressed_bytes_cut_short_or_broken_are_refused() -> None:
@@ -82,4 +81,4 @@ def test_mutated_documents_are_read_or_refused_and_nothing_else(form: str, data:
         )
         text[at : at + data.draw(st.integers(0, 2))] = new
     with contextlib.suppress(Invalid):
-        assert len(read(bytes(text), Limits(vertices=10_000)))
+        assert len(read(bytes(text), GraphLimits(vertices=10_000)))

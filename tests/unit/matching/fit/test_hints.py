@@ -34,7 +34,7 @@ def test_placing_with_hints_takes_what_placing_without_them_would(ops: list[tupl
         if kind == "place":
             request = a_request(nodes=a, cores=b)
             plan = Planner(request).plan(state.fold.structure.units)
-            expected = place(state.fold, plan, backend._facts, state.taken.column(), state.dark)
+            expected = place(state.fold, plan, backend._facts, state.taken.column(), state.unavailable)
             assert backend.place("c", f"k{number}", request) == expected.complete
             assert state.placed[f"k{number}"] == expected.taken
         elif kind == "release":

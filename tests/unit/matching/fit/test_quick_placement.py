@@ -28,7 +28,7 @@ def generally(backend: MemoryBackend, request: Request) -> Placement:
     """What the general way would take now, looking at every host."""
     state = backend._states["c"]
     plan = Planner(request).plan(state.fold.structure.units)
-    return place(state.fold, plan, backend._facts, state.taken.column(), state.dark)
+    return place(state.fold, plan, backend._facts, state.taken.column(), state.unavailable)
 
 
 def a_graph(rng: Random) -> Graph:
@@ -87,10 +87,10 @@ def a_request(rng: Random) -> Request:
 @over_seeds(500)
 def test_the_quick_way_takes_what_the_general_way_takes(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hints, "MOST_RETURNED", seed % 5)
-        patch.setattr(quick_placement, "MANY", 2 + seed % 2)
-        patch.setattr(hints, "MOST_KEPT", 1 + seed % 3)
-        patch.setattr(hierarchy, "MOST_LEAVES", 1 + seed % 7)
+        patch.setattr(hints, "MAX_RETURNED", seed % 5)
+        patch.setattr(quick_placement, "MIN_RANGE", 2 + seed % 2)
+        patch.setattr(hints, "MAX_HINTS_PER_TYPE", 1 + seed % 3)
+        patch.setattr(hierarchy, "MAX_CACHED_HOSTS", 1 + seed % 7)
         check_places(Random(seed))
 
 

@@ -62,7 +62,7 @@ def test_now_later_and_never_are_what_trying_everything_says(seed):
 @over_seeds(125)
 def test_suffix_counts_give_the_same_answers_as_rows(seed):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suffix_counts, "WORTH_IT", 0)
+        patch.setattr(suffix_counts, "MIN_ROWS", 0)
         check(seed)
 
 
@@ -162,7 +162,7 @@ def used_now(backend, cluster):
 @over_seeds(166)
 def test_after_places_and_releases_kept_answers_are_those_of_a_fleet_that_reports_the_same_use(seed):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "MOST_UNINDEXED", seed % 8)  # now and then the index learns of changes unasked
+        patch.setattr(memory, "MAX_UNINDEXED_VERTICES", seed % 8)  # now and then the index learns of changes unasked
         check_places(seed, graph_builders.random_request)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.matching.index.unit_counts import Units
+from rainbow_sched.matching.index.unit_counts import UnitCounts
 
 numbers = st.one_of(st.just(0), st.integers(0, 300), st.integers(0, 2**63))
 
@@ -13,7 +13,7 @@ numbers = st.one_of(st.just(0), st.integers(0, 300), st.integers(0, 2**63))
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.integers(0, 9), numbers), max_size=40))
 def test_a_column_is_a_dict_without_zeros(changes):
-    column, plain = Units(10), {}
+    column, plain = UnitCounts(10), {}
     for vertex, number in changes:
         column.put(vertex, number)
         plain[vertex] = number
@@ -25,7 +25,7 @@ def test_a_column_is_a_dict_without_zeros(changes):
 
 
 def test_adding_gives_the_sum():
-    column = Units(3)
+    column = UnitCounts(3)
     assert column.add(1, 200) == 200
     assert column.add(1, 200) == 400
     assert column.add(1, -400) == 0

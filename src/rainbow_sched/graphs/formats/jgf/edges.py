@@ -9,7 +9,7 @@ from operator import attrgetter
 import msgspec
 
 from rainbow_sched.graphs.formats.jgf.parts import Section, pieces
-from rainbow_sched.graphs.formats.jgf.values import Limits
+from rainbow_sched.graphs.formats.jgf.values import GraphLimits
 from rainbow_sched.model.errors import Invalid, TooLarge
 
 
@@ -26,7 +26,7 @@ _source, _target = attrgetter("source"), attrgetter("target")
 _edges = msgspec.json.Decoder(list[_Contains | _In])
 
 
-def read_edges(section: Section, limits: Limits, take: Callable[[list[str], list[str]], None]) -> None:
+def read_edges(section: Section, limits: GraphLimits, take: Callable[[list[str], list[str]], None]) -> None:
     """Hand all `contains` edges, in the order of the text, to `take` as lists of parents and children."""
     seen = 0
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rainbow_sched.graphs.formats.jgf.values import NOT_A_NUMBER, Limits
+from rainbow_sched.graphs.formats.jgf.values import NOT_A_NUMBER, GraphLimits
 from rainbow_sched.model.errors import Invalid, TooLarge
 
 PIECE = 1 << 17  # fits the cache: half the time of pieces of 4 MB
@@ -65,7 +65,7 @@ def scheduling_of(text: bytes) -> bytes | None:
         return None
 
 
-def sections(text: bytes | str, limits: Limits) -> tuple[Section, Section]:
+def sections(text: bytes | str, limits: GraphLimits) -> tuple[Section, Section]:
     """The nodes and the edges of a JGF document, undecoded; refused when it is none or too large."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > limits.text:

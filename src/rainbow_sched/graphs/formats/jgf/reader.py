@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from rainbow_sched.graphs.formats.jgf.edges import read_edges
 from rainbow_sched.graphs.formats.jgf.parts import sections
-from rainbow_sched.graphs.formats.jgf.tree import Tree
-from rainbow_sched.graphs.formats.jgf.values import DEFAULT, Limits, build_subsystem
+from rainbow_sched.graphs.formats.jgf.tree import ContainmentTree
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits, build_subsystem
 from rainbow_sched.graphs.formats.jgf.vertices import Columns, read_vertices
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
 
 
-def read_graph(text: bytes | str, limits: Limits = DEFAULT) -> Graph:
+def read_graph(text: bytes | str, limits: GraphLimits = DEFAULT) -> Graph:
     """The dominant graph of a JGF document; raises `Invalid` or `TooLarge` naming the vertex at fault."""
     nodes, edges = sections(text, limits)
     columns = read_vertices(nodes, limits)
     if not columns.ids:
         raise Invalid("a graph needs at least one vertex")
-    tree = Tree(columns.ids)
+    tree = ContainmentTree(columns.ids)
     read_edges(edges, limits, tree.add)
     return tree.graph(columns)
 
 
-def read_subsystem(name: str, graph: Graph, text: bytes | str, limits: Limits = DEFAULT) -> Subsystem:
+def read_subsystem(name: str, graph: Graph, text: bytes | str, limits: GraphLimits = DEFAULT) -> Subsystem:
     """A subsystem of `graph`'s cluster; each vertex hangs on the cluster or on another vertex of the subsystem.
 
     Graphs in the wild begin with a vertex for the subsystem itself, `io0`, that hangs on

@@ -18,7 +18,7 @@ Numbers: TypeAlias = npt.NDArray[np.int32]
 _NONE = -1
 
 
-class Tree:
+class ContainmentTree:
     """Collects `contains` edges of known vertices, one parent each."""
 
     __slots__ = ("_ids", "_parents", "_positions")

@@ -18,7 +18,7 @@ _MAX_METADATA_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GraphLimits:
     """How large a graph may be before it is refused unread."""
 
     text: int = 1 << 30  # bytes, after decompression
@@ -30,7 +30,7 @@ class Limits:
         return 8 * self.vertices + 64
 
 
-DEFAULT = Limits()
+DEFAULT = GraphLimits()
 
 
 def checked_size(size: object, where: str) -> int:

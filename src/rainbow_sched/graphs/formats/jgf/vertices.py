@@ -11,7 +11,7 @@ from operator import attrgetter
 import msgspec
 
 from rainbow_sched.graphs.formats.jgf.parts import Section, pieces
-from rainbow_sched.graphs.formats.jgf.values import STRUCTURAL, Limits, check_value, checked_size
+from rainbow_sched.graphs.formats.jgf.values import STRUCTURAL, GraphLimits, check_value, checked_size
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import MAX_SIZE
 
@@ -66,7 +66,7 @@ class Columns:
         return list(map(known.get if len(known) > _INTERNED else known.setdefault, texts, texts))
 
 
-def read_vertices(section: Section, limits: Limits) -> Columns:
+def read_vertices(section: Section, limits: GraphLimits) -> Columns:
     """All vertices of the document, each one checked; errors name the vertex."""
     columns = Columns()
 
