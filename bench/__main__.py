@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
-    """Each module of this folder that is not private is a benchmark with a `main(arguments)`."""
+    """Run the public modules of this folder; each is a benchmark with a `main(arguments)`."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
     if arguments and arguments[0] not in names:
         print(f"there is no benchmark {arguments[0]!r}; there are {', '.join(names)}", file=sys.stderr)

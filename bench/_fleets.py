@@ -1,4 +1,4 @@
-"""Synthetic fleets for benchmarks: a few designs of clusters, each with software of its own, and requests for them."""
+"""Synthetic fleets and requests for benchmarks: a few cluster designs, with different software on each cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYSTEMS = ("rhel8", "rhel9", "ubuntu22.04")
 
 
 def design(nodes: int, cores: int, gpus: int, memory: int) -> Graph:
-    """Equal nodes in racks of fifty; cores, gpus and memory are sized vertices."""
+    """Build equal nodes in racks of fifty; cores, gpus and memory are vertices with a size."""
     vertices = [Vertex(id="root", type="cluster", name="cluster")]
     edges: list[tuple[str, str]] = []
     for n in range(nodes):
@@ -34,7 +34,7 @@ def design(nodes: int, cores: int, gpus: int, memory: int) -> Graph:
 
 
 def subsystems(graph: Graph, positions: dict[str, int], rng: Random) -> Iterator[Subsystem]:
-    """The architecture, hung on the root; software, some of it only on every second rack."""
+    """Yield the architecture, attached to the root, and software, partly attached to every second rack."""
     arch = {"target": rng.choice(TARGETS), "os": rng.choice(SYSTEMS)}
     yield Subsystem.build("arch", positions, [Vertex(id="arch0", type="arch", metadata=arch)], [("root", "arch0")])
     lammps = {"name": "lammps", "version": f"{rng.randint(2019, 2025)}.{rng.randint(1, 12)}"}
@@ -49,14 +49,14 @@ def subsystems(graph: Graph, positions: dict[str, int], rng: Random) -> Iterator
 
 
 def a_fleet(clusters: int, nodes: int, seed: int = 1) -> MemoryBackend:
-    """`clusters` clusters of `nodes` nodes, with two subsystems each."""
+    """Return `clusters` clusters of `nodes` nodes, with two subsystems each."""
     backend = MemoryBackend()
     fill(backend, clusters, nodes, seed)
     return backend
 
 
 def fill(backend: GraphBackend, clusters: int, nodes: int, seed: int = 1) -> None:
-    """The same fleet in any backend."""
+    """Put the same fleet into any backend."""
     rng = Random(seed)
     graphs = [design(nodes, *each) for each in DESIGNS]
     positions = [graph.positions() for graph in graphs]
@@ -69,24 +69,24 @@ def fill(backend: GraphBackend, clusters: int, nodes: int, seed: int = 1) -> Non
 
 
 def requests(rng: Random, nodes: int) -> Iterator[Request]:
-    """Requests that all differ: slots of cores, often with gpus, memory and requirements."""
+    """Yield different requests: slots of cores, often with gpus, memory and requirements."""
     while True:
         inside = [Level(type="core", count=Count(rng.randint(1, 64)))]
         if rng.random() < 0.4:
             inside.append(Level(type="gpu", count=Count(rng.randint(1, 4))))
         if rng.random() < 0.4:
             inside.append(Level(type="memory", count=Count(rng.randint(1, 400)), unit="GB"))
-        asked: list[Requirement] = []
+        requires: list[Requirement] = []
         if rng.random() < 0.5:
-            asked.append(Requirement("arch", (Equals("target", rng.choice(TARGETS)),)))
+            requires.append(Requirement("arch", (Equals("target", rng.choice(TARGETS)),)))
         if rng.random() < 0.5:
             least = f"{rng.randint(2018, 2024)}.{rng.randint(1, 999)}"
-            asked.append(Requirement("software", (Equals("name", "lammps"), Within("version", least))))
+            requires.append(Requirement("software", (Equals("name", "lammps"), Within("version", least))))
         level = Level(
             type="node",
             count=Count(rng.randint(1, max(2, nodes // 2))),
             shared=rng.random() < 0.5,
-            requires=tuple(asked),
+            requires=tuple(requires),
             inside=tuple(inside),
         )
         yield Request(groups=(Group(levels=(level,)),))

@@ -1,4 +1,4 @@
-"""The plain way to match, as a yardstick: walk every cluster's objects depth first, for every request."""
+"""A simple matcher as a baseline: a depth-first search over the objects of every cluster, for every request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Thing:
 
 
 def objects(backend: MemoryBackend) -> dict[str, Thing]:
-    """Every cluster as objects; what hangs on a vertex is listed at all vertices below it, too."""
+    """Return every cluster as objects; subsystem vertices are listed at all vertices below their own, too."""
     found: dict[str, Thing] = {}
     for name in backend.clusters():
         fold = backend._states[name].fold  # the bench looks inside to build the same fleet again
@@ -41,15 +41,16 @@ def objects(backend: MemoryBackend) -> dict[str, Thing]:
     return found
 
 
-def meets(thing: Thing, asked: Requirement) -> bool:
-    """Does one fact of the vertex meet all terms?"""
+def meets(thing: Thing, requirement: Requirement) -> bool:
+    """Return True if one fact of the vertex satisfies all terms."""
     return any(
-        name == asked.subsystem and all(holds(fields, term) for term in asked.terms) for name, fields in thing.facts
+        name == requirement.subsystem and all(holds(fields, term) for term in requirement.terms)
+        for name, fields in thing.facts
     )
 
 
 def holds(fields: dict[str, object], term: Term) -> bool:
-    """Does a fact meet one term?"""
+    """Return True if a fact satisfies one term."""
     value = fields.get(term.field)
     if value is None:
         return False
@@ -59,7 +60,7 @@ def holds(fields: dict[str, object], term: Term) -> bool:
 
 
 def amount(thing: Thing, type: str, scale: int) -> int:
-    """Units of a type inside a vertex."""
+    """Return the units of a type inside a vertex."""
     own = 0
     if thing.type == type:
         own = thing.size * ((factor(thing.unit) or 1) if scale else 1)
@@ -67,10 +68,10 @@ def amount(thing: Thing, type: str, scale: int) -> int:
 
 
 def slots(thing: Thing, request: Request) -> int:
-    """Slots of a request of one level of hosts inside a vertex."""
+    """Return the slots inside a vertex, for a request with one level of hosts."""
     level = request.groups[0].levels[0]
     if thing.type == level.type:
-        if not all(meets(thing, asked) for asked in level.requires):
+        if not all(meets(thing, requirement) for requirement in level.requires):
             return 0
         room = min(
             amount(thing, inner.type, factor(inner.unit) or 0 if inner.unit else 0)
@@ -82,5 +83,5 @@ def slots(thing: Thing, request: Request) -> int:
 
 
 def match(fleet: dict[str, Thing], request: Request) -> tuple[str, ...]:
-    """The clusters that fit, one after the other."""
+    """Return the clusters that fit."""
     return tuple(name for name, root in fleet.items() if slots(root, request) >= request.groups[0].levels[0].count.min)

@@ -1,4 +1,4 @@
-"""A real server in a process of its own for the benchmarks, and a bare echo server to hold it against."""
+"""A real server in its own process for the benchmarks, and an echo server as a baseline."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Process:
     token: str = ""
 
     def cpu(self) -> float:
-        """Seconds of processor time it has used so far."""
+        """Return the processor time used so far, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> int:
-        """Resident bytes."""
+        """Return the resident memory in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 @contextlib.contextmanager
 def a_server() -> Iterator[tuple[ServerProcess, Process]]:
-    """Rainbow's own server on SQLite."""
+    """Run a Rainbow server on SQLite."""
     with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as folder:
         server = ServerProcess(Path(folder), arguments=("--policy", "random", "--log-level", "warning"))
         server.start()
@@ -55,7 +55,7 @@ def a_server() -> Iterator[tuple[ServerProcess, Process]]:
 
 @contextlib.contextmanager
 def an_echo() -> Iterator[Process]:
-    """A server of the same kind whose one method answers with what it got."""
+    """Run a gRPC server whose one method returns its request."""
     process = subprocess.Popen([sys.executable, "-m", "bench._server"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,6 +1,6 @@
-"""Choosing among clusters: expressions, the constraint policy and whole decisions, against plain Python doing the same.
+"""Benchmark of selection: expressions, the constraint policy and whole decisions, compared with plain Python.
 
-Ratios within one run, because the machine is shared and its speed changes by the minute.
+It reports ratios within one run, because the speed of a shared machine varies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOW = 1e9
 
 
 def fleet(size: int, *, bids: bool = False) -> list[Candidate]:
-    """Clusters that fit, each with five numbers of state."""
+    """Return clusters that fit, each with five numbers of state."""
     return [
         Candidate.of(
             ClusterReport(
@@ -73,7 +73,7 @@ def _bid(i: int) -> Bid:
 
 
 def best(work: Callable[[], object], rounds: int = 30, number: int = 1) -> float:
-    """The shortest time of `rounds`, in seconds for one call."""
+    """Return the shortest time of `rounds`, in seconds per call."""
     shortest = float("inf")
     for _ in range(rounds):
         start = time.perf_counter()
@@ -84,12 +84,12 @@ def best(work: Callable[[], object], rounds: int = 30, number: int = 1) -> float
 
 
 def plain_expression(v: dict[str, float]) -> float:
-    """FORMULA as a Python function."""
+    """Evaluate FORMULA in Python."""
     return v["cost_per_node_hour"] * (v["memory_per_node"] * v["seconds_per_gb"]) / 60 / 60
 
 
 def plain_constraint(candidates: list[Candidate]) -> list[tuple[str, float, str, dict[str, float]]]:
-    """PRIORITIES as a person would write it for once, with the same terms and reasons."""
+    """Evaluate PRIORITIES in plain Python, with the same terms and reasons."""
     rows = []
     for c in candidates:
         v: dict[str, Any] = {**DEMAND.parameters, **c.state}
@@ -104,7 +104,7 @@ def plain_constraint(candidates: list[Candidate]) -> list[tuple[str, float, str,
 
 
 def plain_decision(candidates: list[Candidate], seed: int) -> str:
-    """Draw a cluster and dump what is known of each as one dict per cluster."""
+    """Draw a cluster and dump the state of all clusters as one dict per cluster."""
     rng = Random(seed)
     order = sorted((rng.random(), c.name) for c in sorted(candidates, key=lambda c: c.name))
     rows = [
@@ -121,10 +121,10 @@ def _line(what: str, ours: float, plain: float, unit: float, limit: str) -> None
 
 
 def main(arguments: list[str]) -> None:
-    """Print one line per measurement: ours, plain Python, their ratio, and the limit that was set."""
+    """Print one line per measurement: ours, plain Python, their ratio, and the limit."""
     variables = {"cost_per_node_hour": 3.0, "memory_per_node": 200.0, "seconds_per_gb": 0.4}
     run = compile_expression(FORMULA).run
-    small, large, asked = fleet(100), fleet(1_000), fleet(8, bids=True)
+    small, large, with_bids = fleet(100), fleet(1_000), fleet(8, bids=True)
     options = {"priorities": PRIORITIES}
 
     def constraint() -> object:
@@ -144,7 +144,7 @@ def main(arguments: list[str]) -> None:
         _line(f"{policy}, 100 clusters, with its record", ours, plain, 1e6, "under 500 us")
     ours = best(lambda: decision("constraint", small, options), number=5)
     _line("constraint, 100 clusters, with its record", ours, plain, 1e6, "under 1000 us")
-    _line("start, 8 bids, with its record", best(lambda: decision("start", asked), number=5), plain, 1e6, "-")
+    _line("start, 8 bids, with its record", best(lambda: decision("start", with_bids), number=5), plain, 1e6, "-")
     stored = decision("random", small)
     _line(f"replay of {len(stored):,} bytes", best(lambda: replay(stored), number=5), plain, 1e6, "-")
 

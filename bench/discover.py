@@ -1,4 +1,4 @@
-"""How long it takes to read what a manager says of a large cluster, beside splitting the same text into words."""
+"""Benchmark of discovery: parse the resources of a large cluster, compared with splitting the same text into words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE = (
 
 
 def main(arguments: list[str]) -> None:
-    """Print seconds and the ratio to the plain split of the same run."""
+    """Print seconds and the ratio to the plain split."""
     text = "\n".join(_LINE.format(i=i) for i in range(NODES))
     plain, _ = _timed(lambda: [line.split() for line in text.splitlines()])
     print(f"{NODES} Slurm nodes, {len(text) >> 20} MiB of text; split into words {plain:.2f} s")

@@ -1,8 +1,8 @@
-"""Matching requests against fleets: absolute medians for the reader, and ratios against a plain search in the same run.
+"""Benchmark of matching: medians, and ratios to a simple search in the same run.
 
-`python -m bench matching [--quick]`. Every request of a series differs from the one before, so that
-no kept answer helps, unless a line says "repeated". Each line is the median and the 99th percentile
-of single calls; on a busy machine the latter shows the machine.
+`python -m bench matching [--quick]`. The requests of a series all differ, so that cached answers do
+not help, except in lines with "repeated". Each line has the median and the 99th percentile of single
+calls; on a busy machine the latter mostly shows the load.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rainbow_sched.model.request import Count, Group, Level, Request
 FLEETS = ((10, 100), (100, 1_000), (1_000, 100), (1_000, 1_000), (10_000, 100))
 
 
-def timed(call: Callable[[Request], object], asked: Iterable[Request]) -> tuple[float, float]:
-    """Median and 99th percentile in microseconds."""
+def timed(call: Callable[[Request], object], series: Iterable[Request]) -> tuple[float, float]:
+    """Return median and 99th percentile in microseconds."""
     took = []
-    for request in asked:
+    for request in series:
         start = time.perf_counter()
         call(request)
         took.append((time.perf_counter() - start) * 1e6)
@@ -37,14 +37,14 @@ def timed(call: Callable[[Request], object], asked: Iterable[Request]) -> tuple[
     return median(took), took[int(len(took) * 0.99)]
 
 
-def say(what: str, value: tuple[float, float] | float, note: str = "") -> None:
-    """One line of the report."""
+def print_line(what: str, value: tuple[float, float] | float, note: str = "") -> None:
+    """Print one line of the report."""
     numbers = f"{value:10.1f}" if isinstance(value, float) else f"{value[0]:10.1f} {value[1]:10.1f}"
     print(f"  {what:38} {numbers:>21}  {note}")
 
 
 def memory(clusters: int, nodes: int, *, busy: bool) -> float:
-    """Bytes per node that a fleet holds, measured in a process of its own; equal graphs are shared."""
+    """Return the bytes per node of a fleet, measured in its own process; equal graphs are shared."""
     program = (
         "import gc, os, sys; from pathlib import Path; from bench import _fleets, matching\n"
         "held = lambda: int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
@@ -65,7 +65,7 @@ def churn(backend: MemoryBackend, clusters: int, nodes: int) -> None:
 
 
 def updates(backend: MemoryBackend, clusters: int, nodes: int) -> tuple[float, float]:
-    """One node down, then up again, with its rows moved."""
+    """Time one node going down and up."""
     rng = Random(4)
     took = []
     for _ in range(400):
@@ -79,45 +79,45 @@ def updates(backend: MemoryBackend, clusters: int, nodes: int) -> tuple[float, f
 
 
 def measure(clusters: int, nodes: int, *, quick: bool, smaller: MemoryBackend | None = None) -> MemoryBackend:
-    """All figures of one fleet, and beside a smaller one, if given; gives the fleet."""
+    """Print all measurements of one fleet, compared with a smaller one if given, and return the fleet."""
     start = time.perf_counter()
     backend = a_fleet(clusters, nodes)
     built = time.perf_counter() - start
     gc.collect()
-    gc.freeze()  # what a server does once it has loaded its fleet
+    gc.freeze()  # as a server does after it has loaded its fleet
     print(f"\n{clusters} clusters x {nodes} nodes   (us: median, 99%)")
-    say(
+    print_line(
         "build, us per node",
         built * 1e6 / (clusters * nodes),
-        "a graph is read once and shared by the clusters that have the same",
+        "clusters with equal graphs share one",
     )
     series = requests(Random(2), nodes)
     count = 100 if quick else 400
     different = timed(backend.match, islice(series, count))
-    say("all different", different)
+    print_line("all different", different)
     one = next(series)
     backend.match(one)
     repeated = timed(backend.match, [one] * count)
-    say("repeated", repeated, f"{different[0] / repeated[0]:.0f}x less")
+    print_line("repeated", repeated, f"{different[0] / repeated[0]:.0f}x less")
     if smaller:
-        say("times 1,000 x 100, in turns", side_by_side(smaller, backend))
-    say("one node down or up", updates(backend, clusters, nodes))
+        print_line("times 1,000 x 100, in turns", side_by_side(smaller, backend))
+    print_line("one node down or up", updates(backend, clusters, nodes))
     if clusters * nodes == 100_000 and nodes == 1_000:
         against_plain(backend, series, different[0], quick=quick)
     if nodes == 1_000 and not quick:
         churn(backend, clusters, nodes)
-        say("all different, every node in use", timed(backend.match, islice(series, count)))
-        say("one node down or up, every node in use", updates(backend, clusters, nodes))
+        print_line("all different, every node in use", timed(backend.match, islice(series, count)))
+        print_line("one node down or up, every node in use", updates(backend, clusters, nodes))
     if clusters == 1_000 and nodes == 100:
-        say("explain one request to all, ms", explaining(backend, islice(series, 20)), "median, worst of 20")
-        say("place a small job, release it", placing(backend))
+        print_line("explain one request to all, ms", explaining(backend, islice(series, 20)), "median, worst of 20")
+        print_line("place a small job, release it", placing(backend))
     return backend
 
 
-def explaining(backend: MemoryBackend, asked: Iterable[Request]) -> tuple[float, float]:
-    """Median and worst in milliseconds."""
+def explaining(backend: MemoryBackend, series: Iterable[Request]) -> tuple[float, float]:
+    """Return median and maximum of explanations in milliseconds."""
     took = []
-    for request in asked:
+    for request in series:
         start = time.perf_counter()
         backend.explain(request)
         took.append((time.perf_counter() - start) * 1e3)
@@ -125,7 +125,7 @@ def explaining(backend: MemoryBackend, asked: Iterable[Request]) -> tuple[float,
 
 
 def placing(backend: MemoryBackend) -> tuple[float, float]:
-    """Medians in microseconds."""
+    """Return the medians of placing and releasing a job in microseconds."""
     job = Level(type="node", count=Count(1), shared=True, inside=(Level(type="core", count=Count(2)),))
     request = Request(groups=(Group(levels=(job,)),))
     placed, released = [], []
@@ -141,7 +141,7 @@ def placing(backend: MemoryBackend) -> tuple[float, float]:
 
 
 def side_by_side(small: MemoryBackend, large: MemoryBackend, count: int = 400) -> float:
-    """How many times longer the large fleet takes for the same requests, asked in turns."""
+    """Return the time ratio of the large to the small fleet for the same requests, sent in turns."""
     took: tuple[list[float], list[float]] = ([], [])
     for request in islice(requests(Random(5), 100), count):
         for backend, mine in zip((small, large), took, strict=True):
@@ -152,24 +152,26 @@ def side_by_side(small: MemoryBackend, large: MemoryBackend, count: int = 400) -
 
 
 def against_plain(backend: MemoryBackend, series: Iterable[Request], ours: float, *, quick: bool) -> None:
-    """The same requests by a plain search over objects, and whether it gives the same answers."""
+    """Print the time of a simple search for the same requests, and compare the answers."""
     fleet = _plain.objects(backend)
-    asked = list(islice(series, 2 if quick else 5))
-    plain = timed(lambda request: _plain.match(fleet, request), asked)
-    same = all(_plain.match(fleet, request) == backend.match(request).ever for request in asked)
-    say("plain search over objects", plain, f"{plain[0] / ours:.0f}x ours; answers {'agree' if same else 'DIFFER'}")
+    sample = list(islice(series, 2 if quick else 5))
+    plain = timed(lambda request: _plain.match(fleet, request), sample)
+    same = all(_plain.match(fleet, request) == backend.match(request).ever for request in sample)
+    print_line(
+        "plain search over objects", plain, f"{plain[0] / ours:.0f}x ours; answers {'agree' if same else 'DIFFER'}"
+    )
 
 
 def against_cypher(clusters: int = 10, nodes: int = 20) -> None:
-    """The same fleet and requests in the embedded property-graph database."""
+    """Print the time of the embedded property-graph database for the same fleet and requests."""
     ours, theirs = a_fleet(clusters, nodes), open_backend("cypher")
     fill(theirs, clusters, nodes)
-    asked = list(islice(requests(Random(7), nodes), 20))
-    same = all(ours.match(request).ever == theirs.match(request).ever for request in asked)
-    mine, other = timed(ours.match, islice(requests(Random(8), nodes), 20)), timed(theirs.match, asked)
+    sample = list(islice(requests(Random(7), nodes), 20))
+    same = all(ours.match(request).ever == theirs.match(request).ever for request in sample)
+    mine, other = timed(ours.match, islice(requests(Random(8), nodes), 20)), timed(theirs.match, sample)
     print(f"\n{clusters} x {nodes}, backends side by side")
-    say("memory, all different", mine)
-    say("cypher, all different", other, f"{other[0] / mine[0]:.0f}x; answers {'agree' if same else 'DIFFER'}")
+    print_line("memory, all different", mine)
+    print_line("cypher, all different", other, f"{other[0] / mine[0]:.0f}x; answers {'agree' if same else 'DIFFER'}")
 
 
 def main(arguments: list[str]) -> None:

@@ -1,6 +1,6 @@
-"""Many agents that wait: what an idle one costs the server, and how long an offer takes to arrive.
+"""Benchmark of waiting agents: the cost of an idle agent for the server, and the delay of an offer.
 
-`--agents N` for another number (the default is 1,000), `--jobs N` for the jobs that are submitted meanwhile.
+`--agents N` sets the number of agents (default 1,000), `--jobs N` the number of jobs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tests.support.service import a_graph, a_request
 CHANNELS = 20
 ALONE = (
     ("grpc.use_local_subchannel_pool", 1),
-)  # each channel a connection of its own; one carries 1,000 calls at most
-PER_SECOND = 20.0
-WATCHED = 10.0  # seconds in which idle agents are watched
+)  # a separate connection per channel; one carries at most 1,000 calls
+SUBMITS_PER_SECOND = 20.0
+IDLE_SECONDS = 10.0  # for which idle agents are measured
 SPEC = to_json(a_request())
 
 
 @dataclass
 class Agent:
-    """One agent that takes what it is offered and waits for more."""
+    """An agent that accepts every offer and waits for more."""
 
     name: str
     secret: str
@@ -42,7 +42,7 @@ class Agent:
     waits: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Sync after Sync."""
+        """Send one Sync after the other."""
         seq, taken = 0, list[agents_pb2.AttemptRef]()
         while True:
             seq += 1
@@ -58,15 +58,15 @@ class Agent:
             taken = [offer.attempt for offer in answer.offers]
 
 
-def told(name: str, seconds: list[float], asked: float = math.inf) -> None:
-    """Print one line of quantiles."""
+def print_quantiles(name: str, seconds: list[float], limit: float = math.inf) -> None:
+    """Print one line of quantiles; `limit` is for p99 in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100)
-    good = "" if asked == math.inf else f"   asked {asked:g}: {'yes' if cuts[98] * 1e3 <= asked else 'NO'}"
+    good = "" if limit == math.inf else f"   limit {limit:g}: {'ok' if cuts[98] * 1e3 <= limit else 'EXCEEDED'}"
     print(f"  {name:<44} p50 {cuts[49] * 1e3:6.1f}  p99 {cuts[98] * 1e3:6.1f} ms{good}")
 
 
 async def measure(server: Process, secrets: dict[str, str], count: int) -> None:
-    """Let all agents wait, watch them, then submit jobs to single ones."""
+    """Measure all agents while idle, then submit jobs to single agents."""
     arrived: dict[int, float] = {}
     async with AsyncExitStack() as stack:
         opened = [aio.insecure_channel(server.address, options=ALONE) for _ in range(CHANNELS)]
@@ -79,11 +79,11 @@ async def measure(server: Process, secrets: dict[str, str], count: int) -> None:
             waiting = asyncio.gather(*(agent.waits.wait() for agent in agents))
             done, _ = await asyncio.wait([waiting, *running], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # of an agent that failed: agents do not end otherwise
+                task.result()  # raises the error of an agent that failed
             await asyncio.sleep(2.0)
             cpu = server.cpu()
-            await asyncio.sleep(WATCHED)
-            idle = (server.cpu() - cpu) / WATCHED
+            await asyncio.sleep(IDLE_SECONDS)
+            idle = (server.cpu() - cpu) / IDLE_SECONDS
             grown = (server.memory() - before) / len(agents)
             print(f"  an idle agent: {grown / 1024:.0f} KiB; all of them: {100 * idle:.1f} % of a processor")
             await offers(jobs_pb2_grpc.JobsStub(channels[0]), server, list(secrets), count, arrived)
@@ -96,11 +96,11 @@ async def measure(server: Process, secrets: dict[str, str], count: int) -> None:
 async def offers(
     jobs: jobs_pb2_grpc.JobsStub, server: Process, names: list[str], count: int, arrived: dict[int, float]
 ) -> None:
-    """Submit jobs one by one at a steady pace, each to a cluster of its own."""
+    """Submit jobs at a constant rate, each to one cluster."""
     rng, sent, stored = Random(1), dict[int, float](), dict[int, float]()
 
     async def one(number: int) -> None:
-        await asyncio.sleep(number / PER_SECOND)
+        await asyncio.sleep(number / SUBMITS_PER_SECOND)
         terms = jobs_pb2.Terms(only_clusters=[rng.choice(names)])
         request = jobs_pb2.SubmitRequest(name="bench", spec=jobs_pb2.Spec(canonical=SPEC), terms=terms)
         begun = time.perf_counter()
@@ -111,8 +111,8 @@ async def offers(
     await asyncio.gather(*(one(number) for number in range(count)))
     await asyncio.sleep(2.0)  # for the last of them
     print(f"  {len(arrived)} of {count} offers arrived; {1e3 * (server.cpu() - cpu) / count:.1f} ms of processor each")
-    told("from the submit's answer to the offer", [max(0.0, at - stored[job]) for job, at in arrived.items()], 200)
-    told("from the submit's sending to the offer", [at - sent[job] for job, at in arrived.items()])
+    print_quantiles("from the submit's answer to the offer", [max(0.0, at - stored[job]) for job, at in arrived.items()], 200)
+    print_quantiles("from the submit's sending to the offer", [at - sent[job] for job, at in arrived.items()])
 
 
 def main(arguments: list[str]) -> None:
@@ -120,12 +120,12 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench polling")
     parser.add_argument("--agents", type=int, default=1_000)
     parser.add_argument("--jobs", type=int, default=400)
-    asked = parser.parse_args(arguments)
-    print(f"polling: {asked.agents:,} agents on loopback, {PER_SECOND:g} submits a second")
+    options = parser.parse_args(arguments)
+    print(f"polling: {options.agents:,} agents on loopback, {SUBMITS_PER_SECOND:g} submits a second")
     with a_server() as (server, server):
         with server.channel() as channel:
             calls = Calls(channel, server.admin_token)
             graph = a_graph(nodes=8, cores=32)
-            names = [f"c{number:05}" for number in range(asked.agents)]
+            names = [f"c{number:05}" for number in range(options.agents)]
             secrets = {name: calls.register(name, graph, manager="bench").secret for name in names}
-        asyncio.run(measure(server, secrets, asked.jobs))
+        asyncio.run(measure(server, secrets, options.jobs))

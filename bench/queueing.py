@@ -1,7 +1,7 @@
-"""A long queue: leases, list pages and a restart with a million jobs that wait, half of them offered to a cluster.
+"""Benchmark of a long queue: leases, list pages and a restart with a million pending jobs, half of them offered.
 
-`--jobs N` for another length (the default is 1,000,000; filling takes about a minute). `--db URL` measures another
-database, which has to be empty.
+`--jobs N` sets the length (default 1,000,000; filling takes about a minute). `--db URL` uses another database,
+which must be empty.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BEGAN = 1_700_000_000.0
 
 
 def drafts(first: int, specs: list[str], terms: list[Terms]) -> list[NewJob]:
-    """Jobs as a busy server has them: every second one offered to a full cluster, the others wait for one that fits."""
+    """Return jobs of a busy server: every second one is offered to a full cluster, the others fit no cluster."""
     return [
         NewJob(
             owner=f"user{n % OWNERS}",
@@ -73,8 +73,8 @@ async def fill(service: Service, count: int) -> None:
     print(f"{count:,} jobs, filled in {time.perf_counter() - begun:.0f} s")
 
 
-async def timed(name: str, action: Callable[[], Awaitable[object]], asked: float, times: int = TIMES) -> None:
-    """Print how long an action takes, and what was asked of it."""
+async def timed(name: str, action: Callable[[], Awaitable[object]], limit: float, times: int = TIMES) -> None:
+    """Print the time of an action, and whether p99 is within the limit in milliseconds."""
     seconds: list[float] = []
     cpu: list[float] = []
     for _ in range(times):
@@ -84,25 +84,25 @@ async def timed(name: str, action: Callable[[], Awaitable[object]], asked: float
         cpu.append(time.process_time() - used)
     p50, p99 = (statistics.quantiles(seconds, n=100)[at] * 1e3 for at in (49, 98))
     busy = statistics.quantiles(cpu, n=100)[98] * 1e3
-    good = "" if asked == math.inf else f"asked {asked:g}: {'yes' if p99 <= asked else 'NO'}"
+    good = "" if limit == math.inf else f"limit {limit:g}: {'ok' if p99 <= limit else 'EXCEEDED'}"
     print(f"  {name:<44} p50 {p50:6.2f}  p99 {p99:6.2f} ms, {busy:6.2f} of processor   {good}")
 
 
 async def leases(service: Service) -> None:
-    """Fifty offers at a time, by hand and in an agent's Sync, with their events."""
+    """Lease fifty offers at a time, by hand and in an agent's Sync, with their events."""
     await timed("lease of 50, by hand", lambda: offers.receive(service.core, "c0", 50), 20)
     seq, taken = 0, list[AttemptRef]()
 
-    async def sync(**said: object) -> None:
+    async def sync(**fields: object) -> None:
         nonlocal seq
         seq += 1
-        told = AgentMessage(cluster="c1", epoch="bench.1", seq=seq, manager="bench", **said)
+        message = AgentMessage(cluster="c1", epoch="bench.1", seq=seq, manager="bench", **fields)
 
         def encode(out: AgentReply) -> bytes:
             taken[:] = [AttemptRef(attempt.job, attempt.n, attempt.token) for attempt, _ in out.offers]
             return b"answer"
 
-        await service.agents.sync(told, encode)
+        await service.agents.sync(message, encode)
 
     async def accepting() -> None:
         await sync(accepts=tuple(taken), want=50)
@@ -112,7 +112,7 @@ async def leases(service: Service) -> None:
 
 
 async def pages(service: Service, count: int) -> None:
-    """A page of a hundred by each of the usual filters."""
+    """List a page of a hundred jobs with each of the usual filters."""
     waiting = frozenset({JobState.HELD})
     living = frozenset(state for state in JobState if not state.terminal)
     which = {
@@ -151,7 +151,7 @@ async def pages(service: Service, count: int) -> None:
 
 
 async def measure(url: str, count: int) -> None:
-    """Fill the store, then ask it."""
+    """Fill the store, then measure it."""
     service = await assemble(await open_store(url), Settings(), AnchoredClock(), Ids(Random(1)), SECRET)
     await fill(service, count)
     await leases(service)
@@ -160,14 +160,14 @@ async def measure(url: str, count: int) -> None:
 
 
 def restart(server: ServerProcess) -> None:
-    """A real server in its own process, from its start to its open port."""
+    """Time the start of a real server until its port is open."""
     begun = time.perf_counter()
     server.start(timeout=600)
     seconds = time.perf_counter() - begun
     assert server.process is not None
     process = Process(server.address, server.process.pid)
-    used, memory, good = process.cpu(), process.memory() / 1e6, "yes" if seconds <= 5 else "NO"
-    print(f"  restart to ready {seconds:.1f} s, {used:.1f} s of processor, {memory:.0f} MB   asked 5 s: {good}")
+    used, memory, good = process.cpu(), process.memory() / 1e6, "ok" if seconds <= 5 else "EXCEEDED"
+    print(f"  restart to ready {seconds:.1f} s, {used:.1f} s of processor, {memory:.0f} MB   limit 5 s: {good}")
     server.stop()
 
 
@@ -176,11 +176,11 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench queueing")
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--db", default="")
-    told = parser.parse_args(arguments)
-    count = max(GROUP, told.jobs // GROUP * GROUP)
+    options = parser.parse_args(arguments)
+    count = max(GROUP, options.jobs // GROUP * GROUP)
     with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as name:
-        server = ServerProcess(Path(name), db=told.db)
+        server = ServerProcess(Path(name), db=options.db)
         (server.folder / "data").mkdir()
-        url = told.db or f"sqlite:///{server.folder / 'data/rainbow.db'}"
+        url = options.db or f"sqlite:///{server.folder / 'data/rainbow.db'}"
         asyncio.run(measure(url, count))
         restart(server)

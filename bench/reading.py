@@ -1,7 +1,7 @@
-"""Reading a large JGF graph: our reader against `json.loads` and a walk, time and peak memory in one run.
+"""Benchmark of reading a large JGF graph: time and peak memory of our reader and of `json.loads` with a walk.
 
-Each reader runs in a process of its own on the same file, so that its peak is its own.
-The default is a tenth of the real thing; `--full` is 10,000 nodes and 1.03 million vertices.
+Each reader runs in its own process on the same file, to measure its own peak. The default is 1,000
+nodes; `--full` is 10,000 nodes and 1.03 million vertices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOCKETS, CORES, GPUS = 2, 48, 2  # cores and gpus per socket
 
 
 def _names(nodes: int) -> Iterator[tuple[str, str, int]]:
-    """Parent path, type and number of each vertex below the root, from the top."""
+    """Yield parent path, type and number of each vertex below the root, from the top."""
     for n in range(nodes):
         yield "/big0", "node", n
         for s in range(SOCKETS):
@@ -32,7 +32,7 @@ def _names(nodes: int) -> Iterator[tuple[str, str, int]]:
 
 
 def write_jgf(path: Path, nodes: int) -> int:
-    """Write the dict shape with `contains` and `in` edges; returns the number of vertices."""
+    """Write the dict form with `contains` and `in` edges; return the number of vertices."""
     numbers = {"/big0": 0}
     edges = path.with_suffix(".edges")
     with path.open("w") as out, edges.open("w") as links:
@@ -65,7 +65,7 @@ def _node(uniq: int, kind: str, base: str, number: int, where: str) -> str:
 
 
 def plain_walk(text: bytes) -> int:
-    """What a simple program does: all of it as objects, children lists, a walk that counts cores per node."""
+    """Read the graph as a simple program does: objects, lists of children, a walk that counts cores per node."""
     graph = json.loads(text)["graph"]
     below: dict[str, list[str]] = {}
     for edge in graph["edges"]:
@@ -84,8 +84,8 @@ def plain_walk(text: bytes) -> int:
 
 
 def ours(text: bytes) -> int:
-    """The reader that the server uses, with all checks."""
-    from rainbow_sched.graphs.formats.jgf.reader import read_graph  # only this process pays for it
+    """Read the graph with the server's reader and all its checks."""
+    from rainbow_sched.graphs.formats.jgf.reader import read_graph  # imported only in the process that is measured
 
     return len(read_graph(text))
 
@@ -94,9 +94,9 @@ READERS: dict[str, Callable[[bytes], int]] = {"plain": plain_walk, "ours": ours}
 
 
 def _measure(reader: str, file: str) -> None:
-    """In the child: print seconds, bytes of peak memory beyond the text, and vertices."""
+    """Print seconds, bytes of peak memory beyond the text, and vertices; runs in the child process."""
     if reader == "ours":
-        importlib.import_module("rainbow_sched.graphs.formats.jgf.reader")  # importing is not reading
+        importlib.import_module("rainbow_sched.graphs.formats.jgf.reader")  # exclude the import from the time
     text = Path(file).read_bytes()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
@@ -126,8 +126,8 @@ def main(arguments: list[str]) -> None:
     peaks = {reader: statistics.median(run[1] for run in found) for reader, found in runs.items()}
     for reader in READERS:
         print(f"  {reader:<6} {seconds[reader]:7.2f} s CPU  {peaks[reader] / 1e6:8.0f} MB added")
-    faster, smaller = (held["plain"] / held["ours"] for held in (seconds, peaks))
-    print(f"  time 1/{faster:.1f}, memory 1/{smaller:.1f} (aim: 1/4 of both)")
+    faster, smaller = (values["plain"] / values["ours"] for values in (seconds, peaks))
+    print(f"  time 1/{faster:.1f}, memory 1/{smaller:.1f} (goal: 1/4 of both)")
     if nodes < 10_000:
         print("  run with --full for a million vertices, where the garbage collector weighs on the plain reader most")
 

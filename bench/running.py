@@ -1,4 +1,4 @@
-"""Running many short jobs: `true` through a real server and one local agent, against starting it in a plain loop."""
+"""Benchmark of many short jobs: `true` through a server and one local agent, compared with a loop."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rainbow_sched.model.job import Terms
 from tests.support.fleet import Fleet, Tally
 
 JOBS = 500
-AT_ONCE = 64
+MAX_RUNNING_JOBS = 64
 
 
 def plain(count: int) -> float:
-    """Starts per second of `true`, one after the other."""
+    """Return starts of `true` per second, one after the other."""
     began = time.perf_counter()
     for _ in range(count):
         subprocess.run(["true"], check=True)
@@ -28,14 +28,14 @@ def main(arguments: list[str]) -> None:
     count = int(arguments[0]) if arguments else JOBS
     with a_server() as (server, usage):
         fleet = Fleet(server, Tally(server.folder))
-        agent = fleet.add("one", "--max-jobs", str(AT_ONCE), "--quiet", nodes=1, cores=AT_ONCE)
-        fleet.ended(fleet.submit("one"))  # both are warm
+        agent = fleet.add("one", "--max-jobs", str(MAX_RUNNING_JOBS), "--quiet", nodes=1, cores=MAX_RUNNING_JOBS)
+        fleet.ended(fleet.submit("one"))  # warm up server and agent
         assert agent.process is not None
         hand = Process("", agent.process.pid)
         terms = Terms(only_clusters=("one",))
-        asked = [JobSubmission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)]
+        submissions = [JobSubmission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)]
         used = usage.cpu(), hand.cpu()
-        ended = fleet.ended(*(answer.id for answer in fleet.client.submit_batch(asked)))
+        ended = fleet.ended(*(answer.id for answer in fleet.client.submit_batch(submissions)))
         cost = usage.cpu() - used[0], hand.cpu() - used[1]
         assert {job.state for job in ended} == {"succeeded"}
         first = min(job.started_at for job in ended if job.started_at)

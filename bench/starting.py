@@ -1,4 +1,4 @@
-"""Starting the program: `rainbow --help`, `rainbow jobs --help` and the client's import, against a bare interpreter."""
+"""Benchmark of start-up: `rainbow --help`, `rainbow jobs --help` and the client import, against a bare interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 7
 
 
 def main(arguments: list[str]) -> None:
-    """Print the best of a few starts of each, taken in turn so that a busy moment hits all alike."""
+    """Print the shortest of a few starts of each, taken in turns so that load affects all equally."""
     best = dict.fromkeys(PROGRAMS, float("inf"))
     for _ in range(ROUNDS):
         for name, words in PROGRAMS.items():
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     print(f"{'start':<24} {'ms':>7} {'x bare python':>14}")
     for name, seconds in best.items():
         print(f"{name:<24} {seconds * 1000:>7.0f} {seconds / bare:>14.1f}")
-    print(f"rainbow --help is to start in under 250 ms: {best['rainbow --help'] * 1000:.0f} ms")
+    print(f"rainbow --help should start in under 250 ms: {best['rainbow --help'] * 1000:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Storing jobs: batches against bare inserts, shared commits against one each, and a long queue's leases and lists.
+"""Benchmark of the store: batches against bare inserts, group commit against single commits, and a long queue.
 
-Every ratio is of two figures from this run. The default queue is 100,000 jobs; `--full` is a
-million. `--db URL` measures another database, which has to be empty.
+All ratios are within one run. The default queue is 100,000 jobs; `--full` is a million. `--db URL`
+uses another database, which must be empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _keys = itertools.count()
 
 
 def drafts(count: int, *, unique: bool = False) -> list[NewJob]:
-    """Bound jobs with a client token and a decision, as a server stores them."""
+    """Return bound jobs with a client token and a decision, as a server stores them."""
     keys = [next(_keys) for _ in range(count)]
     return [
         NewJob(
@@ -48,7 +48,7 @@ def drafts(count: int, *, unique: bool = False) -> list[NewJob]:
 
 
 def bare_inserts(folder: Path) -> float:
-    """Rows/s of the same requests into one table with one index, by `executemany`: what SQLite itself can do."""
+    """Return rows/s of `executemany` into one table with one index: the limit of SQLite itself."""
     connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
     for line in (
         "PRAGMA journal_mode = WAL",
@@ -69,7 +69,7 @@ def bare_inserts(folder: Path) -> float:
 
 
 async def batches(store: Store, *, unique: bool) -> float:
-    """Jobs/s in batches of a thousand."""
+    """Return jobs/s in batches of a thousand."""
     work = [drafts(BATCH, unique=unique) for _ in range(ROUNDS)]
     begun = time.perf_counter()
     for batch in work:
@@ -78,7 +78,7 @@ async def batches(store: Store, *, unique: bool) -> float:
 
 
 async def singles(store: Store, in_flight: int, count: int) -> float:
-    """Jobs/s one by one, so many of them asked for at once."""
+    """Return jobs/s of single writes, with `in_flight` concurrent writers."""
     waiting = iter(drafts(count))
 
     async def client() -> None:
@@ -91,7 +91,7 @@ async def singles(store: Store, in_flight: int, count: int) -> float:
 
 
 async def timed(name: str, action: Callable[[], Awaitable[object]], times: int = 300) -> None:
-    """Print how long an action takes."""
+    """Print the time of an action."""
     seconds: list[float] = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -128,7 +128,7 @@ async def long_queue(store: Store, jobs: int) -> None:
 
 
 async def measure(folder: Path, url: str, queue: int) -> None:
-    """All figures of one run."""
+    """Print all measurements."""
     bare = bare_inserts(folder)
     store = await open_store(url)
     await store.write(lambda tx: [tx.add_cluster(f"c{i}", 0.0) for i in range(4)])

@@ -1,4 +1,4 @@
-"""Submitting over gRPC: durable single submits and batches, against a bare echo and bare inserts in the same run."""
+"""Benchmark of submission over gRPC: single submits and batches, compared with an echo server and bare inserts."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tests.support.calls import Calls, bearer
 from tests.support.service import a_graph, a_request
 
 SECONDS = 4.0
-ROUNDS = 8  # in which each has its turn: what else the machine does meets all of them
+ROUNDS = 8  # all are measured in turns, so that other load affects them equally
 CLUSTERS = 100
 _tokens = itertools.count()
 SPECS = [to_json(a_request(nodes=1 + i % 3, cores=1 + i % 7)) for i in range(50)]
 
 
 def a_submit() -> jobs_pb2.SubmitRequest:
-    """A job of one of fifty shapes, with its own client token."""
+    """Return a job of one of fifty shapes, with its own client token."""
     number = next(_tokens)
     spec = jobs_pb2.Spec(canonical=SPECS[number % len(SPECS)])
     return jobs_pb2.SubmitRequest(name="bench", spec=spec, client_token=f"t{number}")
 
 
 async def rate(in_flight: int, call: Callable[[], Awaitable[object]], server: Process | None) -> tuple[float, float]:
-    """Calls per second with so many in flight, and the server's processor milliseconds for each."""
+    """Return calls per second with `in_flight` concurrent calls, and the server's processor milliseconds per call."""
     done = 0
     until = time.perf_counter() + SECONDS / ROUNDS
     before, begun = server.cpu() if server else 0.0, time.perf_counter()
@@ -53,7 +53,7 @@ async def rate(in_flight: int, call: Callable[[], Awaitable[object]], server: Pr
 
 
 async def decided(jobs: jobs_pb2_grpc.JobsStub, who: object, count: int, begun: float) -> float:
-    """Jobs per second from the first one stored until none waits for its decision."""
+    """Return jobs per second until all decisions are made."""
     waiting = jobs_pb2.JobFilter(states=["queued"])
     while (await jobs.List(jobs_pb2.ListJobsRequest(filter=waiting, limit=1), metadata=who)).jobs:  # noqa: ASYNC110  # it is another process that decides
         await asyncio.sleep(0.05)
@@ -61,23 +61,23 @@ async def decided(jobs: jobs_pb2_grpc.JobsStub, who: object, count: int, begun: 
 
 
 class BareInserts:
-    """One row per job into one table, group-committed: what any durable submit does at the least."""
+    """Group commit of one row per job: the minimum work of a durable submit."""
 
     def __init__(self, folder: Path) -> None:
-        self._asked: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, args=(folder / "bare.db",))
         self._thread.start()
 
     async def __call__(self) -> None:
-        """Return when the row is on disk."""
+        """Insert a row; return when it is on disk."""
         done: asyncio.Future[None] = self._loop.create_future()
-        self._asked.put(done)
+        self._queue.put(done)
         await done
 
     def stop(self) -> None:
         """End the thread."""
-        self._asked.put(None)
+        self._queue.put(None)
         self._thread.join()
 
     def _run(self, path: Path) -> None:
@@ -85,9 +85,9 @@ class BareInserts:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("CREATE TABLE jobs (id INTEGER PRIMARY KEY, token UNIQUE, spec)")
-        while (first := self._asked.get()) is not None:
+        while (first := self._queue.get()) is not None:
             group = [first]
-            while not self._asked.empty() and (more := self._asked.get()) is not None:
+            while not self._queue.empty() and (more := self._queue.get()) is not None:
                 group.append(more)
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(
@@ -105,7 +105,7 @@ def _resolve(group: list[asyncio.Future[None]]) -> None:
 
 @contextlib.contextmanager
 def bare_inserts() -> Iterator[BareInserts]:
-    """They, in this process and in a folder of their own."""
+    """Run the inserts in this process, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="rainbow-bench-") as folder:
         inserts = BareInserts(Path(folder))
         try:
@@ -115,11 +115,11 @@ def bare_inserts() -> Iterator[BareInserts]:
 
 
 async def measure(ours: Process, echo: Process) -> None:
-    """Each figure beside the echo's, in turns in the same run; of the turns the median."""
+    """Print the medians of submits, echo and inserts, measured in turns."""
     async with aio.insecure_channel(ours.address) as channel, aio.insecure_channel(echo.address) as echoing:
         jobs = jobs_pb2_grpc.JobsStub(channel)
         who = bearer(ours.token)
-        for _ in range(300):  # the first jobs of a shape or a cluster are dearer
+        for _ in range(300):  # warm up: the first jobs of a shape or cluster are slower
             await jobs.Submit(a_submit(), metadata=who)
         ask = echoing.unary_unary(ECHO)
         heads = ("in flight", "echo/s", "insert/s", "submit/s", "of echo", "of insert", "ms/echo", "ms/submit")
