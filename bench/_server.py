@@ -24,7 +24,7 @@ OPTIONS = (("grpc.so_reuseport", 0),)
 
 @dataclass
 class Process:
-    """A process that listens on a port."""
+    """The address and resource usage of a process that listens on a port."""
 
     address: str
     pid: int

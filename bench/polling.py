@@ -23,9 +23,7 @@ from tests.support.calls import Calls, bearer
 from tests.support.service import a_graph, a_request
 
 CHANNELS = 20
-ALONE = (
-    ("grpc.use_local_subchannel_pool", 1),
-)  # a separate connection per channel; one carries at most 1,000 calls
+ALONE = (("grpc.use_local_subchannel_pool", 1),)  # a separate connection per channel; one carries at most 1,000 calls
 SUBMITS_PER_SECOND = 20.0
 IDLE_SECONDS = 10.0  # for which idle agents are measured
 SPEC = to_json(a_request())
@@ -111,7 +109,9 @@ async def offers(
     await asyncio.gather(*(one(number) for number in range(count)))
     await asyncio.sleep(2.0)  # for the last of them
     print(f"  {len(arrived)} of {count} offers arrived; {1e3 * (server.cpu() - cpu) / count:.1f} ms of processor each")
-    print_quantiles("from the submit's answer to the offer", [max(0.0, at - stored[job]) for job, at in arrived.items()], 200)
+    print_quantiles(
+        "from the submit's answer to the offer", [max(0.0, at - stored[job]) for job, at in arrived.items()], 200
+    )
     print_quantiles("from the submit's sending to the offer", [at - sent[job] for job, at in arrived.items()])
 
 
@@ -122,10 +122,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--jobs", type=int, default=400)
     options = parser.parse_args(arguments)
     print(f"polling: {options.agents:,} agents on loopback, {SUBMITS_PER_SECOND:g} submits a second")
-    with a_server() as (server, server):
+    with a_server() as (server, usage):
         with server.channel() as channel:
             calls = Calls(channel, server.admin_token)
             graph = a_graph(nodes=8, cores=32)
             names = [f"c{number:05}" for number in range(options.agents)]
             secrets = {name: calls.register(name, graph, manager="bench").secret for name in names}
-        asyncio.run(measure(server, secrets, options.jobs))
+        asyncio.run(measure(usage, secrets, options.jobs))

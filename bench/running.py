@@ -33,7 +33,9 @@ def main(arguments: list[str]) -> None:
         assert agent.process is not None
         hand = Process("", agent.process.pid)
         terms = Terms(only_clusters=("one",))
-        submissions = [JobSubmission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)]
+        submissions = [
+            JobSubmission(text=command(["true"]), dialect="flux", name="true", terms=terms) for _ in range(count)
+        ]
         used = usage.cpu(), hand.cpu()
         ended = fleet.ended(*(answer.id for answer in fleet.client.submit_batch(submissions)))
         cost = usage.cpu() - used[0], hand.cpu() - used[1]

@@ -204,9 +204,9 @@ class SimAgent:
         if self.rng.random() < 0.7:
             self.loop.call_later(self.wire.delay(), call.end)
 
-    def _answered(self, call: SyncCall, said: e.SyncAnswer | RainbowError) -> None:
-        if isinstance(said, RainbowError):
-            self._failed(call, said)
+    def _answered(self, call: SyncCall, answer: e.SyncAnswer | RainbowError) -> None:
+        if isinstance(answer, RainbowError):
+            self._failed(call, answer)
             return
         if not call.open and self.rng.random() < 0.5:
             return  # the loop usually drops answers to cancelled calls, except one that was queued already
@@ -218,8 +218,8 @@ class SimAgent:
         if known is not None and (self.contact_file is None or known - self.contact_file >= CONTACT_EVERY):
             self.contact_file = known
             self.manager.heard = self._boot + known / self.drift
-        self.contact = max(self.contact or 0.0, self._sent.get(said.ack, 0.0))
-        self.event(e.SyncAnswered(said))
+        self.contact = max(self.contact or 0.0, self._sent.get(answer.ack, 0.0))
+        self.event(e.SyncAnswered(answer))
 
     def _failed(self, call: SyncCall, problem: RainbowError | None) -> None:
         if not call.open:

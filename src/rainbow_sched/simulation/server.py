@@ -195,24 +195,24 @@ class SimServer:
 
         async def work(service: Service) -> e.SyncAnswer:
             try:
-                told = replace(sync_in(cluster, epoch, message, states), guards=guards, node_rules=node_rules)
+                agent_message = replace(sync_in(cluster, epoch, message, states), guards=guards, node_rules=node_rules)
                 reply = await service.agents.sync(
-                    told, lambda out: _encoder.encode(replace(sync_out(message.seq, out), server=process))
+                    agent_message, lambda out: _encoder.encode(replace(sync_out(message.seq, out), server=process))
                 )
             except Invalid as problem:
                 self.fail("R3 a Sync is never refused for one of its items", f"of {cluster}: {problem}")
                 raise
             self.witness.heard[cluster] = self.loop.time()  # a refused Sync is no contact
-            said: e.SyncAnswer = _decoder.decode(reply.answer)
+            sync_answer: e.SyncAnswer = _decoder.decode(reply.answer)
             now = service.core.clock.now()
             questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.bid_requests)
-            return replace(said, bid_requests=questions, heartbeat=reply.heartbeat)
+            return replace(sync_answer, bid_requests=questions, heartbeat=reply.heartbeat)
 
         return self.call(work, answer)
 
 
 def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[AttemptState]) -> AgentMessage:
-    """What an agent says, as the service takes it; of its reports only `states` are understood."""
+    """Convert an agent's message for the service, which knows only `states` of its reports."""
     reports = [report_reader.read_report(_raw(report), states) for report in message.reports]
     return AgentMessage(
         cluster=cluster,
@@ -286,7 +286,7 @@ def _back(ref: AttemptRef) -> v.Ref:
 
 
 def sync_out(seq: int, out: AgentReply) -> e.SyncAnswer:
-    """What an agent is told, as the reactor takes it."""
+    """Convert the service's answer for the reactor."""
     commands = [e.ServerCommand(c.id, c.kind, v.Ref(c.job, c.n, c.token)) for c in out.commands]
     commands += [e.ServerCommand(0, "kill", _back(ref), "the server does not know it as live") for ref in out.kills]
     return e.SyncAnswer(

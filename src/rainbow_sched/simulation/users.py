@@ -185,14 +185,14 @@ class Users:
             self.waiting -= not done
             done = True
 
-        def back(said: Any, before: int) -> None:
-            if isinstance(said, Unavailable) or before != self.witness.restores:
+        def back(result: Any, before: int) -> None:
+            if isinstance(result, Unavailable) or before != self.witness.restores:
                 return  # answers from before a restore are void; the call is repeated
-            if isinstance(said, RainbowError):
-                if not isinstance(said, (*allowed, NotFound) if self.witness.restored else allowed):
-                    self.fail("calls are answered", f"a call failed with {type(said).__name__}: {said}")
+            if isinstance(result, RainbowError):
+                if not isinstance(result, (*allowed, NotFound) if self.witness.restored else allowed):
+                    self.fail("calls are answered", f"a call failed with {type(result).__name__}: {result}")
             else:
-                answered(said)
+                answered(result)
             settle()
 
         def attempt() -> None:
@@ -200,8 +200,8 @@ class Users:
                 return
             before = self.witness.restores
 
-            def answer(said: Any) -> None:
-                self.wire.answer(lambda: back(said, before))
+            def answer(result: Any) -> None:
+                self.wire.answer(lambda: back(result, before))
 
             self.wire.ask(lambda: ignore_answer(self.server.call(work, answer)))
             if again:

@@ -90,6 +90,6 @@ def times(outer: Count, inner: Count) -> Count:
 
 
 def split_evenly(total: Count, among: int) -> Count:
-    """Divide `total` evenly `among` so many parts, rounded up."""
+    """Divide `total` evenly among `among` parts, rounded up."""
     most = None if total.max is None else -(-total.max // among)
     return Count(-(-total.min // among), most)
