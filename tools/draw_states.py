@@ -1,7 +1,7 @@
 """Draw the state diagrams of docs/protocol.md from the tables in the code.
 
 Usage: python tools/draw_states.py          rewrite the diagrams in the page
-       python tools/draw_states.py --check  end with 1 if they are not current
+       python tools/draw_states.py --check  exit with 1 if they are not current
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- drawn: {name} -->", "<!-- end: {name} -->"
 
 
 def job() -> list[str]:
-    """Every arrow of a job; arrows between the same two states share one line."""
+    """Return the transitions of a job; those between the same two states share one line."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, event), following in TRANSITIONS.items():
         arrows.setdefault((before.value, following.value), []).append(event.value)
@@ -29,7 +29,7 @@ def job() -> list[str]:
 
 
 def attempt() -> list[str]:
-    """The order of a live attempt (skips forward are allowed), and the ends each state may have."""
+    """Return the order of a live attempt's states (forward skips are allowed), and the final states of each."""
     lines = ["    [*] --> offered"]
     lines += [f"    {a.value} --> {b.value}" for a, b in itertools.pairwise(LIVE)]
     groups: dict[tuple[str, ...], list[AttemptState]] = {}
@@ -42,7 +42,7 @@ def attempt() -> list[str]:
 
 
 def held() -> list[str]:
-    """What an agent does with an attempt."""
+    """Return the transitions of an attempt in an agent."""
     return [
         "    [*] --> offered: judged fit",
         *(f"    {before.value} --> {following.value}: {step.value}" for (before, step), following in STEPS.items()),
@@ -55,7 +55,7 @@ def _ordered(states: Iterable[object]) -> list[str]:
 
 
 def drawn(text: str) -> str:
-    """The page with its diagrams as the tables are now."""
+    """Return the page with current diagrams."""
     for name, lines in (("job", job()), ("attempt", attempt()), ("held", held())):
         begin, end = BEGIN.format(name=name), END.format(name=name)
         head, _, rest = text.partition(begin)
@@ -68,7 +68,7 @@ def drawn(text: str) -> str:
 
 
 def main(args: list[str]) -> int:
-    """Rewrite the page, or compare."""
+    """Rewrite the page, or compare it."""
     text = PAGE.read_text("utf-8")
     now = drawn(text)
     if "--check" in args:

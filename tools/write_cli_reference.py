@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands themselves: `python -m tools.write_cli_reference docs/cli.md`."""
+"""Write docs/cli.md from the commands: `python -m tools.write_cli_reference docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MEANINGS = {
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the file that is named."""
+    """Write the page to the given file."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join((HEAD, *_exit_codes(), *_commands())).rstrip() + "\n"
 
 

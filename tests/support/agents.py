@@ -1,4 +1,4 @@
-"""An agent as the service sees it: it says what a test tells it to say, and remembers nothing."""
+"""A scripted agent for tests of the service; it keeps no state but its sequence number."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from rainbow_sched.service.assembly import Service
 
 
 class Agent:
-    """Speaks for one cluster."""
+    """The agent of one cluster."""
 
     def __init__(self, service: Service, cluster: str, *, guards: bool = True, epoch: str = "") -> None:
         self.service, self.cluster, self.guards, self.seq = service, cluster, guards, 0
         self.epoch = epoch or f"{cluster}.1"
 
     async def says(self, **fields: object) -> AgentReply:
-        """One Sync; what it was answered, or nothing if that had been stored before."""
+        """Send one Sync; return the reply, or an empty one if the reply had been stored before."""
         self.seq += 1
-        told: list[AgentReply] = []
+        replies: list[AgentReply] = []
 
         def encode(out: AgentReply) -> bytes:
-            told.append(out)
+            replies.append(out)
             return b"answer"
 
         message = AgentMessage(
@@ -32,7 +32,7 @@ class Agent:
             **fields,  # type: ignore[arg-type]  # what one test says
         )
         await self.service.agents.sync(message, encode)
-        return told[-1] if told else AgentReply()
+        return replies[-1] if replies else AgentReply()
 
     async def runs(self) -> AttemptRef:
         """Take one job and start it."""

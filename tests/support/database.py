@@ -1,4 +1,4 @@
-"""An empty database with today's schema, made once in each process of the tests and copied from there."""
+"""An empty database with the current schema, created once per test process and copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _made: list[bytes] = []
 
 
 async def put_empty_database(folder: Path) -> None:
-    """Lay one into `folder`, unless there is one: the migrations cost fifty milliseconds each time."""
+    """Copy one into `folder`, unless there is one; migrating each time would cost 50 ms."""
     if (folder / NAME).exists():
         return
     if not _made:

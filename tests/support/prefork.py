@@ -1,8 +1,7 @@
-"""Servers that start in a moment: each is forked from a process that has everything imported already.
+"""Servers that start quickly, because they are forked from a process that has imported all modules.
 
-Such a server is a process like any other, with its own files, port and log; it is killed like
-any other. Only the second that Python takes to read its modules is saved, so that a test can
-afford hundreds of kills.
+Such a server is a normal process with its own files, port and log. It saves only the second that Python takes for
+imports, so that a test can kill and restart it hundreds of times.
 """
 
 from __future__ import annotations

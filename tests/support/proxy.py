@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks connections on purpose: cut, stalled or emptied in one direction or both, delayed.
+"""A TCP proxy that injects faults: resets, stalls, drops in one direction or both, and delays.
 
 It runs in threads of the test's own process, in front of one server. `UP` is from client to
 server, `DOWN` from server to client.
@@ -29,7 +29,7 @@ UP, DOWN = Way.UP, Way.DOWN
 
 @dataclass
 class Proxy:
-    """Listens on a free port and passes everything on, until it is told otherwise."""
+    """Listens on a free port and forwards everything until a fault is injected."""
 
     port: int
     target: tuple[str, int]
@@ -46,11 +46,11 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """What clients are given as their server."""
+        """Return the address for clients."""
         return f"127.0.0.1:{self.port}"
 
     def cut(self) -> int:
-        """Close every connection at once, with a reset to both sides; how many there were."""
+        """Reset every connection on both sides; return how many."""
         with self._lock:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
@@ -60,7 +60,7 @@ class Proxy:
         return len(pairs)
 
     def forget(self) -> int:
-        """Pass nothing more on the connections there are, and tell nobody; new ones work. How many there were."""
+        """Silently drop everything on existing connections; new ones work. Return how many there were."""
         with self._lock:
             self._forgotten |= self._pairs
             self._pairs = set()
@@ -68,7 +68,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
-        """Both directions are cut and nobody gets a new connection, until the block ends."""
+        """Reset all connections and refuse new ones until the block ends."""
         self._refusing = True
         self.cut()
         try:
@@ -78,10 +78,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def silent(self, *ways: Way) -> Iterator[None]:
-        """Nothing passes in these directions, and nobody is told: connections stay open.
-
-        Afterwards they are cut, as by a machine on the way that has forgotten them.
-        """
+        """Silently drop everything in these directions until the block ends; then reset the connections."""
         for way in ways:
             self._open[way].clear()
         try:
@@ -93,7 +90,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def stalled(self, *ways: Way) -> Iterator[None]:
-        """Nothing passes in these directions until the block ends; then it goes on as if nothing had been."""
+        """Hold everything back in these directions until the block ends; then deliver it."""
         for way in ways:
             self._open[way].clear()
         try:

@@ -1,4 +1,4 @@
-"""Databases that are put back to an older copy, and agents that have seen more than that."""
+"""Databases that are restored to an older copy, and agents that know newer attempts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.service import ADMIN, a_request, a_service
 
 
 class Agent:
-    """Speaks for one cluster through every restore; it keeps its mark, as the real one does."""
+    """The agent of one cluster across restores; it keeps its mark, as the real one does."""
 
     def __init__(self, cluster: str = "east", epoch: str = "a.1") -> None:
         self.cluster, self.epoch, self.seq, self.mark = cluster, epoch, 0, ""
@@ -60,7 +60,7 @@ class Agent:
         return AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
 
     async def recalls(self, service: Service, *known: RecalledAttempt, **fields: object) -> AgentReply:
-        """Be asked for everything, and tell it."""
+        """Receive the request for a recall, and send the recall."""
         asked = await self.says(service)
         assert asked.recall, "it is asked"
         assert asked.resync

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, in a folder of its own, for end-to-end tests."""
+"""A real server process with its own folder, for end-to-end tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAINBOW = [sys.executable, "-c", "from rainbow_sched.cli.main import main; main(
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -44,16 +44,16 @@ class ServerProcess:
 
     @property
     def admin_token(self) -> str:
-        """The administrator's token, as filed at the first start."""
+        """Return the administrator's token that the first start wrote."""
         return (self.folder / "data/admin.token").read_text().strip()
 
     @property
     def log(self) -> str:
-        """What it has written to its log so far."""
+        """Return the content of the log."""
         return (self.folder / "server.log").read_text(errors="replace")
 
     def environment(self) -> dict[str, str]:
-        """An environment that shares nothing with the user's own."""
+        """Return an environment that is independent of the user's."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("RAINBOW_")}
         home = str(self.folder / "home")
         return {
@@ -91,20 +91,20 @@ class ServerProcess:
         raise AssertionError(f"the server did not open its port in {timeout} s:\n{self.log[-4000:]}")
 
     def lives(self, seconds: float) -> None:
-        """Let so much time pass; fail if it ends by itself."""
+        """Wait; fail if the server ends meanwhile."""
         assert self.process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.process.wait(seconds)
             raise AssertionError(f"the server ended with {code}:\n{self.log[-4000:]}")
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill it with SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> int:
-        """End it as an operator would; its exit code."""
+        """Stop it with SIGTERM; return its exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:

@@ -103,7 +103,7 @@ async def test_an_attempt_moves_forward_and_notes_its_times(store: Store) -> Non
             await store.write(lambda tx, state=state: tx.update_attempt(ended, state, 5.0))
 
 
-async def test_who_holds_an_older_attempt_lost_the_race(store: Store) -> None:
+async def test_an_update_of_a_stale_attempt_is_a_conflict(store: Store) -> None:
     await an_offer(store)
     (offered,) = await store.read(lambda tx: tx.attempts(1))
     await leased(store)

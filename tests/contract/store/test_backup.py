@@ -229,7 +229,7 @@ async def test_an_empty_postgres_is_no_database_of_rainbow(postgres: Postgres, t
     assert os.listdir(tmp_path) == []
 
 
-async def test_what_is_no_good_backup_is_refused_by_its_fault(sqlite_url: str, tmp_path: Path) -> None:
+async def test_an_invalid_backup_is_rejected_with_its_defect(sqlite_url: str, tmp_path: Path) -> None:
     store = await filled(sqlite_url)
     copy = tmp_path / "copy.db"
     back_up(sqlite_url, copy)

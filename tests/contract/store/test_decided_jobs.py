@@ -44,7 +44,7 @@ async def test_a_settled_job_is_as_one_that_was_bound_when_it_came(store: Store)
     assert [(event.kind, event.attempt) for event in told] == [(JobEvent.SUBMITTED, 0), (JobEvent.BOUND, 1)]
 
 
-async def test_given_and_held_jobs_settle_together_and_are_leased_or_wait(store: Store) -> None:
+async def test_bound_and_held_jobs_are_decided_together(store: Store) -> None:
     await a_cluster(store, "perl", "frontier")
     jobs = await queued(store, 4)
     mixed = [given(jobs[0]), held(jobs[1]), given(jobs[2], "frontier"), held(jobs[3])]

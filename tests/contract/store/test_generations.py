@@ -112,7 +112,7 @@ async def gives(store: Store, id: str, jobs: int) -> Given:
     unseen=st.integers(0, 3),
 )
 @settings(max_examples=25, deadline=None)
-def test_no_number_is_given_twice_however_often_a_copy_is_put_back(
+def test_no_number_is_reused_after_several_restores_of_one_copy(
     since: list[tuple[int, int]], unseen: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Each restore of one copy begins a history of some starts and jobs, all of which is lost by the next."""
@@ -140,7 +140,7 @@ async def _put_back_often(folder: Path, since: list[tuple[int, int]], unseen: in
         await store.close()
 
 
-async def test_jobs_that_are_settled_together_pass_over_lost_attempts_too(store: Store) -> None:
+async def test_decided_jobs_skip_the_numbers_of_lost_attempts(store: Store) -> None:
     await a_cluster(store)
     [id] = await store.write(lambda tx: tx.add_jobs([a_draft()]))
     await store.write(lambda tx: tx.begin_restore("b", 9.0))
@@ -160,7 +160,7 @@ async def test_jobs_that_are_settled_together_pass_over_lost_attempts_too(store:
     assert [event.attempt for event in await store.read(lambda tx: tx.events(0, 10, job=id))][-1] == job.attempt
 
 
-async def test_an_attempt_of_the_lost_history_is_taken_in_under_its_own_number(store: Store) -> None:
+async def test_an_attempt_of_the_lost_history_is_adopted_under_its_number(store: Store) -> None:
     await a_cluster(store)
     [id] = await store.write(lambda tx: tx.add_jobs([a_draft()]))
     await store.write(lambda tx: tx.begin_restore("b", 9.0))
@@ -178,7 +178,7 @@ async def test_an_attempt_of_the_lost_history_is_taken_in_under_its_own_number(s
     assert (attempt.token, attempt.state) == ("lost", AttemptState.ACCEPTED)
 
 
-async def test_what_is_still_to_be_heard_is_kept_until_it_was(store: Store) -> None:
+async def test_pending_restore_reports_are_stored(store: Store) -> None:
     await a_cluster(store, "perl", "birch")
     await store.write(lambda tx: tx.begin_restore("b", 9.0))
     birch, perl = await store.read(lambda tx: tx.restore_reports())

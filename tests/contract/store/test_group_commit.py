@@ -17,7 +17,7 @@ from rainbow_sched.store.engine import SqlStore
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 
 
-async def test_works_that_wait_together_share_one_commit(store: Store) -> None:
+async def test_queued_works_share_one_commit(store: Store) -> None:
     assert isinstance(store, SqlStore)
     before = store.counts.commits
     gate = threading.Event()

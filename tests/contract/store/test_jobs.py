@@ -140,7 +140,7 @@ async def test_a_job_moves_along_its_table_with_an_event_for_each_step(store: St
     assert state is ended.state
 
 
-async def test_who_read_an_older_version_lost_the_race(store: Store) -> None:
+async def test_an_update_of_a_stale_job_is_a_conflict(store: Store) -> None:
     job = await a_job(store)
     await store.write(lambda tx: tx.update_job(job, JobEvent.UPDATED, 2.0, reason="first"))
     with pytest.raises(Conflict, match="has changed since"):

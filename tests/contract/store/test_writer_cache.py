@@ -1,4 +1,4 @@
-"""What a writer remembers from one transaction to the next is what is stored, also after works that failed."""
+"""The cache of the writing session agrees with the database, also after failed works."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def nothing_of_it(store: Store, spec: str) -> None:
 
 
 @pytest.mark.parametrize("order", [[failing], [failing, good], [good, failing], [good, failing, failing, good]])
-async def test_a_failed_work_is_not_remembered(store: Store, order: list[object]) -> None:
+async def test_a_failed_work_is_not_cached(store: Store, order: list[object]) -> None:
     await a_cluster(store)
     for fresh in ("new", "newer"):
         with contextlib.suppress(Conflict):

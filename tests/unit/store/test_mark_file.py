@@ -1,4 +1,4 @@
-"""The mark of a data folder is always whole, and never ahead of what was committed."""
+"""The mark file is always complete, and never ahead of the committed events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_folder_without_a_mark_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"3.abc", b"x.abc.7", b"3.abc.7" * 100])
-def test_a_damaged_mark_is_told_and_stops_nothing(
+def test_a_damaged_mark_is_logged_and_does_not_stop_the_server(
     tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE_NAME).write_bytes(text)
@@ -44,7 +44,7 @@ def test_a_damaged_mark_is_told_and_stops_nothing(
     assert "is not checked" in caplog.text
 
 
-def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_is_not_writable_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE_NAME).mkdir()
     marks = MarkFile(tmp_path)
     marks.begin(GENERATION, 7)

@@ -11,7 +11,7 @@ import rainbow_sched.store
 from rainbow_sched.store import named_sql
 from rainbow_sched.store.schema import migrations
 
-ROOM = Path(rainbow_sched.store.__file__).parent
+PACKAGE = Path(rainbow_sched.store.__file__).parent
 
 
 def test_parameters_become_placeholders_in_their_order() -> None:
@@ -34,7 +34,7 @@ def test_both_databases_have_every_query_that_the_code_names(dialect: str) -> No
     verbs = {"rows", "row", "change", "change_many", "returning", "text", "also", "_ids"}
     named = {
         arg.value
-        for file in [*ROOM.glob("*.py"), *ROOM.glob("tables/*.py")]
+        for file in [*PACKAGE.glob("*.py"), *PACKAGE.glob("tables/*.py")]
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in verbs
         for arg in node.args[:1]
@@ -45,9 +45,9 @@ def test_both_databases_have_every_query_that_the_code_names(dialect: str) -> No
     assert not any("{" in text.replace("'{}'", "") for text in known.values())
 
 
-def test_no_query_is_left_that_nobody_names() -> None:
-    source = "".join(f.read_text("utf-8") for f in [*ROOM.glob("*.py"), *ROOM.glob("tables/*.py")])
-    texts = "".join(f.read_text("utf-8") for f in ROOM.glob("queries/*.sql"))
+def test_every_query_is_used() -> None:
+    source = "".join(f.read_text("utf-8") for f in [*PACKAGE.glob("*.py"), *PACKAGE.glob("tables/*.py")])
+    texts = "".join(f.read_text("utf-8") for f in PACKAGE.glob("queries/*.sql"))
     unused = [
         name
         for name in named_sql.load("sqlite")

@@ -1,4 +1,4 @@
-"""A URL that cannot be opened is answered with what is wrong and what would be right."""
+"""A URL that cannot be opened is reported with cause and remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_folder_is_no_database(tmp_path: Path) -> None:
         await open_store(f"sqlite:///{tmp_path}")
 
 
-async def test_a_postgresql_that_does_not_answer_is_unavailable_and_no_password_is_told() -> None:
+async def test_an_unreachable_postgresql_is_unavailable_and_no_password_is_shown() -> None:
     with pytest.raises(Unavailable) as refused:
         await open_store("postgresql://ana:sesame@127.0.0.1:1/rainbow")
     assert "sesame" not in str(refused.value)
@@ -76,7 +76,7 @@ async def test_a_path_relative_to_here_is_taken_from_here(tmp_path: Path, monkey
     assert (tmp_path / "here.db").exists()
 
 
-async def test_a_full_disk_is_told_and_everything_before_it_stays(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_earlier_writes_stay(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path / 'x.db'}")
     await store.write(lambda tx: tx.set_meta("kept", "yes"))
     pages = await store.write(lambda tx: tx.db.rows_of("PRAGMA page_count", {})[0][0])  # type: ignore[attr-defined]
@@ -89,9 +89,7 @@ async def test_a_full_disk_is_told_and_everything_before_it_stays(tmp_path: Path
     await store.close()
 
 
-async def test_a_file_that_somebody_else_locks_for_writing_is_unavailable_not_broken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_locked_by_another_process_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     impatient = replace(sqlite.DIALECT, begin_write=("PRAGMA busy_timeout = 1", "BEGIN IMMEDIATE"))
     monkeypatch.setattr(sqlite, "DIALECT", impatient)
     store = await open_store(f"sqlite:///{tmp_path / 'x.db'}")
@@ -105,9 +103,7 @@ async def test_a_file_that_somebody_else_locks_for_writing_is_unavailable_not_br
     await store.close()
 
 
-async def test_a_sqlite_that_is_too_old_is_told_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_old_sqlite_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 31, 1))
     with pytest.raises(Unavailable, match=r"3\.35 or newer is needed: use another build of Python, or PostgreSQL"):
         await open_store(f"sqlite:///{tmp_path}/rainbow.db")

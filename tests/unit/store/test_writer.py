@@ -1,4 +1,4 @@
-"""The one thread that writes goes on after whatever happened to it."""
+"""The writer thread continues after any failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_transaction_that_could_not_be_undone_stops_one_write_and_not_al
 
 
 @pytest.mark.parametrize("name", ["SQLITE_LOCKED_SHAREDCACHE", "SQLITE_PROTOCOL", "SQLITE_FULL"])
-async def test_what_the_database_cannot_do_for_now_can_be_asked_for_again(tmp_path: Path, name: str) -> None:
+async def test_transient_database_errors_can_be_retried(tmp_path: Path, name: str) -> None:
     def work(tx: Tx) -> None:
         error = sqlite3.OperationalError("not now")
         error.sqlite_errorname = name
@@ -49,7 +49,7 @@ def _asked(work: Callable[[Tx], object]) -> WriteRequest:
     return WriteRequest(work, loop, loop.create_future())
 
 
-async def test_a_brief_work_runs_where_it_is_asked_for_and_its_commit_elsewhere(tmp_path: Path) -> None:
+async def test_a_brief_work_runs_in_the_callers_thread_and_its_commit_elsewhere(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "x.db")
     try:
         assert await store.write(lambda tx: threading.get_ident(), brief=True) == threading.get_ident()
@@ -58,7 +58,7 @@ async def test_a_brief_work_runs_where_it_is_asked_for_and_its_commit_elsewhere(
         await store.close()
 
 
-async def test_nobody_waits_in_the_event_loop_for_a_lock_of_somebody_else(tmp_path: Path) -> None:
+async def test_the_event_loop_does_not_wait_for_a_database_lock(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "x.db")
     other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     try:
@@ -75,7 +75,7 @@ async def test_nobody_waits_in_the_event_loop_for_a_lock_of_somebody_else(tmp_pa
         await store.close()
 
 
-async def test_brief_works_whose_transaction_broke_before_its_commit_are_done_again(tmp_path: Path) -> None:
+async def test_brief_works_are_retried_if_their_transaction_broke_before_its_commit(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "x.db")
     writer, runs = store._writer, []
 
@@ -118,7 +118,7 @@ async def test_a_brief_work_that_fails_leaves_those_before_it(tmp_path: Path) ->
         await store.close()
 
 
-async def test_a_brief_work_that_came_too_late_for_a_commit_is_undone_and_told_so(tmp_path: Path) -> None:
+async def test_a_brief_work_without_a_commit_is_undone_and_fails(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "x.db")
     asked = [_asked(lambda tx: tx.set_meta("a", "never")) for _ in range(2)]
     assert store._writer._run_here(asked[0])  # nobody tells the thread to commit it
@@ -153,7 +153,7 @@ async def test_half_a_brief_work_is_not_committed_with_those_before_it(tmp_path:
         await store.close()
 
 
-async def test_nobody_waits_in_the_event_loop_for_a_lock_when_a_brief_work_is_undone(
+async def test_undoing_a_brief_work_does_not_wait_for_a_lock_in_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_sqlite(tmp_path / "x.db")
@@ -185,7 +185,7 @@ async def test_nobody_waits_in_the_event_loop_for_a_lock_when_a_brief_work_is_un
         await store.close()
 
 
-async def test_who_asks_while_the_store_is_closed_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_during_close_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_sqlite(tmp_path / "x.db")
 
     def too_late(writer: Writer, _: WriteRequest) -> bool:

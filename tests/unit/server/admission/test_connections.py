@@ -81,7 +81,7 @@ def name(one: socket.socket) -> str:
     return peer_of(*one.getsockname()[:2])
 
 
-def test_strangers_beyond_the_limit_are_cut_the_oldest_first(door: Door) -> None:
+def test_unauthenticated_connections_above_the_limit_are_closed_oldest_first(door: Door) -> None:
     connections = ConnectionLimiter(door.port, unauthenticated=3, per_address=100)
     door.connect(3)
     assert connections.enforce() == 0
@@ -90,7 +90,7 @@ def test_strangers_beyond_the_limit_are_cut_the_oldest_first(door: Door) -> None
     assert door.alive() == [False, False, True, True, True]
 
 
-def test_who_has_shown_a_credential_stays_however_many_strangers_come(door: Door) -> None:
+def test_an_authenticated_connection_stays_among_many_unauthenticated_ones(door: Door) -> None:
     connections = ConnectionLimiter(door.port, unauthenticated=2, per_address=100)
     for one in door.connect(5):
         connections.mark_authenticated(name(one))
@@ -141,7 +141,7 @@ def test_a_server_promises_no_more_connections_than_it_may_have_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_a_flood_of_silent_connections_keeps_nobody_out(tmp_path: Path) -> None:
+async def test_a_flood_of_silent_connections_does_not_block_clients(tmp_path: Path) -> None:
     limits = AdmissionLimits(strangers=10, connections=200)
     async with a_world(tmp_path / "world", limits=limits) as world:
         host, _, port = world.running.address.rpartition(":")

@@ -29,7 +29,7 @@ def test_a_message_is_read_up_to_the_limit_of_its_call_and_the_refusal_names_tha
         method.check(UNREADABLE)
 
 
-def test_bytes_that_are_no_message_are_no_fault_of_ours() -> None:
+def test_malformed_bytes_are_not_an_internal_error() -> None:
     method = Method.of(f"{V2}Jobs/Get")
     assert method.reader(jobs_pb2.GetJobRequest.FromString)(b"\xff\xff\xff") is UNREADABLE
     assert method.object(UNREADABLE) == ""

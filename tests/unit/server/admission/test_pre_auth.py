@@ -1,4 +1,4 @@
-"""The doorway: how many strangers are read at a time, and who goes through without a look."""
+"""Pre-authentication limits concurrent reads for unknown callers and is skipped for known credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.access.calls import ask, code_of
 from tests.unit.access.world import a_world
 
 
-async def test_so_many_are_read_at_a_time_in_all_and_of_one_address_and_all_get_their_turn() -> None:
+async def test_concurrency_is_limited_in_total_and_per_key_and_all_proceed() -> None:
     slots, now, most = ConcurrencyLimit(total=3, per_key=2, timeout=60.0), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
     done = []
 
@@ -29,10 +29,10 @@ async def test_so_many_are_read_at_a_time_in_all_and_of_one_address_and_all_get_
     await asyncio.gather(*(read(key) for key in "ab" * 20))
     assert most == {"a": 2, "b": 2, "all": 3}
     assert len(done) == 40
-    assert slots._by_key == {}, "nobody is remembered who does not wait"
+    assert slots._by_key == {}, "keys without waiters are deleted"
 
 
-async def test_whoever_waits_too_long_for_a_turn_is_told_to_come_back_and_blocks_nobody() -> None:
+async def test_waiting_too_long_for_a_slot_is_rejected_and_blocks_nobody() -> None:
     slots = ConcurrencyLimit(total=2, per_key=1, timeout=0.05)
     async with slots.slot("a"):
         with pytest.raises(Exhausted):
@@ -44,7 +44,7 @@ async def test_whoever_waits_too_long_for_a_turn_is_told_to_come_back_and_blocks
         await asyncio.sleep(0.1)  # a turn itself may take longer than the wait for one
 
 
-async def test_one_address_cannot_queue_up_without_end() -> None:
+async def test_the_queue_of_one_key_is_bounded() -> None:
     slots = ConcurrencyLimit(total=1, per_key=1, timeout=60.0)
     free = asyncio.Event()
 
@@ -61,7 +61,7 @@ async def test_one_address_cannot_queue_up_without_end() -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_a_credential_goes_the_short_way_once_it_was_good_and_a_revoked_one_is_refused_on_it(
+async def test_a_credential_that_was_valid_skips_pre_auth_and_a_revoked_one_is_rejected(
     tmp_path: Path,
 ) -> None:
     async with a_world(tmp_path / "world") as world:

@@ -1,4 +1,4 @@
-"""Calls that take too long are ended; those that ended in time, or were cancelled by others, are left alone."""
+"""Calls above the deadline are cancelled; other cancellations pass through."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_each_call_is_ended_at_its_own_time_and_no_other_is() -> None:
     assert loop.time() - began >= 0.29
 
 
-async def test_a_call_that_somebody_else_cancels_is_not_over_time() -> None:
+async def test_a_call_that_is_cancelled_for_another_reason_is_not_over_time() -> None:
     loop, deadlines = asyncio.get_running_loop(), Deadlines(60.0)
     call = asyncio.create_task(held(deadlines, loop.create_future()))
     await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_a_call_that_somebody_else_cancels_is_not_over_time() -> None:
     assert await call == "cancelled by another"
 
 
-async def test_a_pause_without_calls_does_not_stop_the_watch() -> None:
+async def test_deadlines_work_after_a_pause_without_calls() -> None:
     loop, deadlines = asyncio.get_running_loop(), Deadlines(0.02)
     for _ in range(2):
         assert await asyncio.create_task(held(deadlines, loop.create_future())) == "over time"
