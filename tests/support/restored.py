@@ -22,10 +22,10 @@ from rainbow_sched.service.agents.sync_messages import (
     RecallReport,
 )
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
 from tests.support.database import NAME
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_request, a_service
 
 

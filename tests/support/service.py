@@ -13,7 +13,6 @@ from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from rainbow_sched.service.assembly import Service, assemble
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
@@ -21,6 +20,7 @@ from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.store.opening import open_store
 from tests.support.database import NAME, put_empty_database
+from tests.support.manual_clock import ManualClock
 
 ADMIN = Principal(name="admin", kind=CredentialKind.ADMIN, scopes=frozenset({"admin"}))
 

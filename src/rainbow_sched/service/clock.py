@@ -44,25 +44,3 @@ def _suspended_seconds() -> float:
     """Return for how long the machine was suspended since boot; 0 where the system does not tell."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return 0.0 if boot is None else time.clock_gettime(boot) - time.monotonic()
-
-
-class ManualClock:
-    """Clock that tests move by hand."""
-
-    def __init__(self, now: float = 1_000_000_000.0) -> None:
-        self._now, self._suspended_seconds = now, 0.0
-
-    def now(self) -> float:
-        return self._now
-
-    def seconds_slept(self) -> float:
-        seconds, self._suspended_seconds = self._suspended_seconds, 0.0
-        self._now += seconds
-        return seconds
-
-    def sleep(self, seconds: float) -> None:
-        """Simulate a suspended machine."""
-        self._suspended_seconds += seconds
-
-    def advance(self, seconds: float) -> None:
-        self._now += seconds

@@ -9,10 +9,10 @@ import pytest
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import JobState, Terms
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobFilter
+from tests.support.manual_clock import ManualClock
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
 

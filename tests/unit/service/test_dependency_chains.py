@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import JobState, Terms
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobFilter, Tx
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 ANA = Principal(name="ana", kind=CredentialKind.USER, scopes=frozenset({"job:cancel:own", "job:read:own"}))

@@ -20,7 +20,6 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import Question
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import timers
@@ -29,6 +28,7 @@ from rainbow_sched.service.scheduling import batches, loop
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, Store, Tx
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_request, a_service, a_submission, submit, with_cluster
 
 T = TypeVar("T")

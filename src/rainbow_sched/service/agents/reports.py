@@ -22,7 +22,7 @@ from rainbow_sched.service.agents.sync_messages import (
     journal_of,
 )
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.scheduling.bid_scores import score_end, score_start
+from rainbow_sched.service.scheduling.bids import score_end, score_start
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)

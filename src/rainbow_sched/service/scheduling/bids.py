@@ -1,4 +1,4 @@
-"""Collect bids from clusters through their agents' Sync, with a limit and a deadline."""
+"""Collect bids from agents through their Sync, and compare winning bids with what happened."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import asyncio
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from rainbow_sched.model.bid import Bid
+from rainbow_sched.jobspecs.canonical import from_json
+from rainbow_sched.model.attempt import Attempt
+from rainbow_sched.model.bid import Bid, TrackRecord
 from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.job import Job
+from rainbow_sched.selection.bid_scores import after_end, after_start
+from rainbow_sched.selection.record import bid_from_json
 from rainbow_sched.service.clock import Clock
+from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.wakeups import Notifier, cluster_topic
+from rainbow_sched.store.base import Tx
 
 MAX_CACHED_BIDS = 10_000
 Hosts: TypeAlias = tuple[GroupHosts, ...]
@@ -132,3 +139,34 @@ class BidCollector:
 
 def _digest(spec: str) -> str:
     return hashlib.sha256(spec.encode()).hexdigest()
+
+
+def score_start(tx: Tx, fx: Effects, attempt: Attempt, started: float) -> None:
+    """Record the actual wait of a job that has started."""
+    bid = _winning_bid(tx, attempt)
+    asked_at = attempt.created_at if bid is None else bid.asked_at
+    _update_record(tx, fx, attempt, lambda record: after_start(record, bid, started - asked_at))
+
+
+def score_end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, started: float | None, ended: float) -> None:
+    """Record the actual cost of a job that succeeded: the bid's cost for the part of the duration that it ran."""
+    bid = _winning_bid(tx, attempt)
+    if bid is None or bid.cost is None or started is None:
+        return
+    promised = (from_json(job.spec).duration or 0.0) * bid.runtime_factor
+    if promised > 0:
+        cost = bid.cost * max(0.0, ended - started) / promised
+        _update_record(tx, fx, attempt, lambda record: after_end(record, bid, cost))
+
+
+def _winning_bid(tx: Tx, attempt: Attempt) -> Bid | None:
+    record = tx.decision(attempt.job, attempt.n)
+    stored = None if record is None else record.decision().own["bids"].get(attempt.cluster)
+    return None if stored is None else bid_from_json(attempt.cluster, stored)
+
+
+def _update_record(tx: Tx, fx: Effects, attempt: Attempt, after: Callable[[TrackRecord], TrackRecord]) -> None:
+    cluster = tx.cluster(attempt.cluster)
+    if cluster is not None:
+        record = after(TrackRecord.from_mapping(cluster.record))
+        fx.changed(tx.update_cluster(cluster.id, record=record.to_mapping()))

@@ -23,13 +23,13 @@ from rainbow_sched.service.agents import sync
 from rainbow_sched.service.agents.host_binding import NO_BINDING_SUPPORT, NOT_ENFORCED, PARTS_NEED_DIFFERENT_HOSTS
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import explanation, jobs
 from tests.support.agents import Agent
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_graph, a_service, submit, with_cluster
 
 HOSTS = NodeRules(hosts=True)

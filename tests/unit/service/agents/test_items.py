@@ -17,11 +17,11 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport, OutputPiece, UnknownReport
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency
 from tests.support.agents import Agent
 from tests.support.database import NAME
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 

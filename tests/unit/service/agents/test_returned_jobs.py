@@ -14,11 +14,11 @@ from rainbow_sched.model.job import JobEvent, JobState, Terms
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.offers import OfferFilter
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import explanation, jobs, watch
 from rainbow_sched.store.base import JobFilter
 from tests.support.agents import Agent
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 

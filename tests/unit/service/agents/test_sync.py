@@ -17,11 +17,11 @@ from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.job import JobState
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport, OutputPiece
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal, reported_state
 from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs, watch
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 

@@ -14,9 +14,9 @@ from rainbow_sched.graphs.formats.packed import pack
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound, Unauthenticated
 from rainbow_sched.model.job import JobState
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import registration, removal, reported_state
 from rainbow_sched.service.views import jobs
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_graph, a_service, a_submission, submit, with_cluster
 
 SOFTWARE = {

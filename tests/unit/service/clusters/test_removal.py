@@ -15,11 +15,11 @@ from rainbow_sched.model.job import JobState
 from rainbow_sched.service.access.audit import act_as
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.views import jobs
 from tests.support.agents import Agent
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 CLUSTER = Principal(name="east", kind=CredentialKind.AGENT, scopes=frozenset({"agent:east"}))

@@ -12,10 +12,10 @@ from rainbow_sched.model.errors import Conflict, Invalid
 from rainbow_sched.model.job import Delivery, JobState, Terms
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
 from tests.support.agents import Agent
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 AGAIN = Terms(reruns=1)

@@ -11,9 +11,9 @@ from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents.sync_messages import AttemptReport, RecalledAttempt
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
+from tests.support.manual_clock import ManualClock
 from tests.support.restored import Agent, copied, ended, job_of, put_back, running, serving
 from tests.support.service import ADMIN, a_submission, submit, with_cluster
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents.sync_messages import RecalledAttempt
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import ReportState
 from tests.support.database import NAME
+from tests.support.manual_clock import ManualClock
 from tests.support.restored import Agent, copied, job_of, put_back, serving
 from tests.support.service import ADMIN, a_submission, submit, with_cluster
 

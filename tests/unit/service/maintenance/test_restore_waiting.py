@@ -13,11 +13,11 @@ from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, Hi
 from rainbow_sched.model.job import Hold, JobState, Terms
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.sync_messages import RecalledAttempt, RecallReport
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import ReportState
+from tests.support.manual_clock import ManualClock
 from tests.support.restored import Agent, copied, ended, job_of, put_back, running, serving
 from tests.support.service import ADMIN, a_submission, a_user, submit, with_cluster
 

@@ -11,11 +11,11 @@ import pytest
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Event
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.maintenance import retention
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs, watch
 from rainbow_sched.store.base import JobFilter
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, a_user, submit, with_cluster
 
 DAY = 86_400.0

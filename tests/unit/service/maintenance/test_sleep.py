@@ -10,9 +10,10 @@ import pytest
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.job import Delivery, JobState, Terms
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import AnchoredClock, ManualClock
+from rainbow_sched.service.clock import AnchoredClock
 from rainbow_sched.service.views import jobs
 from tests.support.agents import Agent
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 NIGHT = 8 * 3_600.0

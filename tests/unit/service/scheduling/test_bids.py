@@ -19,11 +19,11 @@ from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport, BidReply
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 Values = dict[str, float | None]

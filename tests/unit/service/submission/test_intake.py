@@ -14,11 +14,11 @@ from rainbow_sched.model.errors import Unavailable, Unconfirmed
 from rainbow_sched.model.job import Terms
 from rainbow_sched.selection.decide import Question
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.submission import intake, submission
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.store.base import Dependency, JobFilter
+from tests.support.manual_clock import ManualClock
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
 LONG = 60.0

@@ -13,11 +13,11 @@ import pytest
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, RainbowError
 from rainbow_sched.model.job import Delivery, Hold, JobState, Terms
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.clock import ManualClock
 from rainbow_sched.service.clusters import reported_state
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency
+from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 
