@@ -125,7 +125,7 @@ async def stand_in(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 @pytest.mark.parametrize(("count", "moved"), [(1, ["g1"]), (2, ["a2,g1"])])
 async def test_a_job_that_flux_starts_elsewhere_is_returned_and_its_command_is_not_started(
-    stand_in: Flux, count: int, phase_changed: list[str]
+    stand_in: Flux, count: int, moved: list[str]
 ):
     ran = stand_in.directory / "ran"
     blocker = await stand_in.submit(replace(sh("sleep 60", tasks=2, cores_per_task=4), not_hosts=("g1",)), job=1)
@@ -136,14 +136,14 @@ async def test_a_job_that_flux_starts_elsewhere_is_returned_and_its_command_is_n
     path = stand_in.instance.folder / "jobs" / str(job_number(native)) / "job.json"
     job = json.loads(path.read_text())
     assert job["state"] == "SCHED"
-    job["jobspec"]["attributes"]["system"]["constraints"] = {"hostlist": phase_changed}
+    job["jobspec"]["attributes"]["system"]["constraints"] = {"hostlist": moved}
     path.write_text(json.dumps(job))
     await stand_in.backend.cancel(blocker)
     update = await stand_in.until(tag, Phase.ENDED)
     assert (update.result.state, update.result.code) == (AttemptState.RETURNED, WRONG_NODES)
-    assert expand(update.nodes) == expand(phase_changed[0])
+    assert expand(update.nodes) == expand(moved[0])
     assert "Flux gave it " in update.result.reason
-    assert "and it may run on a[1-2] only" in update.result.reason
+    assert "but it may run on a[1-2] only" in update.result.reason
     assert not ran.exists()
     stand_in.instance.purge()
     await stand_in.again()

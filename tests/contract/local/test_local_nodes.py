@@ -134,7 +134,7 @@ async def test_a_job_that_is_placed_on_other_hosts_is_returned_and_not_started(
     ran = desk.directory / "ran"
     update = await desk.run(a_request("touch", str(ran)), allowed=bound("n2"))
     assert (update.result.state, update.result.code) == (AttemptState.RETURNED, WRONG_NODES)
-    assert update.result.reason == "it was placed on n0, and it may run on n2 only; it was not started"
+    assert update.result.reason == "it was placed on n0, but may run on n2 only; it was not started"
     assert not ran.exists()
 
 

@@ -242,7 +242,7 @@ async def test_a_job_that_slurm_starts_elsewhere_is_returned_and_its_command_is_
     got = allocation(rich, update.native)["NodeList"]
     assert update.nodes == got
     assert not set(expand(got)) <= set(hosts)
-    assert f"Slurm gave it {got}, and it may run on a[1-2] only" in update.result.reason
+    assert f"Slurm gave it {got}, but it may run on a[1-2] only" in update.result.reason
     assert not ran.exists()
     await desk.again()
     found = await desk.backend.lookup(tag)

@@ -74,8 +74,8 @@ class SyncMessage:
     @property
     def news(self) -> bool:
         """Return True if the message has more than a heartbeat."""
-        said = self.reports or self.accepts or self.rejects or self.acks or self.bids or self.output
-        return bool(said) or self.facts is not None
+        content = self.reports or self.accepts or self.rejects or self.acks or self.bids or self.output
+        return bool(content) or self.facts is not None
 
     def at_once(self) -> SyncMessage:
         """Return the same message without a wait for the answer."""

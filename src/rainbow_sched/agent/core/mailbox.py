@@ -56,16 +56,16 @@ def facts_due(state: AgentState) -> float | None:
 def compose(d: StateDraft) -> SyncMessage:
     """Return the next message. What exceeds its limits is sent with the following one."""
     taken = sum(active(attempt) for attempt in d.attempts.values()) + len(d.checking)
-    said = pending_news(d)
+    news = pending_news(d)
     reported = [
         (ref, attempt.state.value)
         for ref, attempt in d.attempts.items()
         if attempt.phase is not Phase.OFFERED and not attempt.acked
     ]
-    room = MAX_ATTEMPTS_PER_MESSAGE - len(said.reports) - len(said.accepts) - len(said.rejects)
+    room = MAX_ATTEMPTS_PER_MESSAGE - len(news.reports) - len(news.accepts) - len(news.rejects)
     return replace(
-        said,
-        held=_rotate(reported, room, said.seq),
+        news,
+        held=_rotate(reported, room, news.seq),
         want=0 if d.stopping else max(0, d.limits.max_jobs - taken),
         mark=d.mark,
         recall=_recall(d) if d.recalling else None,
@@ -180,9 +180,9 @@ def send_due(d: StateDraft) -> None:
         d.listening, d.listening_at, d.in_flight = d.in_flight.seq, d.sent_at, None
     if d.now < d.send_at:
         return
-    said = pending_news(d)
-    new = has_news_beyond(said, d.answered) or (d.stopping and d.answered is not None and d.answered.want > 0)
-    if not new and (d.now < d.quiet_until or (d.listening is not None and not said.news)):
+    news = pending_news(d)
+    new = has_news_beyond(news, d.answered) or (d.stopping and d.answered is not None and d.answered.want > 0)
+    if not new and (d.now < d.quiet_until or (d.listening is not None and not news.news)):
         return
     message = compose(d)
     first = d.answered is None  # the first answer lists the attempts that the server expects: do not wait for it
@@ -196,16 +196,16 @@ def send_due(d: StateDraft) -> None:
 def apply_answer(d: StateDraft, answer: SyncAnswer) -> None:
     """Apply the answer to an open message; ignore answers to older ones."""
     answer = _without_repeats(d, answer)
-    said: SyncMessage | None = None
+    sent_message: SyncMessage | None = None
     if d.listening is not None and answer.ack == d.listening:
         d.listening = None
         d.contact_at = max(d.contact_at or 0.0, d.listening_at)
     elif d.in_flight is not None and answer.ack == d.in_flight.seq:
-        said, d.in_flight, d.resend_at = d.in_flight, None, None
+        sent_message, d.in_flight, d.resend_at = d.in_flight, None, None
         d.contact_at = max(d.contact_at or 0.0, d.sent_at)
         d.send_at, d.quiet_until = d.now, d.now
         if not answer.resync:
-            _apply_receipt(d, said)
+            _apply_receipt(d, sent_message)
     else:
         return
     if answer.resync:
@@ -218,8 +218,8 @@ def apply_answer(d: StateDraft, answer: SyncAnswer) -> None:
         d.server = answer.server
         _report_unknown_again(d)
     _apply_content(d, answer)
-    if said is not None and not answer.resync:
-        _slow_down(d, said, answer)  # last, because the answer may acknowledge what would be sent again
+    if sent_message is not None and not answer.resync:
+        _slow_down(d, sent_message, answer)  # last, because the answer may acknowledge what would be sent again
 
 
 def _report_unknown_again(d: StateDraft) -> None:
@@ -245,12 +245,12 @@ def _without_repeats(d: StateDraft, answer: SyncAnswer) -> SyncAnswer:
     )
 
 
-def _slow_down(d: StateDraft, said: SyncMessage, answer: SyncAnswer) -> None:
+def _slow_down(d: StateDraft, sent_message: SyncMessage, answer: SyncAnswer) -> None:
     """Slow down if the server answers immediately without content, or has not stored the last message."""
     d.empty_answers = (
-        d.empty_answers + 1 if answer.empty and d.now - d.sent_at < IMMEDIATE_SECONDS and not said.news else 0
+        d.empty_answers + 1 if answer.empty and d.now - d.sent_at < IMMEDIATE_SECONDS and not sent_message.news else 0
     )
-    if _repeats(d, said):
+    if _repeats(d, sent_message):
         d.quiet_until = d.now + REPEAT_SECONDS
     elif d.empty_answers:
         d.quiet_until = d.now + min(REPEAT_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(d.empty_answers, 10))
@@ -280,10 +280,10 @@ def _apply_content(d: StateDraft, answer: SyncAnswer) -> None:
         d.do(AskBid(request))
 
 
-def _repeats(d: StateDraft, said: SyncMessage) -> bool:
+def _repeats(d: StateDraft, sent_message: SyncMessage) -> bool:
     """Return True if the next message would only repeat this one: the server has not stored it."""
     message = pending_news(d)
-    return message.news and not has_news_beyond(message, said)
+    return message.news and not has_news_beyond(message, sent_message)
 
 
 def _resync(d: StateDraft, answer: SyncAnswer) -> None:
@@ -314,23 +314,23 @@ def _account_for(d: StateDraft, ref: Ref) -> None:
         )
 
 
-def _apply_receipt(d: StateDraft, said: SyncMessage) -> None:
+def _apply_receipt(d: StateDraft, sent_message: SyncMessage) -> None:
     """Drop what the answered message has delivered and what needs no further acknowledgement."""
     if d.answered is None:  # submissions from the journal have waited for this answer
         for ref, intent in d.attempts.items():
             if intent.phase is Phase.INTENT and not intent.busy:
                 d.attempts[ref] = replace(intent, act_at=d.now)
-    d.answered = said
-    for report in said.reports:
+    d.answered = sent_message
+    for report in sent_message.reports:
         attempt = d.attempts.get(report.ref)
         if attempt is not None:
             d.attempts[report.ref] = replace(attempt, reported=report.state)
-    for ref, _ in said.rejects:
+    for ref, _ in sent_message.rejects:
         d.rejects.pop(ref, None)
-    d.acks = tuple(id for id in d.acks if id not in said.acks)
-    d.bids = tuple(bid for bid in d.bids if bid not in said.bids)
-    if said.facts is not None:
-        d.facts_reported = said.facts
+    d.acks = tuple(id for id in d.acks if id not in sent_message.acks)
+    d.bids = tuple(bid for bid in d.bids if bid not in sent_message.bids)
+    if sent_message.facts is not None:
+        d.facts_reported = sent_message.facts
 
 
 def _output_stored(d: StateDraft, ref: Ref, stream: str, offset: int) -> None:

@@ -112,8 +112,10 @@ class SignatureChecker:
         if not any(_verifies(key, body, signature) for key in self._keys().get(offer.owner, ())):
             raise Denied(f"the job is not signed with a key that this site has for {offer.owner}")
         labels = terms.get("labels")
-        said = {key: value for key, value in labels.items() if key != ARRAY_LABEL} if isinstance(labels, dict) else {}
-        job = digest_of(offer.spec, name=offer.name, priority=offer.priority, labels=said)
+        user_labels = (
+            {key: value for key, value in labels.items() if key != ARRAY_LABEL} if isinstance(labels, dict) else {}
+        )
+        job = digest_of(offer.spec, name=offer.name, priority=offer.priority, labels=user_labels)
         reason = mismatch(statement, owner=offer.owner, job=job, cluster=self.cluster, now=self.clock())
         members: list[int | None] = [*array_indices(statement.array)] if statement.array else [None]
         if reason is None and offer.array_index not in members:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from rainbow_sched.agent.core.events import Command, Forget, SyncMessage, WriteJournal
 from rainbow_sched.agent.core.journal_records import cancelled_record, ended_record, forgotten_record
@@ -81,6 +81,9 @@ class AgentState:
     recalling: bool = False  # the server's database was restored: send all attempts with the next message
 
 
+_DRAFT_FIELDS = tuple(field.name for field in fields(AgentState) if field.name not in ("limits", "fresh"))
+
+
 class StateDraft:
     """A mutable copy of the state in which handlers build the next one, with the commands to return."""
 
@@ -115,41 +118,10 @@ class StateDraft:
         self.mark, self.recalling = state.mark, state.recalling
 
     def done(self) -> AgentState:
-        return replace(
-            self.before,
-            stopping=self.stopping,
-            resynced=self.resynced,
-            empty_answers=self.empty_answers,
-            attempts=self.attempts,
-            past=self.past,
-            checking=self.checking,
-            rejects=self.rejects,
-            expected=self.expected,
-            acks=self.acks,
-            acks_pending=self.acks_pending,
-            open_bids=frozenset(self.open_bids),
-            bids=self.bids,
-            chunks=self.chunks,
-            open_reads=frozenset(self.open_reads),
-            failed_reads=self.failed_reads,
-            facts=self.facts,
-            facts_reported=self.facts_reported,
-            facts_at=self.facts_at,
-            seq=self.seq,
-            in_flight=self.in_flight,
-            sent_at=self.sent_at,
-            resend_at=self.resend_at,
-            listening=self.listening,
-            listening_at=self.listening_at,
-            answered=self.answered,
-            send_at=self.send_at,
-            quiet_until=self.quiet_until,
-            heartbeat=self.heartbeat,
-            contact_at=self.contact_at,
-            server=self.server,
-            mark=self.mark,
-            recalling=self.recalling,
-        )
+        """Return the next state."""
+        changed = {name: getattr(self, name) for name in _DRAFT_FIELDS}
+        open_bids, open_reads = frozenset(self.open_bids), frozenset(self.open_reads)
+        return replace(self.before, **changed | {"open_bids": open_bids, "open_reads": open_reads})
 
     def do(self, command: Command) -> None:
         self.commands.append(command)

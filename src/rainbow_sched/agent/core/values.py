@@ -85,14 +85,14 @@ class Offer:
 def _loss_terms(terms: str) -> tuple[bool, float | None]:
     """Return from a job's terms whether it may run again, and its own patience in seconds, if any."""
     try:
-        said = json.loads(terms)
+        values = json.loads(terms)
     except (ValueError, RecursionError):
         return False, None
-    if not isinstance(said, dict):
+    if not isinstance(values, dict):
         return False, None
-    lost_after = said.get("lost_after")
+    lost_after = values.get("lost_after")
     known = isinstance(lost_after, int | float) and 0 < lost_after <= MAX_SECONDS
-    return said.get("delivery") == "at-least-once", lost_after if known else None
+    return values.get("delivery") == "at-least-once", lost_after if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

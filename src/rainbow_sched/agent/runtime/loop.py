@@ -175,8 +175,13 @@ class Agent:
 
     def _stop_acknowledged(self, event: e.Event, seq: int) -> bool:
         """Return True once a message that requests no more work was answered."""
-        said = self.state.answered
-        return isinstance(event, e.SyncAnswered) and said is not None and said.want == 0 and event.answer.ack == seq
+        last_message = self.state.answered
+        return (
+            isinstance(event, e.SyncAnswered)
+            and last_message is not None
+            and last_message.want == 0
+            and event.answer.ack == seq
+        )
 
     def _nothing_to_do(self, event: e.Event) -> bool:
         waited = self.state.answered is not None and self.state.answered.wait > 0

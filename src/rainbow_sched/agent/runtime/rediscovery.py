@@ -37,8 +37,8 @@ class RegisteredState:
 
     def with_subsystem(self, name: str, digest: str) -> RegisteredState:
         """Return a copy with one subsystem set, or removed for an empty digest."""
-        kept = {**self.subsystems, name: digest}
-        return replace(self, subsystems={one: value for one, value in kept.items() if value})
+        digests = {**self.subsystems, name: digest}
+        return replace(self, subsystems={one: value for one, value in digests.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ClusterDocuments:
     graph: str
     subsystems: Mapping[str, str]
 
-    def told(self) -> RegisteredState:
+    def registered_state(self) -> RegisteredState:
         return RegisteredState(digest(self.graph), {name: digest(text) for name, text in self.subsystems.items()})
 
 
@@ -79,8 +79,8 @@ class RegisteredStateFile:
         """Store the graph, in which the next start runs jobs. Called before the server has it."""
         write_private(self._directory, GRAPH_FILE, text)
 
-    def write(self, told: RegisteredState) -> None:
-        write_private(self._directory, STATE_FILE, json.dumps(asdict(told)))
+    def write(self, registered_state: RegisteredState) -> None:
+        write_private(self._directory, STATE_FILE, json.dumps(asdict(registered_state)))
 
 
 class UploadClient(Protocol):
@@ -138,8 +138,8 @@ class Rediscovery:
     async def check(self, reshape: Callable[[Graph], None]) -> bool:
         """Check once; return True if a change was sent."""
         found = await asyncio.to_thread(self._look)
-        said = await asyncio.to_thread(to_documents, found)
-        now = said.told()
+        documents = await asyncio.to_thread(to_documents, found)
+        now = documents.registered_state()
         if now == self._registered:
             self._unconfirmed = None
             return False
@@ -148,16 +148,16 @@ class Rediscovery:
             return False
         async with self._connect() as client:
             if now.graph != self._registered.graph:
-                await self._send_graph(client, said, now)
+                await self._send_graph(client, documents, now)
                 reshape(found.graph)
                 log.info("the cluster changed: its graph now has %d vertices", len(found.graph))
-            await self._send_subsystems(client, said, now)
+            await self._send_subsystems(client, documents, now)
         self._unconfirmed = None
         return True
 
-    async def _send_graph(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
-        data = said.graph.encode()
-        self._file.store_graph(said.graph)
+    async def _send_graph(self, client: UploadClient, documents: ClusterDocuments, now: RegisteredState) -> None:
+        data = documents.graph.encode()
+        self._file.store_graph(documents.graph)
         try:
             await client.replace_graph(self._cluster, data)
         except (Invalid, NotFound):  # a subsystem refers to a removed vertex: remove ours, they are sent again
@@ -170,18 +170,18 @@ class Rediscovery:
             await client.replace_graph(self._cluster, data)
         self._save(replace(self._registered, graph=now.graph))
 
-    async def _send_subsystems(self, client: UploadClient, said: ClusterDocuments, now: RegisteredState) -> None:
-        for name in [gone for gone in self._registered.subsystems if gone not in now.subsystems]:
+    async def _send_subsystems(self, client: UploadClient, documents: ClusterDocuments, now: RegisteredState) -> None:
+        for name in [removed for removed in self._registered.subsystems if removed not in now.subsystems]:
             with contextlib.suppress(NotFound):
                 await client.delete_subsystem(self._cluster, name)
             self._save(self._registered.with_subsystem(name, ""))
             log.info("the cluster changed: removed subsystem %s", name)
         for name, digest in now.subsystems.items():
             if self._registered.subsystems.get(name) != digest:
-                await client.put_subsystem(self._cluster, name, said.subsystems[name].encode())
+                await client.put_subsystem(self._cluster, name, documents.subsystems[name].encode())
                 self._save(self._registered.with_subsystem(name, digest))
                 log.info("the cluster changed: updated subsystem %s", name)
 
-    def _save(self, told: RegisteredState) -> None:
-        self._registered = told
-        self._file.write(told)
+    def _save(self, registered_state: RegisteredState) -> None:
+        self._registered = registered_state
+        self._file.write(registered_state)

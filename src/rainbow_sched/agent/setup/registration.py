@@ -32,8 +32,8 @@ TOKEN_FILE = "submit-token"
 async def register(options: AgentOptions, settings: ClientSettings) -> str:
     """Register the cluster; store its secret in the state directory and return it."""
     given = options.register != "auto"
-    said = ClusterDocuments(to_jgf(_read(options.register)), {}) if given else to_documents(look(options))
-    text, file = said.graph, RegisteredStateFile(options.state_dir)
+    documents = ClusterDocuments(to_jgf(_read(options.register)), {}) if given else to_documents(look(options))
+    text, file = documents.graph, RegisteredStateFile(options.state_dir)
     async with AsyncClient(settings=settings) as client:
         client.connection.on_unreachable = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
         client.connection.outlast_restarts()  # the server may be starting too
@@ -49,9 +49,9 @@ async def register(options: AgentOptions, settings: ClientSettings) -> str:
     if not given:
         file.write(RegisteredState(digest(text)))  # subsystems that a crash leaves unsent are sent by the rediscovery
         async with as_cluster(options, settings, answer.secret) as client:
-            for name, subsystem in said.subsystems.items():
+            for name, subsystem in documents.subsystems.items():
                 await client.put_subsystem(options.cluster, name, subsystem.encode())
-        file.write(said.told())
+        file.write(documents.registered_state())
     return answer.secret
 
 
@@ -81,8 +81,8 @@ def graph_of(options: AgentOptions) -> Graph | None:
         return _read(options.graph)
     if options.register and options.register != "auto":
         return _read(options.register)
-    kept = options.state_dir / GRAPH_FILE
-    return _read(str(kept)) if kept.exists() else None
+    path = options.state_dir / GRAPH_FILE
+    return _read(str(path)) if path.exists() else None
 
 
 def look(options: AgentOptions, *, strict: bool = False) -> DiscoveredCluster:

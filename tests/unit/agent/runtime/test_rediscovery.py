@@ -90,8 +90,10 @@ class Place:
 
     @property
     def settled(self) -> bool:
-        told = to_documents(self.found).told()
-        return RegisteredStateFile(self.directory).read() == told and set(self.house.subsystems) == set(told.subsystems)
+        registered_state = to_documents(self.found).registered_state()
+        return RegisteredStateFile(self.directory).read() == registered_state and set(self.house.subsystems) == set(
+            registered_state.subsystems
+        )
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ MAX_TAGS = 20_000
 class FinishedTags:
     """A set of tags; the file has them oldest first."""
 
-    def __init__(self, path: Path, kept: int = MAX_TAGS) -> None:
-        self._path, self._kept = path, kept
+    def __init__(self, path: Path, max_tags: int = MAX_TAGS) -> None:
+        self._path, self._max_tags = path, max_tags
         self._tags: dict[str, None] = {}  # oldest first
 
     @property
@@ -40,6 +40,6 @@ class FinishedTags:
             self._truncate()
 
     def _truncate(self) -> None:
-        if len(self._tags) > 2 * self._kept:
-            self._tags = dict.fromkeys(islice(self._tags, len(self._tags) - self._kept, None))
+        if len(self._tags) > 2 * self._max_tags:
+            self._tags = dict.fromkeys(islice(self._tags, len(self._tags) - self._max_tags, None))
             self._path.write_text("".join(f"{tag}\n" for tag in self._tags))

@@ -37,7 +37,7 @@ def copies(request: Request, task: Task) -> int:
 
 def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str]:
     """Return the job's environment: a few variables of the agent, the job's own, and Rainbow's."""
-    kept = {name: agent[name] for name in PASSED_VARIABLES if name in agent}
+    passed = {name: agent[name] for name in PASSED_VARIABLES if name in agent}
     own = {name: value for name, value in launch.request.environment.items() if not name.startswith("RAINBOW_")}
     rainbow = {
         "RAINBOW_JOB_ID": str(launch.job),
@@ -48,4 +48,4 @@ def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str
     }
     if launch.array_index is not None:
         rainbow["RAINBOW_ARRAY_INDEX"] = str(launch.array_index)
-    return {"PATH": DEFAULT_PATH, **kept, **own, **rainbow}
+    return {"PATH": DEFAULT_PATH, **passed, **own, **rainbow}

@@ -129,13 +129,13 @@ class FluxBackend:
 
     async def _hand_over(self, document: Mapping[str, object], files: FluxFiles) -> str:
         try:
-            said = await self.commands.ask("job", "submit", feed=json.dumps(document))
+            output = await self.commands.ask("job", "submit", feed=json.dumps(document))
         except Invalid:
             await asyncio.to_thread(files.remove)
             raise
-        number = job_number(said)
+        number = job_number(output)
         if number is None:
-            raise Unavailable(f"flux job submit did not answer with an id: {said[:60]!r}")
+            raise Unavailable(f"flux job submit did not answer with an id: {output[:60]!r}")
         return job_name(number)
 
     async def _submitted_before(self, files: FluxFiles, record: FluxRecord) -> str:

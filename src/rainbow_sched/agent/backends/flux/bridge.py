@@ -24,10 +24,10 @@ _ENDED, _BROKEN = 0, 1  # exit codes
 _WRITING = threading.Lock()
 
 
-def tell(**said: Any) -> None:
+def tell(**fields: Any) -> None:
     """Write one line to the agent."""
     with _WRITING:
-        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 
 
@@ -55,8 +55,11 @@ def without_unused_fields(entry: dict[str, Any]) -> dict[str, Any]:
     if "jobspec" not in entry:
         return entry
     system = entry["jobspec"].get("attributes", {}).get("system", {})
-    kept = {key: system[key] for key in ("job", "duration") if key in system}
-    return {**entry, "jobspec": {"resources": entry["jobspec"].get("resources"), "attributes": {"system": kept}}}
+    system_fields = {key: system[key] for key in ("job", "duration") if key in system}
+    return {
+        **entry,
+        "jobspec": {"resources": entry["jobspec"].get("resources"), "attributes": {"system": system_fields}},
+    }
 
 
 def answer(handle: Any, lines: Iterable[str], tell: Callable[..., None] = tell) -> None:

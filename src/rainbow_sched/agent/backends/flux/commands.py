@@ -41,14 +41,14 @@ class FluxCommands:
 
     def __init__(self, environment: Mapping[str, str], *, uri: str = "", program: str = "flux") -> None:
         """`uri`: the instance, if not the agent's own."""
-        kept = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
-        self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}
+        passed = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
+        self._environment = {"PATH": os.defpath, **passed, "LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}
         if uri:
             self._environment["FLUX_URI"] = uri
         self._program = program
         path = shutil.which(program, path=self._environment["PATH"]) or program
-        kept = {name: self._environment[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in self._environment}
-        self.in_jobs = FluxInJobs(path, kept)
+        passed = {name: self._environment[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in self._environment}
+        self.in_jobs = FluxInJobs(path, passed)
         self._few = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def ask(self, *words: str, feed: str | None = None) -> str:

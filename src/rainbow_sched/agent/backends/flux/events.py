@@ -23,10 +23,10 @@ _NEXT = {"validate": "DEPEND", "depend": "PRIORITY", "priority": "SCHED"}
 class FluxJobTable:
     """All active jobs, and the last ended ones."""
 
-    def __init__(self, kept: int = MAX_ENDED_JOBS) -> None:
+    def __init__(self, max_ended: int = MAX_ENDED_JOBS) -> None:
         self._active: dict[int, FluxJob] = {}
         self._ended: dict[int, FluxJob] = {}
-        self._kept = kept
+        self._max_ended = max_ended
         self.whole = False  # True once it includes jobs that ended before the journal was opened
 
     @property
@@ -55,7 +55,7 @@ class FluxJobTable:
             return
         self._active.pop(job.id, None)
         self._ended[job.id] = job
-        while len(self._ended) > self._kept:
+        while len(self._ended) > self._max_ended:
             del self._ended[next(iter(self._ended))]
 
 
@@ -85,8 +85,8 @@ def after(job: FluxJob, event: Mapping[str, object], r: Mapping[str, object]) ->
         case "alloc":
             return _holding(replace(job, state="RUN", started=at), r)
         case "exception" if context.get("severity") == 0:
-            kept = job.exception or str(context.get("type", "")), job.note or str(context.get("note", ""))
-            return replace(job, state="CLEANUP", ended=job.ended or at, exception=kept[0], note=kept[1])
+            first = job.exception or str(context.get("type", "")), job.note or str(context.get("note", ""))
+            return replace(job, state="CLEANUP", ended=job.ended or at, exception=first[0], note=first[1])
         case "finish":
             status = _integer(context.get("status"), 0)
             done = "COMPLETED" if status == 0 and not job.exception else ""

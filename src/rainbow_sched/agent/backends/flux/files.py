@@ -149,8 +149,8 @@ class FluxFiles:
     def wrong_nodes(self) -> str | None:
         """Return the nodes of a job that was not started because they are not allowed, or None."""
         with contextlib.suppress(FileNotFoundError):
-            said, _, got = (self.path / VERDICT).read_text().strip().partition(":")
-            return got if said == "not" else None
+            verdict, _, got = (self.path / VERDICT).read_text().strip().partition(":")
+            return got if verdict == "not" else None
         return None
 
     def problem_text(self) -> str:

@@ -99,30 +99,30 @@ class FluxFollower:
                     answer.set_exception(Unavailable("Flux's Python ended before it answered"))
             await _end(child)
 
-    def _received(self, said: Mapping[str, object]) -> None:
-        journal = said.get("journal")
+    def _received(self, message: Mapping[str, object]) -> None:
+        journal = message.get("journal")
         if isinstance(journal, Mapping) and self._history is not None:
             job = self._history.take(journal)
             if job is not None and self.table is not None:
                 self._phase_changed(job)
-        elif "caught_up" in said:
+        elif "caught_up" in message:
             self.table = self._history
             self._problem_text = ""
-        elif "lost" in said:
+        elif "lost" in message:
             self.table = self._history = None
-            self._warn(str(said["lost"]))
+            self._warn(str(message["lost"]))
         else:
-            self._answered(said)
+            self._answered(message)
 
-    def _answered(self, said: Mapping[str, object]) -> None:
-        answer = self._asked.get(int(str(said.get("n", -1))))
+    def _answered(self, message: Mapping[str, object]) -> None:
+        answer = self._asked.get(int(str(message.get("n", -1))))
         if answer is None or answer.done():
             return
-        found = said.get("answer")
+        found = message.get("answer")
         if isinstance(found, dict):
             answer.set_result(found)
         else:
-            answer.set_exception(Invalid(f"Flux refuses: {said.get('problem')}"))
+            answer.set_exception(Invalid(f"Flux refuses: {message.get('problem')}"))
 
     def _warn(self, problem_text: str) -> None:
         """Log once why the journal cannot be followed."""

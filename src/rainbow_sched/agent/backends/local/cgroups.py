@@ -31,15 +31,15 @@ class CgroupParent:
 NOWHERE = CgroupParent()
 
 
-def find_cgroup_parent(wish: str = "auto", proc: Path = Path("/proc/self")) -> CgroupParent:
-    """Return where jobs can have cgroups. `wish`: a delegated directory, `auto`, or `off`.
+def find_cgroup_parent(setting: str = "auto", proc: Path = Path("/proc/self")) -> CgroupParent:
+    """Return where jobs can have cgroups. `setting`: a delegated directory, `auto`, or `off`.
 
     `auto` uses only the cgroup of a systemd unit with the agent in a subgroup: splitting the agent's own cgroup would
     prevent systemd from restarting it beside its jobs.
     """
-    if wish == "off":
+    if setting == "off":
         return NOWHERE
-    return _usable(Path(wish)) if wish != "auto" else _delegated(proc)
+    return _usable(Path(setting)) if setting != "auto" else _delegated(proc)
 
 
 def _delegated(proc: Path) -> CgroupParent:

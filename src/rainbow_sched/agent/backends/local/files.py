@@ -160,11 +160,11 @@ class JobFiles:
 
     def remove(self) -> None:
         """Remove the directory. It is renamed first, so that an interrupted removal does not look like a job."""
-        gone = self.path.with_name(f"{GONE}{self.tag}")
+        doomed = self.path.with_name(f"{GONE}{self.tag}")
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(gone, ignore_errors=True)
-            self.path.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+            shutil.rmtree(doomed, ignore_errors=True)
+            self.path.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
 
     def _json(self, name: str) -> dict[str, object] | None:
         try:

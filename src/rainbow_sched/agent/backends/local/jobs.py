@@ -46,10 +46,10 @@ class LocalJob:
 
     def never_began(self) -> Result:
         """Return the result of a job whose runner ended before the job started."""
-        said = ""
+        last_line = ""
         with contextlib.suppress(OSError, IndexError):
-            said = f": {(self.files.path / 'runner.log').read_text().splitlines()[-1]}"
-        reason = f"its runner ended before the job began{said}"
+            last_line = f": {(self.files.path / 'runner.log').read_text().splitlines()[-1]}"
+        reason = f"its runner ended before the job began{last_line}"
         return Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason=reason)
 
     def end_strays(self, result: Result) -> None:

@@ -85,12 +85,12 @@ class Runners:
                 starter.wait()
 
 
-def cgroup_parent_for(wish: str) -> CgroupParent:
+def cgroup_parent_for(setting: str) -> CgroupParent:
     """Return where runners create cgroups; raise Invalid if a given directory is not usable."""
-    found = find_cgroup_parent(wish)
-    if wish not in ("auto", "off") and not found.path:
+    found = find_cgroup_parent(setting)
+    if setting not in ("auto", "off") and not found.path:
         raise Invalid(
-            f"-O cgroup={wish}: cannot create cgroups there; give a cgroup v2 directory that is delegated to this "
+            f"-O cgroup={setting}: cannot create cgroups there; give a cgroup v2 directory that is delegated to this "
             "user, or auto or off"
         )
     return found

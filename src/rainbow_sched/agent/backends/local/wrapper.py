@@ -57,10 +57,10 @@ def reports_lack_of_memory(errors: Path) -> bool:
     try:
         with errors.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _STDERR_TAIL_BYTES))
-            said = file.read(_STDERR_TAIL_BYTES)
+            reason = file.read(_STDERR_TAIL_BYTES)
     except OSError:
         return False
-    return any(word in said for word in _NO_MEMORY_MESSAGES)
+    return any(word in reason for word in _NO_MEMORY_MESSAGES)
 
 
 def human(amount: int) -> str:
@@ -294,12 +294,12 @@ def _preparation(place: dict[str, Any], group: JobCgroup | None, *, limited: boo
 
 def not_started(launch: dict[str, Any], problem: Exception) -> str:
     """Return why the command could not start: the working directory is as likely as the command."""
-    command, said = launch["tasks"][0][0], str(problem)
+    command, reason = launch["tasks"][0][0], str(problem)
     if isinstance(problem, OSError) and problem.filename in (command, launch["cwd"]):
-        said = problem.strerror or said
+        reason = problem.strerror or reason
         if problem.filename == launch["cwd"]:
-            return f"cannot use the working directory {launch['cwd']!r}: {said}"
-    return f"cannot start {command!r}: {said}"
+            return f"cannot use the working directory {launch['cwd']!r}: {reason}"
+    return f"cannot start {command!r}: {reason}"
 
 
 def wrong_hosts(launch: dict[str, Any], place: dict[str, Any]) -> str:
@@ -308,8 +308,8 @@ def wrong_hosts(launch: dict[str, Any], place: dict[str, Any]) -> str:
     for group, only in enumerate(launch.get("only", [])):  # launch files of older agents have no hosts
         hosts = got[group] if group < len(got) else ["an unknown host"]
         if only and not set(hosts) <= set(only):
-            said = f"it was placed on {', '.join(hosts)}, but may run on {', '.join(only)} only"
-            return f"{said[:500]}; it was not started"
+            reason = f"it was placed on {', '.join(hosts)}, but may run on {', '.join(only)} only"
+            return f"{reason[:500]}; it was not started"
     return ""
 
 

@@ -28,8 +28,8 @@ class SlurmCommands:
 
     def __init__(self, environment: Mapping[str, str], *, conf: str = "", timeout: float = TIMEOUT_SECONDS) -> None:
         """`conf`: path of slurm.conf, if not the default."""
-        kept = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
-        self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
+        passed = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
+        self._environment = {"PATH": os.defpath, **passed, "LC_ALL": "C"}
         if conf:
             self._environment["SLURM_CONF"] = conf
         self._timeout = timeout
@@ -54,9 +54,9 @@ class SlurmCommands:
 
     def problem(self, done: ProgramResult) -> Unavailable | Invalid:
         """Return the error of a failed program."""
-        said = done.error_line
-        self._down = bool(_NO_ANSWER.search(said))
-        return Unavailable(f"Slurm does not answer: {said}") if self._down else Invalid(f"Slurm refuses: {said}")
+        error = done.error_line
+        self._down = bool(_NO_ANSWER.search(error))
+        return Unavailable(f"Slurm does not answer: {error}") if self._down else Invalid(f"Slurm refuses: {error}")
 
     async def ping(self) -> bool:
         """Return True if a controller answers."""

@@ -189,8 +189,8 @@ class SlurmFiles:
 
     def record(self) -> SlurmRecord | None:
         try:
-            told = json.loads((self.path / RECORD).read_text())
-            return SlurmRecord(**{**told, "parts": tuple(ComponentRecord(**part) for part in told.get("parts", ()))})
+            data = json.loads((self.path / RECORD).read_text())
+            return SlurmRecord(**{**data, "parts": tuple(ComponentRecord(**part) for part in data.get("parts", ()))})
         except FileNotFoundError:
             return None
 

@@ -211,10 +211,10 @@ def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[Sl
     """Return our jobs by tag. The comment must match the name, unless the site rewrites comments."""
     found: dict[str, list[SlurmJob]] = {}
     for job in jobs:
-        said = read_comment(job.comment)
+        comment = read_comment(job.comment)
         if job.user != user or not job.name.startswith("rb-"):
             continue
-        if said is None or (said.tag == job.name and said.cluster == cluster):
+        if comment is None or (comment.tag == job.name and comment.cluster == cluster):
             found.setdefault(job.name, []).append(job)
     return found
 

@@ -107,8 +107,8 @@ class LostJobs:
         record = files.record()
         if record is None or (not record.native and files.begun() is None):
             return Absent(never=True)  # sbatch may have accepted it, but of two submissions only one runs
-        told = await self._accounts.job(files.tag, record)
-        update = update_of(files, told, self._now()) if told is not None else None
+        accounted = await self._accounts.job(files.tag, record)
+        update = update_of(files, accounted, self._now()) if accounted is not None else None
         if update is not None and update.phase is Phase.ENDED:
             return JobFound(update)
         if files.begun() is None and files.withdraw():

@@ -141,9 +141,9 @@ class SlurmQueries:
             raise Unsupported("a job of several groups must not name nodes in its extra options")
         found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
         options = {key: value for key, value in self._settings.options.items() if key not in OPTIONS - {"allow_extra"}}
-        said = chosen_options(request.options, options)
-        named = one_partition(found.partition, request.options, said)
-        asked = PartitionRequest(named, said.get("account", ""), request.duration)
+        site_options = chosen_options(request.options, options)
+        named = one_partition(found.partition, request.options, site_options)
+        asked = PartitionRequest(named, site_options.get("account", ""), request.duration)
         found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
         made = arguments(found, site, request.duration, named=extra.named, component=group is not None)
         made = replace(made, partition=partition)

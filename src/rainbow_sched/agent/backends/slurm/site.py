@@ -85,8 +85,8 @@ def make_site(
 
 def shape_of(nodes: Sequence[SlurmNode]) -> str:
     """Return a digest of the nodes' hardware and configuration."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for node in nodes:
         size = (node.cpus_usable, node.sockets, node.cores_per_socket, node.threads, node.memory)
-        told.update(repr((node.name, size, node.features, node.partitions, node.gres)).encode())
-    return told.hexdigest()
+        digest.update(repr((node.name, size, node.features, node.partitions, node.gres)).encode())
+    return digest.hexdigest()

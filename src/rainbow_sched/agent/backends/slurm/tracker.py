@@ -30,9 +30,9 @@ def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
 
 def _same(job: SlurmJob, record: SlurmRecord) -> bool:
     """Return True if we submitted this job, by its key, or by its time where a site rewrites comments."""
-    said = read_comment(job.comment)
-    if said is not None:
-        return said.key == record.key
+    comment = read_comment(job.comment)
+    if comment is not None:
+        return comment.key == record.key
     return job.submitted is None or job.submitted >= record.asked - CLOCK_SKEW_SECONDS
 
 
