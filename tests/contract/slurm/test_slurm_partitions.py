@@ -73,7 +73,7 @@ async def test_a_job_too_large_for_the_default_partition_runs_in_another(desk: D
         ("short", {"duration": 600.0}, "5 min at most"),
         ("single", {"nodes": 2, "tasks": 2}, "1 nodes at most"),
         ("pairs", {"nodes": 1}, "2 nodes at least"),
-        ("shut", {}, "is not open"),
+        ("shut", {}, "is not available"),
         ("paid", {}, "accounts phys"),
         ("main", {"cores_per_task": 8}, "in partition main"),
     ],
