@@ -33,7 +33,7 @@ def nextgen(requires: object) -> str:
     ],
 )
 def test_a_word_as_a_bound_is_refused_with_what_to_write(requires: object) -> None:
-    with pytest.raises(Invalid, match="'gcc' is no bound") as refused:
+    with pytest.raises(Invalid, match="'gcc' is not a bound") as refused:
         parse(nextgen(requires))
     assert HOW in str(refused.value)
 
