@@ -141,7 +141,7 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
         (sh("true", nodes=1, tasks=1, memory="4G"), "memory"),
         (sh("true", nodes=4, tasks=4), "room for 3"),
         (replace(sh("true"), properties=("h100",)), "'h100'"),
-        (replace(sh("true"), options={"qos": "x"}), "no option 'qos'"),
+        (replace(sh("true"), options={"qos": "x"}), "unknown option 'qos'"),
         (replace(sh("true"), image="docker://x"), "container"),
         (replace(sh("true"), tasks=(Task(command=("a",)), Task(command=("b",)))), "one task"),
     ],
