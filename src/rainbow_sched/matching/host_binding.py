@@ -1,17 +1,17 @@
-"""Which hosts of a cluster a request may run on, where the manager cannot be told the requirements themselves.
+"""Host binding: translate requirements that a manager does not know into lists of hosts.
 
-A manager knows hosts by name. What is required becomes a list of hosts:
+A manager knows hosts by name. Requirements become a list of hosts by these rules:
 
-- A level at or above the host is met by the hosts at or below the vertices that meet it.
-- A level inside a host (socket, core, gpu) is met by the hosts in which *all* vertices of its type
-  meet it, as the manager chooses among them. A host with some that meet it and others that do not
+- A requirement at or above the host allows the hosts at or below the vertices that meet it.
+- A requirement inside a host (socket, core, gpu) allows the hosts in which *all* vertices of its type
+  meet it, as the manager chooses among them. A host in which only some meet it
   is *mixed*: the level cannot use anything in it.
-- A name that the manager is told in its own words is met by the hosts that have it; inside a host
-  one vertex is enough, as the manager chooses by the name. The hosts are listed all the same: the
-  graph may hold something else under that name than the manager does.
-- Vertices that lie in no host (a graph without nodes) are treated as if they lay in one.
+- A name that the agent passes to the manager allows the hosts that have it; inside a host
+  one vertex is enough, as the manager selects by the name. The hosts are listed, too, as the
+  graph and the manager may use the name for different things.
+- Vertices outside of hosts (a graph without nodes) are treated as if they were in one host.
 
-`Conditions` holds these rules for shapes, so that matching, placing and binding share them.
+`Conditions` applies these rules to shapes, so that matching, placement and binding share them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import MixedHosts, Where
 from rainbow_sched.model.request import Requirement
 
-NAMED = 2  # hosts that a reason names before "and N more"
+MAX_LISTED_HOSTS = 2  # hosts that a reason lists before "and N more"
 ShapeOf = Callable[[int], Shape]
 
 
 class Conditions:
-    """What is required of the vertices that a request's steps use, judged on shapes.
+    """The requirements of a request's steps, evaluated on shapes.
 
-    A step is *limited* by what the manager cannot be told; beside that it may require names that the manager is told.
-    Marks and use are not looked at: what is down or taken comes back.
+    A step is *limited* by requirements that the manager is not told; it may also require names that the manager is
+    told. Marks and use are ignored, as they are temporary.
     """
 
     def __init__(self, plan: Plan, facts: Facts, rules: NodeRules) -> None:
@@ -47,15 +47,15 @@ class Conditions:
         self._wanted = frozenset(name for name in request.properties if not name.startswith("^"))
         self._forbidden = frozenset(name[1:] for name in request.properties if name.startswith("^"))
         self._rules = rules
-        self._asked = {step.number: [facts.meeting(asked) for asked in self.asked_of(step)] for step in plan.steps}
+        self._asked = {step.number: [facts.meeting(each) for each in self.untold(step)] for step in plan.steps}
         self.steps = tuple(
             step for step in plan.steps if not step.virtual and (self._asked[step.number] or self._names_leaf(step))
         )
         self._limited = frozenset(step.number for step in self.steps)
         self._names_told = {
-            step.number: told
+            step.number: names
             for step in plan.steps
-            if (told := [facts.meeting(named) for named in step.level.requires if is_passed_on_fully(named, rules)])
+            if (names := [facts.meeting(named) for named in step.level.requires if is_passed_on_fully(named, rules)])
         }
         self._named: dict[tuple[int, Shape], bool] = {}
         self._inside: dict[tuple[int, Shape], tuple[bool, bool]] = {}
@@ -64,30 +64,30 @@ class Conditions:
         self._mixed: dict[Shape, int] = {}
         self._in_no_host: dict[tuple[int, Shape], tuple[bool, bool]] = {}
 
-    def asked_of(self, step: Step) -> list[Requirement]:
-        """The step's requirements that the manager is not told in its own words."""
-        return [asked for asked in step.level.requires if not is_passed_on_fully(asked, self._rules)]
+    def untold(self, step: Step) -> list[Requirement]:
+        """Return the step's requirements that the manager is not told."""
+        return [each for each in step.level.requires if not is_passed_on_fully(each, self._rules)]
 
     def _names_leaf(self, step: Step) -> bool:
-        """True if the request's own hosts or properties limit what the step takes."""
+        """Return True if the request's own hosts or properties limit the step."""
         return self._names and step.leaf
 
     def binds(self, step: Step) -> bool:
-        """True if what the step requires may hold on some hosts only."""
+        """Return True if only some hosts may meet the step's requirements."""
         return step.number in self._limited or step.number in self._names_told
 
     @property
     def bind_any(self) -> bool:
-        """True if any step does."""
+        """Return True if `binds` is true for any step."""
         return any(self.binds(step) for step in self.plan.steps if not step.virtual)
 
     def met(self, step: Step, shape: Shape) -> bool:
-        """Does a vertex of the step's type meet all that is required, the names that the manager is told included?"""
+        """Return True if a vertex of the step's type meets all requirements."""
         mine = self._facts.bits_of_class(shape.cls)
         return self.holds(step, shape) and all(mine & named for named in self._names_told.get(step.number, ()))
 
     def met_inside(self, step: Step, shape: Shape) -> bool:
-        """Can the manager, which knows only names, take any vertices of the step's type strictly inside?"""
+        """Return True if the manager may choose any vertices of the step's type strictly inside."""
         return self.inside(step, shape) == (True, False) and self._has_named(step, shape)
 
     def _has_named(self, step: Step, shape: Shape) -> bool:
@@ -104,14 +104,14 @@ class Conditions:
         return known
 
     def holds(self, step: Step, shape: Shape) -> bool:
-        """Does a vertex of the step's type meet by itself what the manager cannot be told?"""
+        """Return True if a vertex of the step's type meets the requirements that the manager is not told."""
         mine = self._facts.bits_of_class(shape.cls)
         if not all(mine & met for met in self._asked[step.number]):
             return False
         return not self._names_leaf(step) or (self._wanted <= shape.properties and self._is_clear(shape))
 
     def _is_clear(self, shape: Shape) -> bool:
-        """True if the request's names and barred properties exclude nothing of the vertex."""
+        """Return True if the request's hosts and forbidden properties exclude nothing of the vertex."""
         known = self._clear.get(shape)
         if known is None:
             known = shape.allowed and self._forbidden.isdisjoint(shape.properties)
@@ -119,22 +119,22 @@ class Conditions:
         return known
 
     def inside(self, step: Step, shape: Shape) -> tuple[bool, bool]:
-        """Of the vertices of the step's type strictly inside: does one meet the conditions, does one not?"""
+        """Return whether a vertex of the step's type strictly inside meets the conditions, and whether one does not."""
         key = (step.number, shape)
         known = self._inside.get(key)
         if known is None:
             good = bad = False
             for kid, _ in shape.kids:
                 if kid.type == step.level.type:
-                    held = self.holds(step, kid)
-                    good, bad = good or held, bad or not held
+                    holds = self.holds(step, kid)
+                    good, bad = good or holds, bad or not holds
                 more_good, more_bad = self.inside(step, kid)
                 good, bad = good or more_good, bad or more_bad
             known = self._inside[key] = (good, bad)
         return known
 
     def mixed(self, host: Shape) -> int:
-        """The steps that cannot use anything strictly inside a host, as a mask."""
+        """Return the mask of the steps that cannot use anything strictly inside a host."""
         known = self._mixed.get(host)
         if known is None:
             known = 0
@@ -145,11 +145,11 @@ class Conditions:
         return known
 
     def loose(self, root: Shape) -> int:
-        """The steps that cannot use anything that lies in no host and holds none, as a mask."""
+        """Return the mask of the steps that cannot use vertices neither in a host nor around one."""
         return sum(step.bit for step in self.steps if all(self._without_host(step, root)))
 
     def _without_host(self, step: Step, shape: Shape) -> tuple[bool, bool]:
-        """As `inside`, of the vertices in no host, the given one included."""
+        """Return the same as `inside` for the vertices outside of hosts, the given one included."""
         if shape.type == HOST:
             return False, False
         key = (step.number, shape)
@@ -166,7 +166,7 @@ class Conditions:
         return known
 
     def has_host(self, shape: Shape) -> bool:
-        """Is there a host at or inside a vertex?"""
+        """Return True if there is a host at or inside a vertex."""
         known = self._has_host.get(shape)
         if known is None:
             known = shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
@@ -176,9 +176,9 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """A part of a request that lies in hosts: the host level with the levels above and inside it.
+    """A part of a request: the host level with the levels above and inside it.
 
-    Without a host level (`host` is None) `inside` are levels that may be found in any host.
+    Without a host level (`host` is None), `inside` are levels that may be in any host.
     """
 
     group: int
@@ -200,7 +200,7 @@ def _demands(step: Step, above: tuple[Step, ...]) -> Iterator[_Demand]:
 
 @dataclass(frozen=True, slots=True)
 class SharedHosts:
-    """Of groups with parts that are bound differently, by group: the hosts on which all parts may run."""
+    """The hosts on which all parts of a group may run, by group; only for groups whose parts differ."""
 
     hosts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     barred: Mapping[int, frozenset[int]] = field(default_factory=dict)  # by step's number: vertices in other hosts
@@ -210,7 +210,7 @@ TOGETHER = SharedHosts()
 
 
 class Binder:
-    """Finds the hosts of one request in one cluster; `shape_of` sees the request's own hosts, and all else free."""
+    """Find the hosts of one request in one cluster; `shape_of` applies the request's own hosts, with all else free."""
 
     def __init__(self, conditions: Conditions, fold: Fold, shape_of: ShapeOf) -> None:
         self._conditions = conditions
@@ -220,7 +220,7 @@ class Binder:
         self._above: dict[tuple[int, int], bool] = {}
 
     def binding(self) -> Binding:
-        """The hosts of each group, and what is left out because it is mixed."""
+        """Return the hosts of each group, and the mixed hosts that are left out."""
         conditions, plan = self._conditions, self._conditions.plan
         if not conditions.bind_any or plan.missing or plan.unclear:
             return Binding()
@@ -251,7 +251,7 @@ class Binder:
         )
 
     def _parts(self) -> dict[int, list[frozenset[int]]]:
-        """By group, the hosts of each part of it that lies in hosts."""
+        """Return by group the hosts of each part that uses hosts."""
         found: dict[int, list[frozenset[int]]] = {}
         for demand in (demand for top in self._conditions.plan.tops for demand in _demands(top, ())):
             if self._concerns_hosts(demand):
@@ -259,9 +259,9 @@ class Binder:
         return found
 
     def apart(self) -> SharedHosts:
-        """What is left of each group of which not all parts may run on the same hosts: those on which all may.
+        """Return the hosts on which all parts may run, for groups whose parts may run on different hosts.
 
-        An offer names the hosts of a group, not of a part of it, so every part must be right on each of them.
+        An offer lists hosts per group, not per part, so each host must be allowed for every part.
         """
         conditions, plan = self._conditions, self._conditions.plan
         if not conditions.bind_any or plan.missing or plan.unclear or not self._hosts:
@@ -280,7 +280,7 @@ class Binder:
         return SharedHosts(names, barred)
 
     def _outside(self, step: Step, common: frozenset[int]) -> frozenset[int]:
-        """The vertices of the step's type that lie in other hosts; of what it takes whole, those that hold others."""
+        """Return the vertices of the step's type in other hosts; for whole vertices, those that contain other hosts."""
         parents, found = self._fold.graph.parents, set()
         for i in self._fold.structure.of_type(step.level.type):
             at, around = i, set[int]()
@@ -288,13 +288,13 @@ class Binder:
                 around.add(at)
                 at = parents[at]
             hosts = around.intersection(self._hosts)
-            held = self._fold.structure.inside(i, HOST) if step.leaf and not hosts else ()
-            if (hosts and common.isdisjoint(hosts)) or not common.issuperset(held):
+            contained = self._fold.structure.inside(i, HOST) if step.leaf and not hosts else ()
+            if (hosts and common.isdisjoint(hosts)) or not common.issuperset(contained):
                 found.add(i)
         return frozenset(found)
 
     def _names(self, allowed: frozenset[int]) -> tuple[str, ...]:
-        """The names of hosts, without those that another host has, too."""
+        """Return the names of hosts, without names that other hosts have, too."""
         others = {self._name(i) for i in self._hosts if i not in allowed}
         names = dict.fromkeys(self._name(i) for i in self._hosts if i in allowed)
         return tuple(name for name in names if name not in others)
@@ -303,7 +303,7 @@ class Binder:
         return self._fold.graph.names[i] or self._fold.graph.ids[i]
 
     def _allowed(self, demand: _Demand) -> frozenset[int]:
-        """The hosts on which all conditions of a demand hold."""
+        """Return the hosts on which all conditions of a demand hold."""
         binds, hosts = self._conditions.binds, self._hosts
         above = [step for step in demand.above if binds(step)]
         inside = [step for step in demand.inside if binds(step)]
@@ -320,15 +320,15 @@ class Binder:
         )
 
     def _meets(self, step: Step, host: int) -> bool:
-        """Can a level without a host level above it be used in a host: at a vertex around it, or all inside it?"""
+        """Return True if a level without a host level can be used at a vertex around a host, or inside it."""
         return self._is_above(step, host) or self._conditions.met_inside(step, self._shape_of(host))
 
     def _concerns_hosts(self, demand: _Demand) -> bool:
-        """Does anything that a demand takes lie in hosts or hold some?"""
+        """Return True if a demand uses anything in or around hosts."""
         return demand.host is not None or any(step.leaf and self._lies_with_hosts(step) for step in demand.inside)
 
     def _lies_with_hosts(self, step: Step) -> bool:
-        """Does a vertex of the step's type lie in a host or hold one?"""
+        """Return True if a vertex of the step's type is in a host or contains one."""
         return any(
             self._conditions.has_host(self._shape_of(i)) or self._in_host(i)
             for i in self._fold.structure.of_type(step.level.type)
@@ -341,7 +341,7 @@ class Binder:
         return vertex >= 0
 
     def _is_above(self, step: Step, vertex: int) -> bool:
-        """Does the vertex, or one around it, have the step's type and meet its conditions?"""
+        """Return True if the vertex or one above it has the step's type and meets its conditions."""
         if vertex < 0:
             return False
         key = (step.number, vertex)
@@ -353,7 +353,7 @@ class Binder:
         return known
 
     def _outermost(self) -> Iterator[int]:
-        """The hosts that lie in no other host."""
+        """Return the hosts that are not in another host."""
         parents = self._fold.graph.parents
         return (host for host in self._hosts if not self._in_host(parents[host]))
 
@@ -371,7 +371,7 @@ class Binder:
         for step in conditions.steps:
             names = hosts.get(step.number, [])
             if names:
-                where = Where(tuple(names[:NAMED]), max(0, len(names) - NAMED))
+                where = Where(tuple(names[:MAX_LISTED_HOSTS]), max(0, len(names) - MAX_LISTED_HOSTS))
                 reasons.append(self._reason(step, HOST, where))
             if loose & step.bit:
                 reasons.append(self._reason(step, "", Where()))
@@ -379,12 +379,12 @@ class Binder:
 
     def _reason(self, step: Step, inside: str, where: Where) -> MixedHosts:
         request = self._conditions.plan.request
-        asked = self._conditions.asked_of(step)
-        if asked:
-            text, subsystem = ", ".join(format_requirement(each) for each in asked), asked[0].subsystem
+        untold = self._conditions.untold(step)
+        if untold:
+            text, subsystem = ", ".join(format_requirement(each) for each in untold), untold[0].subsystem
         else:
-            said = (("hosts", request.hosts), ("not hosts", request.not_hosts), ("properties", request.properties))
-            text, subsystem = ", ".join(f"{what} {','.join(names)}" for what, names in said if names), ""
+            limits = (("hosts", request.hosts), ("not hosts", request.not_hosts), ("properties", request.properties))
+            text, subsystem = ", ".join(f"{what} {','.join(names)}" for what, names in limits if names), ""
         return MixedHosts(
             group=step.path[0],
             level=level_types(request, step.path),
@@ -396,7 +396,7 @@ class Binder:
         )
 
     def barred(self) -> dict[int, frozenset[int]]:
-        """By step's number: vertices of its type that it cannot use because they lie in a mixed host."""
+        """Return by step's number the vertices of its type that it cannot use because their host is mixed."""
         found: dict[int, set[int]] = {}
         structure = self._fold.structure
         for host in self._outermost():

@@ -1,4 +1,4 @@
-"""One cluster as an explanation looks at it: its shapes now and ever, and names for what is found there."""
+"""One cluster as an explanation sees it: its shapes now and ever, and the names of its vertices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.reasons import Where
 
-NAMED = 2  # names that a sentence lists before "and N more"
+MAX_LISTED_NAMES = 2  # names that a sentence lists before "and N more"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """`shape_of` gives a vertex's shape as it is now."""
+    """`shape_of` returns the current shape of a vertex."""
 
     fold: Fold
     now: Shape
@@ -23,15 +23,15 @@ class ClusterView:
     shape_of: Callable[[int], Shape]
 
     def shape(self, i: int, root: Shape) -> Shape:
-        """A vertex's shape in the view whose root is `root`."""
+        """Return a vertex's shape in the view with the root shape `root`."""
         return self.fold.shape(i) if root is self.fold.root else self.shape_of(i)
 
     def name(self, i: int) -> str:
-        """What people call a vertex."""
+        """Return the name of a vertex, or its id."""
         return self.fold.graph.names[i] or self.fold.graph.ids[i]
 
     def where(self, type: str, root: Shape, shapes: Collection[Shape]) -> Where:
-        """A few names of the vertices of `type` that have one of `shapes`, and how many more there are."""
+        """Return a few names of the vertices of `type` with one of `shapes`, and the number of further ones."""
         if not shapes:
             return Where()
         counts = multiplicities(root)
@@ -40,13 +40,13 @@ class ClusterView:
         for i in self.fold.structure.of_type(type):
             if self.shape(i, root) in shapes:
                 names.append(self.name(i))
-                if len(names) == NAMED:
+                if len(names) == MAX_LISTED_NAMES:
                     break
         return Where(tuple(names), max(0, total - len(names)))
 
 
 def units_inside(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
-    """The free units of a leaf step's type inside a vertex, whatever is required of them."""
+    """Return the free units of a leaf step's type inside a vertex, regardless of requirements."""
     found = known.get(shape)
     if found is None:
         found = sum(_units_of(kid, step, known) * count for kid, count in shape.kids)

@@ -1,7 +1,7 @@
-"""Explains one request on many clusters: reasons where it does not fit, changes that would help, what was met where.
+"""Explain one request on many clusters: reasons, changes that would help, and met requirements.
 
-The work is done once per *situation*: equal graphs whose subsystems meet the request at the same
-vertices. Only the values that a reason or a change names are looked up for each cluster.
+The analysis is done once per *situation*: equal graphs whose subsystems meet the request at the same
+vertices. Only the values in reasons and changes are looked up for each cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Findings: TypeAlias = tuple[tuple[Reason, ...], tuple[Change, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FreeFit:
-    """What holds of a situation when all is free, whether the request fits or not."""
+    """The slots and met requirements of a situation when everything is free."""
 
     slots: int
     met: tuple[Met, ...]
@@ -38,18 +38,18 @@ class FreeFit:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Findings a request does not fit in a situation, and what would help."""
+    """Why a request does not fit in a situation, and what would help."""
 
     reasons: tuple[Finding, ...]
     ideas: Suggestions
-    completed: dict[Hashable, Findings] = field(default_factory=dict)  # by the values that are there
+    completed: dict[Hashable, Findings] = field(default_factory=dict)  # by the values in a cluster
 
 
 class Explainer:
-    """Keeps what it learned from one cluster for the next: clusters in one situation are explained by the same work."""
+    """Explain a request on one cluster after the other; clusters in one situation share the analysis."""
 
     def __init__(self, request: Request, facts: Facts, rules: NodeRules | None = None) -> None:
-        """`rules`: what the managers of these clusters can be told; None: nothing follows from it."""
+        """`rules`: the node rules of these clusters; None to ignore them."""
         self.request = request
         self.facts = facts
         self._variants = Variants(request, facts, rules)
@@ -63,9 +63,9 @@ class Explainer:
     def explain_fit(
         self, cluster: str, fit: Fit, scene: ClusterView, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
     ) -> Explanation:
-        """The whole answer for one cluster; `slots` that fit now are counted if they are not known.
+        """Explain a known fit on one cluster; count `slots` that fit now if not given.
 
-        `mixed`: what the request cannot use there because the manager cannot be told what of it (see `binding.py`).
+        `mixed`: hosts that the request cannot use because the manager cannot select parts of them.
         """
         key = self._alike.key(scene.fold)
         free = self._when_free(key, scene)
@@ -75,7 +75,7 @@ class Explainer:
         return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met, mixed)
 
     def explain(self, verdict: Verdict, scene: ClusterView, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
-        """The whole answer for one cluster whose verdict is known."""
+        """Explain a known verdict."""
         key = self._alike.key(scene.fold)
         return self._explained(verdict, scene, key, self._when_free(key, scene).met, mixed)
 
@@ -100,12 +100,12 @@ class Explainer:
             case = self._cases.get((fit, key.situation))
             if case is None:
                 case = self._cases[fit, key.situation] = self._case(fit, scene, root)
-            known = case.completed.get(key.said)
-            why = known or case.completed.setdefault(key.said, self._complete(case, scene, root))
+            known = case.completed.get(key.values)
+            why = known or case.completed.setdefault(key.values, self._complete(case, scene, root))
         return Explanation(verdict, *why, met)
 
     def _complete(self, case: Diagnosis, scene: ClusterView, root: Shape) -> Findings:
-        """ReasonFinder and changes with the values that are in one cluster."""
+        """Return the reasons and changes with the values in one cluster."""
         classes = ViewClasses(root)
         reasons = dict.fromkeys([found.complete(self._values, classes) for found in case.reasons])
         return tuple(reasons), self._swaps.settle(case.ideas, scene, root, classes)
@@ -129,7 +129,7 @@ class Explainer:
         return known
 
     def _met(self, scene: ClusterView) -> list[Met]:
-        """For each requirement the vertices of its level that meet it."""
+        """Return the vertices that meet each requirement."""
         found: list[Met] = []
         for asked in self.request.requires:
             if self.facts.holds(asked, scene.ever.cls):
@@ -142,7 +142,7 @@ class Explainer:
         return found
 
     def _holding(self, scene: ClusterView, type: str, asked: Requirement) -> Where:
-        """The vertices of a type at which a requirement is met."""
+        """Return the vertices of a type that meet a requirement."""
         holding = [
             shape
             for shape in multiplicities(scene.fold.root)

@@ -1,4 +1,4 @@
-"""What the subsystems of a cluster say about its vertices: which classes of facts are where, and with which values."""
+"""Classes of facts and field values in one view of a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rainbow_sched.model.request import Requirement, Scalar
 
 
 class ViewClasses:
-    """The classes of facts that speak for the vertices of each type in one view of a cluster."""
+    """The classes of facts of the vertices of each type in one view of a cluster."""
 
     __slots__ = ("_by_type", "_root")
 
@@ -20,7 +20,7 @@ class ViewClasses:
         self._by_type: dict[str, set[int]] | None = None
 
     def of(self, type: str | None) -> Iterable[int]:
-        """The classes of the vertices of a type; None: of the cluster itself."""
+        """Return the classes of the vertices of a type; None means the cluster itself."""
         if type is None:
             return (self._root.cls,)
         if self._by_type is None:
@@ -38,16 +38,16 @@ class ViewClasses:
 
 
 class ValueReader:
-    """The values of fields, each fact read once for all clusters that have it."""
+    """Look up field values; each fact is read once for all clusters."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._about: dict[str, int] = {}  # by subsystem: its facts, as bits of a number
+        self._about: dict[str, int] = {}  # by subsystem: its facts as a bit set
         self._read: dict[tuple[str, frozenset[str], int], tuple[tuple[str, Scalar], ...]] = {}
         self._found: dict[tuple[str, frozenset[str], int], tuple[Scalar, ...]] = {}
 
     def found(self, asked: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
-        """The values of the requirement's fields (or of one term's) that speak for these classes, in a fixed order."""
+        """Return the values of the requirement's fields (or of one term) in these classes, in a fixed order."""
         name = asked.subsystem
         terms = asked.terms if term is None else asked.terms[term : term + 1]
         fields = frozenset([each.field for each in terms])
@@ -73,5 +73,5 @@ class ValueReader:
         return tuple([found[text] for text in sorted(found)])
 
     def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
-        said = self._facts.facts[number].fields
-        return tuple((str(value), value) for field in sorted(fields & said.keys()) for value in said[field])
+        values = self._facts.facts[number].fields
+        return tuple((str(value), value) for field in sorted(fields & values.keys()) for value in values[field])

@@ -1,4 +1,4 @@
-"""Why a request does not fit one view (now or ever) of a cluster: the reasons, the most important first."""
+"""Find the reasons why a request does not fit a cluster, now or ever."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ from rainbow_sched.model.reasons import (
 )
 from rainbow_sched.model.request import Requirement
 
-LISTED = 3  # values that a sentence lists before "and N more"
+MAX_LISTED_VALUES = 3  # values that a sentence lists before "and N more"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason as all clusters in the same situation have it; `asked`: the values that are there complete it."""
+    """A reason shared by all clusters in one situation; with `asked`, each cluster's values complete it."""
 
     reason: Reason
     asked: Requirement | None = None
-    type: str | None = None  # of the vertices at which `asked` has to hold; None: the cluster itself
+    type: str | None = None  # of the vertices that have to meet `asked`; None: the cluster itself
 
     def complete(self, values: ValueReader, classes: ViewClasses) -> Reason:
-        """The reason for one cluster."""
+        """Return the reason for one cluster."""
         if self.asked is None or not isinstance(self.reason, RequirementUnmet):
             return self.reason
-        there = [str(value) for value in values.found(self.asked, classes.of(self.type))]
-        return replace(self.reason, found=tuple(there[:LISTED]), more=max(0, len(there) - LISTED))
+        existing = [str(value) for value in values.found(self.asked, classes.of(self.type))]
+        listed = tuple(existing[:MAX_LISTED_VALUES])
+        return replace(self.reason, found=listed, more=len(existing) - len(listed))
 
 
 class ReasonFinder:
-    """Finds the reasons for one request in one view of one cluster."""
+    """Find the reasons for one request in one view of one cluster."""
 
     def __init__(self, fitter: Fitter, scene: ClusterView, root: Shape, when: When) -> None:
         self.fitter = fitter
@@ -59,7 +60,7 @@ class ReasonFinder:
         self.counts = multiplicities(root)
 
     def find(self) -> tuple[Finding, ...]:
-        """All reasons, the most important first."""
+        """Return all reasons, the most important first."""
         found = [
             *map(Finding, self._missing()),
             *self._cluster(),
@@ -124,7 +125,7 @@ class ReasonFinder:
         )
 
     def _short(self, counter: Counter, part: Part, step: Step, inside: str, times: int = 1) -> Iterator[Reason]:
-        """Why there is too little of `step` inside `part`, which has to hold it so many times."""
+        """Find why there is too little of `step` inside `part`, which has to hold it `times` times."""
         if step.leaf:
             yield self._too_few(step, counter.units(part, step), inside, times=times)
             return
@@ -154,7 +155,7 @@ class ReasonFinder:
             )
 
     def _blame(self, step: Step, hosts: list[Shape]) -> Iterator[Reason]:
-        """The leaves of which no host has enough by itself."""
+        """Find the leaves of which no single host has enough."""
         for inner in step.inside:
             if not inner.leaf:
                 yield from self._blame(inner, [shape for shape in self.counts if shape.type == inner.level.type])
@@ -184,7 +185,7 @@ class ReasonFinder:
         )
 
     def _blocked(self, step: Step) -> str:
-        """What stands in the way now, counted in vertices of the step's type."""
+        """Return why vertices of the step's type are not free, with counts."""
         busy = down = 0
         for shape, count in self.counts.items():
             if shape.type == step.level.type:

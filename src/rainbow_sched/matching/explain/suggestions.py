@@ -1,8 +1,8 @@
-"""The smallest changes that would make a request fit: candidates from what is there, each one checked by matching.
+"""Find the smallest changes that would make a request fit; matching checks each candidate.
 
-They come in the order in which people would rather have them: fewer of something, another value
-that exists, a wider range, then dropping a wish. What cannot help is found out by one question:
-if a single slot, or no requirement at all, does not fit, nothing in between does.
+The order is by preference: a smaller count, another existing value, a wider range, then dropping
+a part of the request. One check excludes many candidates: if a single slot, or the request without the requirement,
+does not fit, nothing in between does.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.changes import Change, ChangeKind, Path, at, format_count, format_requirement
 from rainbow_sched.model.request import Level, Request, Requirement
 
-MOST_CHANGES = 4
-MOST_FIRST = 3  # changes that are tried as the first of two
-MOST_TRIED = 60  # questions asked for one cluster; a request of a thousand levels has more ideas than that
-MOST_WORK = 2_000  # levels of all these questions together
-FEWEST_TRIED = 5  # questions without which it is not worth to begin
+MAX_CHANGES = 4
+MAX_FIRST_CHANGES = 3  # changes that are tried as the first of two
+MAX_CHECKS = 60  # per cluster
+MAX_CHECKED_LEVELS = 2_000  # sum over all checks
+MIN_CHECKS = 5  # below this no changes are sought
 
 
 def find_changes(variants: Variants, scene: ClusterView, root: Shape) -> Suggestions:
-    """At most a few ideas, each of which alone (or after the one before it) makes the request fit."""
-    tries = min(MOST_TRIED, min(MOST_WORK, variants.work) // variants.levels)
-    if tries < FEWEST_TRIED:
+    """Return a few changes, each of which makes the request fit, alone or with one other change."""
+    tries = min(MAX_CHECKS, min(MAX_CHECKED_LEVELS, variants.work) // variants.levels)
+    if tries < MIN_CHECKS:
         return Suggestions(too_large=True)
     finder = _Finder(variants, scene, root)
     finder.left = tries
-    found = tuple(Suggestion(change) for change in islice(finder.helping(), MOST_CHANGES))
+    found = tuple(Suggestion(change) for change in islice(finder.helping(), MAX_CHANGES))
     found = found or _in_two_steps(finder)
     return Suggestions(found, finder.left, too_large=not found and finder.left < 0)
 
 
 def _in_two_steps(finder: _Finder) -> tuple[Suggestion, ...]:
-    """One pair of changes that makes it fit, if there is one among the likely ones."""
+    """Return one pair of changes that makes the request fit, if there is one among the likely pairs."""
     firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
-    for first in firsts[:MOST_FIRST]:
+    for first in firsts[:MAX_FIRST_CHANGES]:
         after = _Finder(finder.variants, finder.scene, finder.root, (first,))
         after.left = finder.left
         second = next(after.helping(), None)
@@ -52,7 +52,7 @@ def _in_two_steps(finder: _Finder) -> tuple[Suggestion, ...]:
 
 
 class _Finder:
-    """Finds what helps a request to which some changes were already made."""
+    """Find changes that help a request to which some changes were already applied."""
 
     def __init__(self, variants: Variants, scene: ClusterView, root: Shape, before: Changes = ()) -> None:
         self.variants = variants
@@ -60,7 +60,7 @@ class _Finder:
         self.root = root
         self.classes = ViewClasses(root)
         self.before = before
-        self.left = 0  # how many questions may be asked
+        self.left = 0  # remaining checks
         self.request = variants.request(before)
         self.plan = variants.fitter(before).plan(scene.fold)
         self.unmet = frozenset(self._unmet())
@@ -70,14 +70,14 @@ class _Finder:
         return self.left >= 0 and self.variants.fits((*self.before, change), self.scene, self.root)
 
     def helping(self) -> Iterator[Change]:
-        """Changes that make it fit, the most welcome first."""
+        """Iterate over the changes that make the request fit, the preferred ones first."""
         if not (self.plan.missing or self.plan.unclear or self.unmet):
             for step in self.plan.steps:
                 yield from self._fewer(step)
         yield from [change for change in self.drops() if self._may_help(change) and self.fits(change)]
 
     def drops(self) -> Iterator[Change]:
-        """Wishes that can be dropped: requirements, exclusive, hosts and properties, levels."""
+        """Iterate over what can be dropped: requirements, exclusive, hosts and properties, levels."""
         for path, asked in self._asked():
             for number, requirement in enumerate(asked):
                 text = f"drop {format_requirement(requirement)}"
@@ -100,7 +100,7 @@ class _Finder:
                 yield Change(kind=ChangeKind.DROP_LEVEL, path=step.path, text=text)
 
     def _unmet(self) -> Iterator[tuple[Path, int]]:
-        """Requirements that no vertex of their level meets: as long as one of them is there, nothing else helps."""
+        """Find the requirements that no vertex of their level meets; no other change helps while they remain."""
         facts = self.variants.facts
         for path, asked in self._asked():
             classes = self.classes.of(at(self.request, path).type if path else None)
@@ -109,7 +109,7 @@ class _Finder:
                     yield path, number
 
     def is_unmet(self, change: Change) -> bool:
-        """Would the change drop a requirement that nothing meets?"""
+        """Return True if the change drops a requirement that nothing meets."""
         return change.kind is ChangeKind.DROP_REQUIREMENT and (change.path, change.requirement) in self.unmet
 
     def _may_help(self, change: Change) -> bool:
@@ -127,7 +127,7 @@ class _Finder:
             yield (), self.request.requires
 
     def _fewer(self, step: Step) -> Iterator[Change]:
-        """The largest smaller count that fits, if any does."""
+        """Find the largest smaller count that fits."""
         most = step.level.count.min - 1
         if most < 1 or not self.fits(_count(step, 1)):
             return

@@ -1,4 +1,4 @@
-"""Other values for requirements whose dropping helps: for each cluster the first that is there and makes it fit."""
+"""Replace a dropped requirement by another value: for each cluster the first existing value that makes it fit."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rainbow_sched.model.changes import Change, ChangeKind, at
 from rainbow_sched.model.request import Equals, Requirement, Runs, Scalar, Term
 from rainbow_sched.model.versions import at_most
 
-MOST_VALUES = 6  # other values tried for one requirement
+MAX_VALUES = 6  # other values tried for one requirement
 
 
 @dataclass(slots=True, eq=False)
 class Suggestion:
-    """A change that helps in a situation; where it drops a requirement, another value may help as well."""
+    """A change that helps in a situation; instead of dropping a requirement, another value may help, too."""
 
     change: Change
-    before: Changes = ()  # the change that has to come first, if one alone is not enough
+    before: Changes = ()  # the change to apply first, if one is not enough
     swaps: dict[tuple[int, type, Scalar], tuple[Change, int] | None] = field(default_factory=dict)  # by term and value
-    pairs: dict[Change, Change] = field(default_factory=dict)  # the whole change, by its second
-    answers: dict[tuple[bool, ...], bool] = field(default_factory=dict)  # by where the other value is met
+    pairs: dict[Change, Change] = field(default_factory=dict)  # both changes as one, by the second
+    answers: dict[tuple[bool, ...], bool] = field(default_factory=dict)  # by the vertices that meet the other value
 
     def made(self, change: Change) -> Change:
-        """The whole change, with `change` in this idea's place."""
+        """Return `change` combined with the one to apply first."""
         if not self.before:
             return change
         if change not in self.pairs:
@@ -37,7 +37,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """All that helps in a situation, and how many more questions one cluster may ask."""
+    """All changes that help in a situation, and the remaining checks per cluster."""
 
     found: tuple[Suggestion, ...] = ()
     left: int = 0
@@ -45,7 +45,7 @@ class Suggestions:
 
 
 class ValueChanges:
-    """Completes the ideas of a situation for each cluster that is in it."""
+    """Complete the suggestions of a situation for each of its clusters."""
 
     def __init__(self, variants: Variants, values: ValueReader) -> None:
         self._variants = variants
@@ -54,7 +54,7 @@ class ValueChanges:
         self._said: dict[tuple[int, int, type, Scalar], tuple[ChangeKind, str, int] | None] = {}
 
     def settle(self, ideas: Suggestions, scene: ClusterView, root: Shape, classes: ViewClasses) -> tuple[Change, ...]:
-        """The changes for one cluster: what exists there instead of what would have to be dropped."""
+        """Return the changes for one cluster, with existing values instead of dropped requirements."""
         left = ideas.left
         found: list[Change] = []
         for idea in ideas.found:
@@ -70,7 +70,7 @@ class ValueChanges:
         return tuple(found)
 
     def _candidates(self, idea: Suggestion, classes: ViewClasses) -> Iterator[tuple[Change, int]]:
-        """Changes to other values, each with the facts that meet the changed requirement."""
+        """Iterate over changes to other values, each with the facts that meet the changed requirement."""
         if idea.change.kind is not ChangeKind.DROP_REQUIREMENT:
             return
         request = self._variants.request(idea.before)
@@ -79,7 +79,7 @@ class ValueChanges:
         asked = (level.requires if level else request.requires)[idea.change.requirement]
         there = classes.of(level.type if level else None)
         for position in range(len(asked.terms)):
-            for value in self._values.found(asked, there, position)[:MOST_VALUES]:
+            for value in self._values.found(asked, there, position)[:MAX_VALUES]:
                 key = (position, type(value), value)
                 if key not in idea.swaps:
                     idea.swaps[key] = self._swap(idea.change, asked, position, value)
@@ -88,7 +88,7 @@ class ValueChanges:
                     yield swap
 
     def _swap(self, drop: Change, asked: Requirement, position: int, value: Scalar) -> tuple[Change, int] | None:
-        key = (id(asked), position, type(value), value)  # the variants keep every requirement alive
+        key = (id(asked), position, type(value), value)  # safe: the variants hold every requirement
         if key not in self._said:
             self._said[key] = self._meeting(asked, position, value)
         said = self._said[key]
@@ -98,7 +98,7 @@ class ValueChanges:
         return replace(drop, kind=kind, term=position, to=value, text=text), meeting
 
     def _meeting(self, asked: Requirement, position: int, value: Scalar) -> tuple[ChangeKind, str, int] | None:
-        """How a change to another value is said, and the facts that meet the changed requirement."""
+        """Return the kind and text of a change to another value, and the facts that meet the changed requirement."""
         said = _said(asked.terms[position], value, asked)
         if said is None:
             return None
@@ -107,7 +107,7 @@ class ValueChanges:
         return *said, self._facts.meeting(changed)
 
     def _fits(self, idea: Suggestion, change: Change, meeting: int, scene: ClusterView, root: Shape) -> bool:
-        """Does it fit? All else being equal in a situation, that depends only on where the new value is met."""
+        """Check if it fits. Within a situation this depends only on the vertices that meet the new value."""
         bits = self._facts.bits_of_class
         where = tuple([bool(bits(cls) & meeting) for _, cls in scene.fold.attached_classes()])
         known = idea.answers.get(where)
@@ -123,7 +123,7 @@ def _said(term: Term, value: Scalar, requirement: Requirement) -> tuple[ChangeKi
     if isinstance(term, Runs):
         return ChangeKind.VALUE, f"{about} {value} instead of {term.target}"
     if any(not (at_most(bound, value) or at_most(value, bound)) for bound in (term.min, term.max) if bound is not None):
-        return None  # it has no place in the range's order, so no bound takes it in
+        return None  # not comparable with the bounds
     if term.min is not None and not at_most(term.min, value):
         return ChangeKind.BOUND, f"{about} >= {value} instead of {term.min}"
     if term.max is not None and not at_most(value, term.max):

@@ -1,4 +1,4 @@
-"""A request and its changed forms, each made ready for matching once and then asked of many clusters."""
+"""A request and its changed forms, each prepared once for matching with many clusters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rainbow_sched.model.changes import Change
 from rainbow_sched.model.request import Request
 
 Changes = tuple[Change, ...]
-WORK = 100_000  # levels of all changed requests that are asked for one explanation: about two seconds
+MAX_LEVELS = 100_000  # sum over all changed requests matched for one explanation: about two seconds
 
 
 class Variants:
-    """The changed forms of one request, by the changes that lead to them."""
+    """The changed forms of one request, by their changes."""
 
     def __init__(self, request: Request, facts: Facts, rules: NodeRules | None = None) -> None:
         """`rules`: as in `Fitter`."""
@@ -26,25 +26,25 @@ class Variants:
         self._fitters: dict[Changes, Fitter] = {}
         self._budget = StepBudget()
         self.levels = sum(1 for _ in request.walk())
-        self.work = WORK
+        self.work = MAX_LEVELS
 
     def request(self, changes: Changes) -> Request:
-        """The request with these changes made."""
+        """Return the request with these changes applied."""
         known = self._requests.get(changes)
         if known is None:
             known = self._requests[changes] = changes[-1].apply(self.request(changes[:-1]))
         return known
 
     def fitter(self, changes: Changes) -> Fitter:
-        """The matcher of the request with these changes made."""
+        """Return the matcher of the request with these changes applied."""
         known = self._fitters.get(changes)
         if known is None:
-            steps = MAX_STEPS if not changes else MAX_STEPS // 8  # a change that is hard to prove is not offered
+            steps = MAX_STEPS if not changes else MAX_STEPS // 8  # changes that are slow to verify are not suggested
             known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._budget, self._rules)
         return known
 
     def fits(self, changes: Changes, scene: ClusterView, root: Shape) -> bool:
-        """Does the changed request fit the view of a cluster?"""
+        """Return True if the changed request fits the view of a cluster."""
         self.work -= self.levels
         before, after = self.request(()), self.request(changes)
         if (after.hosts, after.not_hosts) != (before.hosts, before.not_hosts):

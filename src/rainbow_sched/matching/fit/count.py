@@ -1,4 +1,4 @@
-"""How many slots fit, by counting alone: exact as long as no two levels compete for the same units.
+"""Count the slots that fit; exact as long as no two levels compete for the same units.
 
 Several slots in one vertex are counted by division. A level whose vertices must be distinct is
 counted by the rule that k slots can each have c distinct vertices exactly if the vertices, each
@@ -16,7 +16,7 @@ MANY = 1 << 62
 
 
 def competes(parts: Parts, root: Part) -> bool:
-    """Can two levels want the same units, or a level need pieces of unequal size?"""
+    """Return True if two levels may use the same units, or a level has pieces of unequal size."""
     if any(step.virtual and step.level.exclusive for step in parts.plan.steps):
         return True
     mixed = 0
@@ -59,7 +59,7 @@ class _Competition:
 
 
 class Counter:
-    """Counts slots in parts of one request."""
+    """Count slots in parts of one request."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -68,11 +68,11 @@ class Counter:
         self._wholes: dict[tuple[int, int], tuple[int, int]] = {}
 
     def fits(self, root: Part) -> bool:
-        """Do all the request's levels fit, each counted alone?"""
+        """Return True if all levels of the request fit, each counted alone."""
         return all(self.enough(root, top, 1) for top in self.parts.plan.tops)
 
     def total(self, part: Part, step: Step) -> int:
-        """How many of `step` fit inside `part`: units of a leaf, slots, or distinct vertices."""
+        """Return how many of `step` fit inside `part`: units of a leaf, slots, or distinct vertices."""
         if step.leaf:
             return self.units(part, step)
         if step.virtual:
@@ -80,7 +80,7 @@ class Counter:
         return self.most(part, step) if step.level.shared else self.spread(part, step, 1)
 
     def enough(self, part: Part, step: Step, times: int) -> bool:
-        """Is there room inside `part` for `times` slots that each need all of `step`?"""
+        """Return True if `part` has room for `times` slots that each need all of `step`."""
         if step.leaf:
             if step.bit & part.whole_masks:
                 size, pieces = self._pieces(part, step)
@@ -93,7 +93,7 @@ class Counter:
         return self.spread(part, step, times) >= step.need * times
 
     def units(self, part: Part, step: Step) -> int:
-        """The units of a leaf step inside `part`."""
+        """Return the units of a leaf step inside `part`."""
         if step.bit & part.whole_masks:
             size, pieces = self._pieces(part, step)
             return size * pieces
@@ -101,7 +101,7 @@ class Counter:
         return sum(units for number, units in enumerate(part.slack) if pools[number][1] & step.bit)
 
     def _pieces(self, part: Part, step: Step) -> tuple[int, int]:
-        """The size of the pieces that a leaf step takes whole, and how many there are."""
+        """Return the size and the number of the pieces that a leaf step takes whole."""
         key = (part.serial, step.number)
         known = self._wholes.get(key)
         if known is None:
@@ -116,7 +116,7 @@ class Counter:
         return known
 
     def most(self, part: Part, step: Step) -> int:
-        """The most slots of `step` that fit strictly inside `part`, any number of them in one vertex."""
+        """Return the maximum of slots of `step` strictly inside `part`, any number of them in one vertex."""
         key = (part.serial, step.number)
         known = self._most.get(key)
         if known is None:
@@ -128,7 +128,7 @@ class Counter:
         return known
 
     def spread(self, part: Part, step: Step, times: int) -> int:
-        """The same, with at most `times` slots in one vertex."""
+        """Return the same as `most`, with at most `times` slots in one vertex."""
         found = 0
         for kid, count in part.content.kids:
             if kid.content.chooser_mask & step.bit:
@@ -138,7 +138,7 @@ class Counter:
         return found
 
     def room(self, part: Part, step: Step) -> int:
-        """The most slots of `step` that fit in this one vertex."""
+        """Return the maximum of slots of `step` in this one vertex."""
         key = (part.serial, step.number)
         known = self._room.get(key)
         if known is None:
@@ -150,7 +150,7 @@ class Counter:
         return known
 
     def copies(self, part: Part, step: Step) -> int:
-        """The most times that all inside `step` fits into `part`."""
+        """Return how many times everything inside `step` fits into `part`."""
         bound = MANY
         for inner in step.walk():
             if inner.leaf:
@@ -158,7 +158,7 @@ class Counter:
         if all(inner.leaf and not inner.bit & part.whole_masks for inner in step.inside):
             return bound
         least, most = 0, bound
-        while least < most:  # what fits k times fits fewer times, too
+        while least < most:  # what fits k times also fits fewer times
             middle = (least + most + 1) // 2
             if all(self.enough(part, inner, middle) for inner in step.inside):
                 least = middle
@@ -168,7 +168,7 @@ class Counter:
 
 
 def hopeless(counter: Counter, root: Part) -> bool:
-    """Do all levels together ask for more of a type than the whole cluster has? Then no search is needed."""
+    """Return True if the levels together need more of a type than the cluster has, so that no search is needed."""
     asked: dict[str, int] = {}
     supply: dict[str, int] = {}
     for (kind, _), units in zip(counter.parts.pools, root.slack, strict=False):

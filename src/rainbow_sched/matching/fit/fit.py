@@ -1,4 +1,4 @@
-"""Does a request fit a folded cluster? Exact: by counting where levels do not compete, by search where they do."""
+"""Decide exactly whether a request fits a folded cluster: by counting, or by search where levels compete."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rainbow_sched.model.request import Group, Request
 
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
-    """True or False when it is certain, None when deciding would take too much work."""
+    """Whether a request fits; None if deciding would take too much work."""
 
     fits: bool | None
     competing: bool = False  # each part fits alone, but not together
 
 
 class Fitter:
-    """Answers one request for many clusters; equal clusters are answered once."""
+    """Match one request with many clusters; results are cached for equal clusters."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Fitter:
         budget: StepBudget | None = None,
         rules: NodeRules | None = None,
     ) -> None:
-        """`rules`: what the managers of these clusters can be told; None: nothing follows from it."""
+        """`rules`: the node rules of these clusters; None to ignore them."""
         self.request = request
         self._rules = rules if rules is not None and may_bind(request) else None
         self.facts = facts
@@ -50,14 +50,14 @@ class Fitter:
         self._by_part: dict[tuple[int, int], tuple[FitAnswer, bool]] = {}
 
     def plan(self, fold: Fold) -> Plan:
-        """The request as this cluster's types and units let it be read."""
+        """Return the plan of the request for this cluster's types and units."""
         known = self._plans.get(fold.structure)
         if known is None:
             known = self._plans[fold.structure] = self._planner.plan(fold.structure.units)
         return known
 
     def view(self, fold: Fold, root: Shape) -> tuple[Counter, Part]:
-        """The cluster seen through the request, and the counter for it."""
+        """Return the counter for the request and the root part of the cluster."""
         plan = self.plan(fold)
         pair = self._parts.get(id(plan))
         if pair is None:
@@ -67,7 +67,7 @@ class Fitter:
         return pair[1], pair[0].root(root)
 
     def answer(self, fold: Fold, root: Shape) -> FitAnswer:
-        """Does the request fit the cluster whose whole graph has the shape `root`?"""
+        """Return whether the request fits the cluster with the root shape `root`."""
         plan = self.plan(fold)
         key = (id(plan), root)
         known = self._answers.get(key)
@@ -83,7 +83,7 @@ class Fitter:
         return self._judged(fold, root)[0]
 
     def _judged(self, fold: Fold, root: Shape) -> tuple[FitAnswer, bool]:
-        """The answer for a view of a cluster, and whether levels compete in it."""
+        """Return the answer for a view of a cluster, and whether levels compete in it."""
         counter, part = self.view(fold, root)
         key = (id(counter), part.serial)
         known = self._by_part.get(key)
@@ -97,12 +97,14 @@ class Fitter:
         if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
             return FitAnswer(False), True
         parts = counter.parts
-        alone = Parts(parts.plan, self.facts, parts.conditions)  # its steps do not depend on clusters seen before
+        alone = Parts(
+            parts.plan, self.facts, parts.conditions
+        )  # new: independent of earlier clusters
         found = Search(alone, self._steps, self._budget).fits(alone.root(root))
         return FitAnswer(found, competing=found is False), True
 
     def _each_alone(self) -> list[Fitter]:
-        """One matcher for each top-level resource: if one does not fit alone, nobody needs to search."""
+        """Return one matcher per top-level resource: if one does not fit alone, no search is needed."""
         levels = [level for group in self.request.groups for level in group.levels]
         if self._alone is None:
             self._alone = []
@@ -117,7 +119,7 @@ class Fitter:
         return not plan.missing and all(self.facts.holds(asked, root.cls) for asked in self.request.requires)
 
     def slots(self, fold: Fold, root: Shape) -> int:
-        """How many of a single top-level resource fit; for several, 1 if all fit together."""
+        """Return how much of a single top-level resource fits; for several, 1 if all fit together."""
         plan = self.plan(fold)
         if not self._possible(plan, root) or plan.unclear:
             return 0

@@ -1,9 +1,9 @@
-"""A folded cluster seen through one request: only what the request can use is left.
+"""Project a folded cluster onto one request: only what the request can use remains.
 
-Vertices that no level looks for vanish, and what is inside them moves up. Units that can be
-divided freely become *pools*; vertices that a level may choose, or must take whole, stay *parts*.
-What a placed slot takes from a pool is *reserved* at the part where the slot lies: which vertex
-inside gives it does not matter, as long as no part holds more than is inside it.
+Vertices that no level uses are removed, and their contents move up. Units that can be
+divided freely become *pools*; vertices that a level may choose, or must take whole, become *parts*.
+The units that a placed slot takes from a pool are *reserved* at the part of the slot: it does not matter which
+vertex inside provides them, as long as no part reserves more than it contains.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Pools: TypeAlias = dict[tuple[str, int], int]  # (type, mask of the leaf steps t
 
 
 class Content(NamedTuple):
-    """What makes a part what it is; equal content is the same part."""
+    """Content of a part; equal content is the same part."""
 
-    pools: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that lie here and in no part inside
+    pools: tuple[tuple[int, int], ...] = ()  # (pool's number, units) directly here, not in a part inside
     kids: tuple[tuple[Part, int], ...] = ()
-    reserved: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that slots lying here take from anywhere inside
+    reserved: tuple[tuple[int, int], ...] = ()  # (pool's number, units) that slots here take from anywhere inside
     chooser_mask: int = 0  # mask of the steps that may choose it
     whole_mask: int = 0  # mask of the leaf steps that may take it whole
-    amount: int = 0  # what it gives when taken whole
-    clean: bool = False  # nobody used anything inside before this request
-    marks: int = 0  # steps that have chosen it and may not choose it again
+    amount: int = 0  # units that it provides when taken whole
+    clean: bool = False  # nothing inside was used before this request
+    marks: int = 0  # mask of the steps that have chosen it and may not choose it again
     has_whole_taken: bool = False  # something inside was taken whole
 
 
 class Part:
-    """A vertex that some step may choose, with what follows from its content."""
+    """A vertex that some step may choose, with values derived from its content."""
 
     __slots__ = ("bits", "content", "marked", "serial", "slack", "touched", "whole_masks")
 
     def __init__(self, serial: int, content: Content, pool_keys: Sequence[tuple[str, int]]) -> None:
         self.serial = serial  # orders parts
         self.content = content
-        self.bits = content.whole_mask  # leaf steps that find something inside or here
-        self.whole_masks = content.whole_mask  # leaf steps that find something to take whole
+        self.bits = content.whole_mask  # leaf steps with something here or inside
+        self.whole_masks = content.whole_mask  # leaf steps with something to take whole
         self.marked = content.marks  # marks here and inside
         self.touched = content.has_whole_taken or bool(content.reserved)  # this request took something inside
-        self.slack: tuple[int, ...]  # per pool: what is inside and not reserved
+        self.slack: tuple[int, ...]  # per pool: units inside that are not reserved
         slack = [0] * len(pool_keys)
         for number, units in content.pools:
             slack[number] += units
@@ -64,10 +64,10 @@ class Part:
 
 
 class Parts:
-    """The interning table of one request on one fleet, and the projection into it."""
+    """The interning table of parts for one request, and the projection of clusters into it."""
 
     def __init__(self, plan: Plan, facts: Facts, conditions: Conditions | None = None) -> None:
-        """`conditions`: what the cluster's manager cannot be told; None if nothing follows from it."""
+        """`conditions`: constraints from the cluster's node rules, or None."""
         self.plan = plan
         self.facts = facts
         self.conditions = conditions
@@ -86,13 +86,13 @@ class Parts:
         self._wanted = frozenset(name for name in plan.request.properties if not name.startswith("^"))
 
     def root(self, shape: Shape) -> Part:
-        """A part that stands around the whole cluster, so that the root itself can be chosen."""
+        """Return a part around the whole cluster, so that the root itself can be chosen."""
         loose = 0 if self.conditions is None else self.conditions.loose(shape)
         pools, kids = self._project(shape, loose)
         return self.make(Content(pools=self._numbered(pools), kids=in_order(kids), clean=shape.clean))
 
     def make(self, content: Content) -> Part:
-        """The one part with this content."""
+        """Return the part with this content."""
         part = self._known.get(content)
         if part is None:
             part = self._known[content] = Part(len(self._known), content, self.pools)
@@ -109,11 +109,11 @@ class Parts:
         return tuple(sorted(found))
 
     def _project(self, shape: Shape, barred: int = 0, in_host: bool = False) -> tuple[Pools, dict[Part, int]]:
-        """What the subtree offers: pools that move up, and parts.
+        """Return the pools and parts that the subtree provides.
 
-        `barred`: the steps that cannot use what lies in this host, or in no host, as it is mixed.
+        `barred`: mask of the steps that cannot use anything in this host, or outside of hosts, as it is mixed.
         """
-        # A subtree of one class is the same to us as any other of its kind whose class meets the same.
+        # Equal subtrees of one class project equally if their classes meet the same requirements.
         alike: object = shape if shape.base is None else (shape.base, self._verdict(shape.cls))
         here, inner, conditions = barred, barred, self.conditions
         if conditions is not None:
@@ -152,7 +152,7 @@ class Parts:
         return pools, parts
 
     def _own(self, shape: Shape, pools: Pools, steps: int) -> tuple[int, int, int]:
-        """Of `steps`, those that may choose the vertex itself, and those that may take it whole and for how much."""
+        """Return which of `steps` may choose the vertex, which may take it whole, and the amount it then provides."""
         chooser_mask = whole_mask = pool = amount = units = 0
         verdict = self._verdict(shape.cls) & steps
         for step in self.plan.by_type.get(shape.type, ()):
@@ -178,7 +178,7 @@ class Parts:
         return chooser_mask, whole_mask, amount
 
     def _verdict(self, cls: int) -> int:
-        """The steps whose requirements a class of facts meets, as a mask."""
+        """Return the mask of the steps whose requirements a class of facts meets."""
         known = self._verdicts.get(cls)
         if known is None:
             mine = self.facts.bits_of_class(cls)
@@ -193,12 +193,12 @@ class Parts:
         return shape.allowed and self._wanted <= shape.properties and self._forbidden.isdisjoint(shape.properties)
 
     def _forbids(self, shape: Shape) -> bool:
-        """Does something inside carry a property that the request forbids?"""
+        """Return True if something inside has a property that the request forbids."""
         if not self._forbidden:
             return False
         return any(not self._forbidden.isdisjoint(kid.properties) or self._forbids(kid) for kid, _ in shape.kids)
 
 
 def in_order(counts: Mapping[Part, int]) -> tuple[tuple[Part, int], ...]:
-    """Children in the one order that makes equal contents equal."""
+    """Return children in canonical order, so that equal contents compare equal."""
     return tuple(sorted(counts.items(), key=lambda item: item[0].serial))

@@ -1,9 +1,9 @@
-"""The exact search for requests whose levels compete for the same units; bounded, and honest about it.
+"""Bounded exact search for requests whose levels compete for the same units.
 
-A state is the cluster's parts with what was placed so far. Equal states are one object, so the
-search walks sets of different outcomes instead of orders of choices. A first walk keeps only a
-few states (finding a place proves that it fits); the last keeps all (finding none proves that
-it does not). If the last walk runs out of steps, the answer is unknown.
+A state is the cluster's parts with the slots placed so far. Equal states are one object, so the
+search visits sets of distinct states instead of orders of choices. The first passes keep only a
+few states (finding a placement proves that the request fits); the last pass keeps all (finding none proves that
+it does not). If the last pass runs out of steps, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.fit.parts import Content, Part, Parts, in_order
 
-MAX_STEPS = 40_000  # of one walk over one cluster
-MAX_STEPS_PER_REQUEST = 1_000_000  # of all walks for one request, over all clusters: some seconds
+MAX_STEPS = 40_000  # of one pass over one cluster
+MAX_STEPS_PER_REQUEST = 1_000_000  # of all passes for one request, over all clusters: some seconds
 WIDTHS = (1, 12)
 
 
@@ -23,7 +23,7 @@ class OutOfSteps(Exception):
 
 
 class StepBudget:
-    """The steps that all searches for one request may take together."""
+    """The step limit of all searches for one request together."""
 
     __slots__ = ("left",)
 
@@ -42,7 +42,7 @@ class Search:
         self._once: dict[tuple[int, int], tuple[Part, ...]] = {}
 
     def fits(self, root: Part) -> bool | None:
-        """True or False when it is certain, None when the steps ran out."""
+        """Return whether the request fits, or None if the steps ran out."""
         steps = self.left
         for width in (*WIDTHS, None):
             self.width, self.left = width, steps
@@ -57,7 +57,7 @@ class Search:
         return None
 
     def most(self, root: Part, step: Step, enough: int) -> int:
-        """How many of a single top step fit; a lower bound past `enough` when the steps run out."""
+        """Return how many of a single top step fit; at least `enough` if the steps run out."""
         self.width, found = None, 0
         states = [root]
         try:
@@ -75,7 +75,7 @@ class Search:
             raise OutOfSteps
 
     def _keep(self, states: Iterable[Part]) -> list[Part]:
-        """Different states in a fixed order, at most as many as this walk keeps."""
+        """Return the distinct states in a fixed order, at most as many as this pass keeps."""
         different: dict[Part, None] = {}
         for state in states:
             self._spend()
@@ -85,7 +85,7 @@ class Search:
         return list(different)
 
     def _fill(self, states: list[Part], steps: tuple[Step, ...]) -> list[Part]:
-        """The states after all of `steps` are placed inside each of the parts `states`."""
+        """Return the states after all `steps` are placed inside each of `states`."""
         for step in steps:
             if step.leaf:
                 states = self._keep(after for state in states for after in self._take(state, step))
@@ -110,7 +110,7 @@ class Search:
         return self._keep(after for state in states for after in self._choose(state, step))
 
     def _stand_in(self, states: list[Part], step: Step) -> list[Part]:
-        """The part itself stands for a level that the cluster lacks."""
+        """Place a virtual step: the part itself takes the place of a level that the cluster lacks."""
         if step.level.exclusive:
             free = [state for state in states if step.need == 1 and state.content.clean and not state.touched]
             filled = self._fill(free, _hard_first(step.inside))
@@ -122,7 +122,7 @@ class Search:
         return states
 
     def _choose(self, part: Part, step: Step) -> Iterator[Part]:
-        """Every way to place one slot of `step` strictly inside `part`."""
+        """Iterate over all ways to place one slot of `step` strictly inside `part`."""
         key = (part.serial, step.number)
         known = self._once.get(key)
         if known is None:
@@ -133,7 +133,7 @@ class Search:
     def _choices(self, part: Part, step: Step) -> Iterator[Part]:
         for kid, _ in part.content.kids:
             if step.leaves & ~kid.bits:
-                continue  # something that the slot needs is not in there at all
+                continue  # the part lacks something that the slot needs
             self._spend()
             if kid.content.chooser_mask & step.bit and not kid.content.marks & step.bit:
                 yield from self._at(part, kid, step)
@@ -146,13 +146,13 @@ class Search:
         for after in self._fill([kid], _hard_first(step.inside)):
             if step.level.exclusive:
                 yield from self._replaced(part, kid, None)
-                return  # how it is filled does not matter to anybody else
+                return  # other slots cannot use it, however it is filled
             if not step.level.shared:
                 after = self.parts.make(after.content._replace(marks=after.content.marks | step.bit))
             yield from self._replaced(part, kid, after)
 
     def _replaced(self, part: Part, kid: Part, after: Part | None) -> Iterator[Part]:
-        """`part` with one `kid` changed, or taken whole; nothing if that leaves less than is reserved."""
+        """Return `part` with one `kid` changed or taken whole; nothing if that leaves less than is reserved."""
         kids = dict(part.content.kids)
         kids[kid] -= 1
         if not kids[kid]:
@@ -167,7 +167,7 @@ class Search:
             yield changed
 
     def _take(self, part: Part, step: Step, need: int = 0) -> Iterator[Part]:
-        """Every way to take a leaf's units inside `part`: from pools, from whole parts, or from both."""
+        """Iterate over all ways to take a leaf's units inside `part`: from pools, whole parts, or both."""
         need = need or step.need
         frontier = {(part, 0)}
         seen = set(frontier)
@@ -186,13 +186,13 @@ class Search:
             frontier = ahead
 
     def _hold(self, part: Part, step: Step, need: int) -> Iterator[Part]:
-        """Every way to hold `need` units of the step's pools at `part`."""
+        """Iterate over all ways to reserve `need` units of the step's pools at `part`."""
         if need <= 0:
             yield part
             return
         pools = self.parts.pools
         usable = [n for n in range(len(part.slack)) if pools[n][1] & step.bit and part.slack[n] > 0]
-        usable.sort(key=lambda n: (pools[n][1].bit_count(), n))  # first what fewest others can use
+        usable.sort(key=lambda n: (pools[n][1].bit_count(), n))  # first the pools that the fewest other steps can use
         yield from self._split(part, usable, need)
 
     def _split(self, part: Part, usable: list[int], need: int) -> Iterator[Part]:
@@ -211,7 +211,7 @@ class Search:
             yield from self._split(self.parts.make(content), rest, need - units)
 
     def _whole(self, part: Part, step: Step) -> Iterator[tuple[Part, int]]:
-        """Every way to take one whole part inside `part`, and what it gives."""
+        """Iterate over all ways to take one whole part inside `part`, with the amount it provides."""
         for kid, _ in part.content.kids:
             if not kid.whole_masks & step.bit:
                 continue
@@ -233,10 +233,10 @@ class Search:
 
 
 def _sealed(content: Content) -> Content:
-    """A part of which nothing is left for anybody else."""
+    """Return the content with nothing left for other slots."""
     return content._replace(pools=(), kids=(), reserved=(), has_whole_taken=True)
 
 
 def _hard_first(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Leaves before levels, as they are cheap to refuse; exclusive levels before others."""
+    """Sort leaves before levels, as they fail fast, and exclusive levels before others."""
     return tuple(sorted(steps, key=lambda step: (not step.leaf, not step.level.exclusive, step.number)))
