@@ -1,4 +1,4 @@
-"""What a graph backend does: keep every cluster's graphs and answer which clusters a request fits."""
+"""The interface of graph backends: store the clusters' graphs and match requests with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rainbow_sched.model.request import Request
 
 @dataclass(frozen=True, slots=True)
 class TypeTotal:
-    """How many vertices of a type, how much in all, and how much of that is free now."""
+    """The number, total size and free size of the vertices of a type."""
 
     vertices: int
     size: int
@@ -24,7 +24,7 @@ class TypeTotal:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A cluster in numbers: totals per type, its subsystems, and how often it changed."""
+    """A cluster's totals per type, its subsystems, and its version."""
 
     cluster: str
     totals: Mapping[str, TypeTotal] = field(default_factory=dict)
@@ -33,70 +33,70 @@ class Summary:
 
 
 class GraphBackend(Protocol):
-    """The plugin point. Unknown clusters and vertices raise `NotFound`; bad graphs cannot be built."""
+    """The plugin interface. Unknown clusters and vertices raise `NotFound`."""
 
     @property
     def name(self) -> str:
-        """The name it is chosen by in the configuration."""
+        """Return the backend's name in the configuration."""
 
     @property
     def version(self) -> int:
-        """Grows with every change of any cluster."""
+        """Return the version; every change of any cluster increases it."""
 
     def clusters(self) -> tuple[str, ...]:
-        """Names of all clusters, sorted."""
+        """Return the names of all clusters, sorted."""
 
     def version_of(self, cluster: str) -> int:
-        """The overall version at the cluster's last change."""
+        """Return the overall version at the cluster's last change."""
 
     def put(self, cluster: str, graph: Graph) -> None:
-        """Add a cluster or replace its graph; marks, use, places and subsystems of the old graph are forgotten."""
+        """Add a cluster or replace its graph; this deletes marks, use, placements and subsystems of the old graph."""
 
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
-        """Add a subsystem or replace the one of that name."""
+        """Add a subsystem or replace the one with its name."""
 
     def drop_subsystem(self, cluster: str, name: str) -> None:
         """Remove a subsystem with all its vertices."""
 
     def remove(self, cluster: str) -> None:
-        """Forget a cluster and everything about it."""
+        """Remove a cluster and all its data."""
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
-        """Say of vertices (by id) that they are down, drained or up again; it holds for all below them."""
+        """Mark vertices (by id) and everything below them as down, drained or up."""
 
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
-        """Replace the manager's report of used units by vertex id; a used vertex with things inside is used whole."""
+        """Replace the manager's report of used units by vertex id; a used vertex with children is used whole."""
 
     def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
-        """Take what a placed job needs out of *now*; False if only a part of it fitted. Same input, same vertices.
+        """Subtract a placed job from *now*; return False if only a part of it fits. Equal input takes equal vertices.
 
-        `hosts`: where its manager runs it, whatever it requires; names that are no hosts of the graph are left out.
+        `hosts`: where its manager runs it, regardless of its requirements; unknown names are ignored.
         """
 
     def release(self, cluster: str, key: str) -> None:
-        """Give back what `place` took under `key`; an unknown key is nothing."""
+        """Undo `place` for `key`; ignore an unknown key."""
 
     def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
-        """Say what the cluster's manager can be told about nodes; kept when its graph is replaced.
+        """Set the cluster's node rules, which remain when its graph is replaced.
 
-        With rules, a request cannot use what is inside a host of which only a part meets it, unless the manager is
-        told the requirement itself. None (as a cluster begins): nodes are not enforced there, and all can be used.
+        With rules, a request cannot use the inside of a host of which only some parts meet it, unless the manager is
+        told the requirement itself. None (the initial value): nodes are not enforced, and all can be used.
         """
 
     def binding(self, cluster: str, request: Request) -> Binding:
-        """Where the request may run, by the whole graph; unbound for a cluster without node rules."""
+        """Return the hosts that the request may run on, by the whole graph; unbound without node rules."""
 
     def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
-        """The hosts of one placement of the whole request within its binding, group by group; empty: none was found.
+        """Return the hosts of one complete placement within the binding, by group; empty if none is found.
 
-        What is placed under `key` is not counted. Of a cluster without node rules: empty.
+        The job placed under `key` is ignored. Without node rules the result is empty.
         """
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
-        """Which of the clusters (all, if None) the request fits now, later, never."""
+        """Return which of the clusters (None: all) the request fits now, later or never."""
 
     def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
-        """The same with reasons, smallest changes and what was met where; costs more."""
+        """Match with reasons, smallest changes and met requirements; slower than `match`."""
 
     def summary(self, cluster: str) -> Summary:
-        """The cluster in numbers."""
+        """Return the cluster's summary."""

@@ -1,4 +1,4 @@
-"""One cluster as the backends in memory keep it: its fold, and what is down, used and placed."""
+"""The state of one cluster in memory: its fold, marks, used units and placed jobs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rainbow_sched.model.graph import Mark
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Request
 
-MAX_CACHED_BINDINGS = 256  # requests of which each cluster keeps where they may run
+MAX_CACHED_BINDINGS = 256  # per cluster
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterBinding:
-    """Where a request may run in one cluster, and the vertices that its steps cannot use."""
+    """The binding of a request in one cluster, and the vertices that its steps cannot use."""
 
     binding: Binding = UNBOUND
     barred: Barred = field(default_factory=lambda: NOTHING_BARRED)
@@ -34,7 +34,7 @@ class ClusterBinding:
 
     @property
     def barred_together(self) -> Barred:
-        """The same where all parts of a group run on hosts that are right for each of them."""
+        """Return the barred vertices if all parts of a group must run on the same allowed hosts."""
         nothing = frozenset[int]()
         return {
             number: self.barred.get(number, nothing) | self.apart.barred.get(number, nothing)
@@ -43,12 +43,12 @@ class ClusterBinding:
 
 
 def names(request: Request) -> bool:
-    """True if a request names hosts."""
+    """Return True if a request names hosts."""
     return bool(request.hosts or request.not_hosts)
 
 
 class ClusterState:
-    """A cluster's changing part. Vertices are numbers here; ids are translated once, at the door."""
+    """The mutable state of a cluster. Vertices are numbers here."""
 
     def __init__(self, name: str, fold: Fold, number_in_fleet: int) -> None:
         self.name = name
@@ -57,42 +57,42 @@ class ClusterState:
         self.version = 0
         self.down: set[int] = set()
         self.placed: dict[str, dict[int, int]] = {}
-        self.taken = UnitCounts(len(fold.graph))  # placed and reported together, so what is not placed is reported
+        self.taken = UnitCounts(len(fold.graph))  # the sum of placed and reported units
         self.hints = Hints(fold.structure)
-        self.rules: NodeRules | None = None  # what its manager can be told; None: nodes are not enforced there
-        self._bound: OrderedDict[int, ClusterBinding] = OrderedDict()  # by the number of what a request asks
+        self.rules: NodeRules | None = None  # None: nodes are not enforced
+        self._bound: OrderedDict[int, ClusterBinding] = OrderedDict()  # by request number
         self._now: dict[int, Shape] | None = None
-        self.unavailable: set[int] = set()  # every vertex that is down or drained, or inside one that is
+        self.unavailable: set[int] = set()  # vertices that are down, drained, or inside one
 
     def number(self, id: str) -> int:
-        """The number of the vertex with this id."""
+        """Return the number of the vertex with this id; raise `NotFound`."""
         try:
             return self.fold.structure.positions[id]
         except KeyError:
             raise NotFound(f"cluster {self.name!r} has no vertex {id!r}") from None
 
     def take_over(self, before: ClusterState) -> None:
-        """Keep marks, report and places of a state of the same graph."""
+        """Copy marks, report and placements from a state of the same graph."""
         self.down, self.unavailable, self.taken = before.down, before.unavailable, before.taken
         self.placed, self.rules = before.placed, before.rules
 
     def changed(self) -> None:
-        """Forget what was folded for the state before."""
+        """Discard the folded shapes after a change."""
         self._now = None
 
     @property
     def busy(self) -> bool:
-        """Does anything differ from the whole graph?"""
+        """Return True if anything is down or taken."""
         return bool(self.taken or self.down)
 
     def now(self) -> Shape:
-        """The cluster's shape with what is down and taken left out."""
+        """Return the cluster's current shape."""
         if not self.busy:
             return self.fold.root
         return self._shapes_now().get(0, self.fold.root)
 
     def shape_of(self, i: int) -> Shape:
-        """The shape of one vertex as it is now."""
+        """Return the current shape of one vertex."""
         return self._shapes_now().get(i, self.fold.shape(i))
 
     def _shapes_now(self) -> dict[int, Shape]:
@@ -101,22 +101,22 @@ class ClusterState:
         return self._now
 
     def state(self) -> GraphState:
-        """What differs from the whole graph."""
+        """Return the current state of the vertices."""
         return GraphState(taken=self.taken, down=frozenset(self.down))
 
     def hosts_named(self, names: Iterable[str]) -> list[int] | None:
-        """The hosts of these names in the graph's order; None if none of them is known."""
+        """Return the hosts with these names in the graph's order; None if none is known."""
         found = sorted({i for name in names for i in self.fold.structure.hosts_named(name)})
         return found or None
 
     def set_rules(self, rules: NodeRules | None) -> None:
-        """Take over what the manager can be told."""
+        """Set the node rules."""
         self.rules = rules
         self._bound.clear()
         self.hints = Hints(self.fold.structure)
 
     def bound(self, key: int, request: Request, plan: Plan, facts: Facts) -> ClusterBinding:
-        """Where a request may run here; `key` numbers what it asks. Only of a cluster with rules."""
+        """Return the binding of the request with the number `key`; only for a cluster with rules."""
         known = self._bound.get(key)
         if known is None:
             assert self.rules is not None
@@ -128,10 +128,10 @@ class ClusterState:
         return known
 
     def concrete_hosts(self, bound: ClusterBinding, plan: Plan, facts: Facts, key: str) -> tuple[GroupHosts, ...]:
-        """The hosts of one placement of all groups: beside other jobs, else with all free; empty if none is found.
+        """Return the hosts of one placement of all groups: beside other jobs, else with all free; empty if none.
 
-        All parts of a group lie on hosts that are right for each of them. Where there is one group, it gets all these.
-        `key`: a placed job that is not counted, as it is the one that asks.
+        All parts of a group use hosts that are allowed for each of them; a single group gets all of these hosts.
+        `key`: the placed job itself, which is not counted.
         """
         mine = self.placed.get(key, {})
         beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
@@ -149,7 +149,7 @@ class ClusterState:
     def _hosts_of(
         self, groups: Mapping[int, Iterable[int]], allowed: Mapping[int, frozenset[str]]
     ) -> tuple[GroupHosts, ...]:
-        """The hosts in which the vertices of each group lie; an exclusive rack holds others beside those `allowed`."""
+        """Return the `allowed` hosts of each group's vertices; an exclusive rack may contain other hosts, too."""
         graph = self.fold.graph
         entries = []
         for group, vertices in sorted(groups.items()):
@@ -167,7 +167,7 @@ class ClusterState:
         return tuple(entries)
 
     def _named_shapes(self, request: Request) -> Callable[[int], Shape]:
-        """The shapes of vertices when all is free, for a request that names hosts."""
+        """Return the shapes of vertices when all is free, for a request that names hosts."""
         made = self.fold.fold_again(self._named_state(request, taken={}, down=frozenset()))
 
         def shape_of(i: int) -> Shape:
@@ -176,7 +176,7 @@ class ClusterState:
         return shape_of
 
     def named(self, request: Request) -> tuple[Shape, Shape]:
-        """The shapes now and ever for a request that names hosts: what lies outside of them may not be used."""
+        """Return the shapes now and ever for a request that names hosts; only these may be used."""
         root = self.fold.root
         now = self._named_state(request, taken=self.taken, down=frozenset(self.down))
         ever = self._named_state(request, taken={}, down=frozenset())
@@ -199,7 +199,7 @@ class ClusterState:
         return GraphState(taken=taken, down=down, allowed=allowed, touched=outside)
 
     def totals(self) -> Summary:
-        """The cluster in numbers."""
+        """Return the cluster's summary."""
         graph = self.fold.graph
         found: dict[str, list[int]] = {}
         for i, type in enumerate(graph.types):
@@ -222,7 +222,7 @@ class ClusterState:
         return next(iter(units)) if len(units) == 1 else ""
 
     def set_marks(self, marks: Mapping[str, Mark]) -> set[int]:
-        """Take marks over; the vertices that became unavailable or available."""
+        """Apply marks and return the vertices that became unavailable or available."""
         numbers = {self.number(id): mark for id, mark in marks.items()}
         touched: set[int] = set()
         for i, mark in numbers.items():
@@ -243,13 +243,13 @@ class ClusterState:
         return toggled
 
     def set_report(self, used: Mapping[str, int]) -> dict[int, int]:
-        """Take the manager's report over; the units taken before, where that changed."""
+        """Apply the manager's report and return the previous taken units of changed vertices."""
         report: dict[int, int] = {}
         for id, units in used.items():
             if units < 0:
                 raise Invalid(f"used units cannot be negative, as {units} is", where=f"vertex {id!r}")
             i = self.number(id)
-            if units and self.fold.structure.kids[i]:  # a used vertex with things inside is used whole
+            if units and self.fold.structure.kids[i]:  # a used vertex with children is used whole
                 report.update((j, self.fold.graph.sizes[j]) for j in self.fold.structure.below(i))
             elif units:
                 report[i] = max(report.get(i, 0), min(units, self.fold.graph.sizes[i]))
@@ -260,12 +260,12 @@ class ClusterState:
         return self._set({i: report.get(i, 0) + held.get(i, 0) for i in {*self.taken, *report}})
 
     def hold(self, key: str, taken: dict[int, int], before: dict[int, int]) -> None:
-        """Keep what a placed job takes; `before` learns the units taken before, where it does not know them."""
+        """Store a placed job; add unknown previous taken units to `before`."""
         self.placed[key] = taken
         self.taken.add_all(taken, before)
 
     def release(self, key: str, before: dict[int, int]) -> bool:
-        """Give back what a placed job took; False if that was nothing."""
+        """Release a placed job; return False if it took nothing."""
         taken = self.placed.pop(key, None)
         if not taken:
             return False
@@ -274,7 +274,7 @@ class ClusterState:
         return True
 
     def _set(self, taken: Mapping[int, int]) -> dict[int, int]:
-        """Set units taken; what was taken before, where that changed."""
+        """Set taken units and return the previous ones of changed vertices."""
         before: dict[int, int] = {}
         returned: list[int] = []
         for i, units in taken.items():

@@ -1,8 +1,8 @@
-"""The default graph backend: all graphs folded in memory, every answer exact, most of them by table.
+"""The default graph backend: folded graphs in memory, with exact answers.
 
-A request of the common form (slots inside hosts, nothing else) is answered for the whole fleet by
-the index (`memory_index.py`). Everything else is answered cluster by cluster by the exact matcher,
-after the index has removed the clusters that cannot fit. Answers are cached until a cluster changes.
+The index (`matching/index`) answers requests of the common form (slots inside hosts) for the whole fleet.
+The exact matcher answers all others cluster by cluster, after the index has excluded the clusters that
+cannot fit. Answers are cached until a cluster changes.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from rainbow_sched.model.match import Explanation, Fit, Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.model.versions import runs
 
-Order: TypeAlias = npt.NDArray[np.int64] | slice  # picks clusters out of a mask, by their numbers in the fleet
-RECENT_GRAPHS = 32  # how many graphs are looked at to find one that was registered before under another name
+Order: TypeAlias = npt.NDArray[np.int64] | slice  # selects clusters from a mask
+MAX_SHARED_GRAPHS = 32  # recent graphs that are reused when the same graph is registered under another name
 
 MAX_UNINDEXED_VERTICES = 4_096  # vertices of one cluster
 
 NOT_BOUND = ClusterBinding()
-FEW = 1  # clusters asked again one by one; for more, the tables answer for the whole fleet in less time
+MAX_SINGLE_MATCHES = 1  # clusters matched one by one; for more, the index answers for the whole fleet faster
 
 
 class MemoryBackend:
-    """See `GraphBackend` for what each call promises."""
+    """`GraphBackend` documents each method."""
 
     name = "memory"
 
@@ -73,7 +73,7 @@ class MemoryBackend:
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[tuple[str, ...], Order] | None = None
-        self._structures: deque[Structure] = deque(maxlen=RECENT_GRAPHS)
+        self._structures: deque[Structure] = deque(maxlen=MAX_SHARED_GRAPHS)
         self._unindexed: defaultdict[int, PendingChange] = defaultdict(
             PendingChange
         )  # by cluster: what is not in the index yet
@@ -355,7 +355,7 @@ class MemoryBackend:
         kept, stale = self._answers.get(key)
         if kept is not None and not stale:
             return kept
-        if kept is not None and kept.room is None and (kept.doubtful or len(stale) <= FEW):
+        if kept is not None and kept.room is None and (kept.doubtful or len(stale) <= MAX_SINGLE_MATCHES):
             self._decide(request, kept, stale)
             self._answers.keep(key, kept)
             return kept

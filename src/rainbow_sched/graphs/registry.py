@@ -1,4 +1,4 @@
-"""The graph backends that a configuration can name: built-in ones in a visible table, others by entry point."""
+"""Registry of graph backends: built-in backends in a table, others by entry point."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BACKENDS: Mapping[str, str] = {
 
 
 def names() -> tuple[str, ...]:
-    """Every backend that can be chosen, built in or installed."""
+    """Return the names of all built-in and installed backends."""
     return tuple(sorted({*BACKENDS, *(entry.name for entry in entry_points(group=GROUP))}))
 
 
 def load(name: str) -> Callable[..., GraphBackend]:
-    """The class of the backend called `name`; NotFound says what is close, Unsupported why it does not load."""
+    """Return the class of the backend `name`; raise `NotFound` or `Unsupported`."""
     target = BACKENDS.get(name)  # looking through all that is installed takes milliseconds
     if target is None:
         installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
@@ -44,7 +44,7 @@ def load(name: str) -> Callable[..., GraphBackend]:
 
 
 def open_backend(name: str, options: Mapping[str, str] | None = None) -> GraphBackend:
-    """The backend called `name` with its own options."""
+    """Create the backend `name` with its options."""
     made = load(name)
     try:
         return made(**(options or {}))

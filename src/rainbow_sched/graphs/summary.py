@@ -1,4 +1,4 @@
-"""Totals of a graph per resource type: how many vertices, and how much by size and unit."""
+"""Totals of a graph per resource type: number of vertices, and sizes by unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rainbow_sched.model.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """All vertices of one type together."""
+    """Totals of one type."""
 
     vertices: int
     amounts: Mapping[str, int] = field(default_factory=dict)  # summed sizes by unit; "" where there is none
@@ -21,7 +21,7 @@ class Sum:
 
 
 def totals(graph: Graph) -> dict[str, Sum]:
-    """Per type, from the top of the tree down: `{"node": 64, "core": 4096, "memory": 16384 GB}`."""
+    """Return the totals per type, from the top of the tree down: `{"node": 64, "core": 4096, "memory": 16384 GB}`."""
     vertices: Counter[str] = Counter(graph.types)
     amounts: Counter[tuple[str, str]] = Counter()
     if set(graph.sizes) == {1}:

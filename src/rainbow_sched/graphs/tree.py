@@ -1,4 +1,4 @@
-"""Draws a graph's containment tree with equal vertices on one line: `node n[0-63] x64: 64 core, 4 gpu (a100)`."""
+"""Draw a graph's containment tree with equal vertices on one line: `node n[0-63] x64: 64 core, 4 gpu (a100)`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rainbow_sched.model.graph import Graph, Mark
 from rainbow_sched.model.hostlist import collapse
 
 _MAX_NAMES = 60  # characters; a longer list of names is cut
-_TELLING = ("model", "vendor", "speed")  # keys worth showing beside an amount
+_SHOWN_KEYS = ("model", "vendor", "speed")  # metadata shown beside an amount
 
 
 def draw(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
-    """The tree as text, root first; vertices that are down or drained stand on lines of their own."""
+    """Return the tree as text, root first; down or drained vertices are on separate lines."""
     marked = {id: mark.value for id, mark in (marks or {}).items() if mark is not Mark.UP}
     notes = {i: marked[id] for i, id in enumerate(graph.ids) if id in marked} if marked else {}
     folded = fold(graph, notes, ordered=False)
@@ -41,7 +41,7 @@ def _title(graph: Graph, folded: Folded, notes: Mapping[int, str]) -> str:
 
 
 def _names(names: list[str], type: str, count: int) -> str:
-    """The names in short; those that only number the type within its parent say nothing and are left out."""
+    """Return the compressed names, or nothing if they only number the type within its parent."""
     if len(names) > count and names[:count] == [f"{type}{k}" for k in range(count)] and names[count] in names[:count]:
         return ""
     names = sorted(names, key=_natural)
@@ -50,26 +50,26 @@ def _names(names: list[str], type: str, count: int) -> str:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """n2 before n10."""
+    """Return a sort key that puts n2 before n10."""
     head = name.rstrip("0123456789")
     return head, int(name[len(head) :] or 0), name
 
 
 def _brackets(graph: Graph, i: int) -> str:
     about = graph.metadata.get(i, {})
-    told = [str(about[key]) for key in _TELLING if isinstance(about.get(key), str | int | float)]
+    shown = [str(about[key]) for key in _SHOWN_KEYS if isinstance(about.get(key), str | int | float)]
     properties = about.get("properties")
     if isinstance(properties, Mapping | list):
-        told += map(str, properties)
-    return f" ({', '.join(told)})" if told else ""
+        shown += map(str, properties)
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _contents(graph: Graph, parts: list[Folded]) -> str:
-    """What stands directly inside, summed: `: 64 core, 4 gpu (a100), 256 GB memory`."""
+    """Return the summed contents, such as `: 64 core, 4 gpu (a100), 256 GB memory`."""
     amounts: dict[tuple[str, str, str], int] = {}
     for part in parts:
         i = part.first
         key = (graph.types[i], graph.units[i], _brackets(graph, i))
         amounts[key] = amounts.get(key, 0) + graph.sizes[i] * part.count
-    said = [f"{amount}{f' {unit}' if unit else ''} {type}{about}" for (type, unit, about), amount in amounts.items()]
-    return f": {', '.join(said)}" if said else ""
+    texts = [f"{amount}{f' {unit}' if unit else ''} {type}{about}" for (type, unit, about), amount in amounts.items()]
+    return f": {', '.join(texts)}" if texts else ""

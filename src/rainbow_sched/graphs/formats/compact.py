@@ -1,4 +1,4 @@
-"""The compact form of graphs, "shape x count": a cluster of 10,000 nodes in a few hundred bytes of JSON.
+"""Read the compact form of graphs: a cluster of 10,000 nodes in a few hundred bytes of JSON.
 
     {"rainbow": "graph/1", "cluster": "perl",
      "with": [{"type": "node", "count": 64, "name": "n[0-63]",
@@ -22,7 +22,7 @@ GRAPH_FORM = "graph/1"
 
 
 def from_compact(document: Mapping[str, object], limits: GraphLimits = DEFAULT) -> Graph:
-    """Expand a compact document; raises `Invalid` or `TooLarge` with the path of the entry at fault."""
+    """Expand a compact document; raise `Invalid` or `TooLarge` with the path of the entry."""
     if document.get("rainbow") != GRAPH_FORM:
         raise Invalid(f'a compact graph says "rainbow": "{GRAPH_FORM}", not {document.get("rainbow")!r}')
     root = {key: value for key, value in document.items() if key not in ("rainbow", "cluster")}
@@ -37,7 +37,7 @@ def from_compact(document: Mapping[str, object], limits: GraphLimits = DEFAULT) 
 
 
 def expand_item(root: Item) -> Graph:
-    """The graph that an entry stands for, its one vertex being the root."""
+    """Build the graph of an entry with one vertex, the root."""
     columns = _GraphColumns()
     front: list[tuple[Item, int, int]] = columns.add([(root, -1, 0)])
     while front:
@@ -47,7 +47,7 @@ def expand_item(root: Item) -> Graph:
 
 
 def _numbered(item: Item, first: int) -> list[tuple[Item, int]]:
-    """The entries inside one vertex with the depth-first number of the first vertex of each."""
+    """Return the entries inside one vertex with the depth-first number of the first vertex of each."""
     found, at = [], first + 1
     for child in item.inside:
         found.append((child, at))
@@ -56,7 +56,7 @@ def _numbered(item: Item, first: int) -> list[tuple[Item, int]]:
 
 
 class _GraphColumns:
-    """Fills the columns of a graph level by level."""
+    """Fill the columns of a graph level by level."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -70,7 +70,7 @@ class _GraphColumns:
         self._nodes = 0  # nodes made so far: their names count through the whole cluster
 
     def add(self, entries: Sequence[tuple[Item, int, int]]) -> list[tuple[Item, int, int]]:
-        """Add `count` vertices for each (entry, parent, number); returns those that have something inside."""
+        """Add `count` vertices for each (entry, parent, number) and return those with children."""
         expected: dict[int, tuple[Item, int]] = {}
         for item, _, _ in entries:
             expected[id(item)] = (item, expected.get(id(item), (item, 0))[1] + item.count)
@@ -119,7 +119,7 @@ class _GraphColumns:
 
 
 def _slice(listed: tuple[str, ...], done: int, count: int) -> Sequence[str]:
-    """The names of the next `count` vertices; a list that is shorter than all of them begins again."""
+    """Return the names of the next `count` vertices; a shorter list repeats."""
     start = done % len(listed)
     if start + count <= len(listed):
         return listed[start : start + count]

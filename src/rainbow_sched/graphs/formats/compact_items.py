@@ -1,4 +1,4 @@
-"""The entries of a compact graph, `{"type": "node", "count": 64, "with": [...]}`, read and checked."""
+"""Read and check the entries of a compact graph, such as `{"type": "node", "count": 64, "with": [...]}`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEYS = frozenset(("type", "count", "name", "id", "size", "unit", "metadata", "p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """`count` equal vertices in each parent, each with the same inside."""
+    """`count` equal vertices in each parent, with equal contents."""
 
     type: str
     where: str
@@ -30,13 +30,13 @@ class Item:
 
 
 class _Budget:
-    """How many names and ids may still be listed: a graph has no more than two for each vertex."""
+    """The remaining number of names and ids: a graph has at most two per vertex."""
 
     def __init__(self, limits: GraphLimits) -> None:
         self.left = 2 * limits.vertices
 
     def listed(self, raw: Mapping[str, object], key: str, where: str) -> tuple[str, ...] | None:
-        """The names under `key`, or None if it is left out."""
+        """Return the names under `key`, or None if it is absent."""
         value = raw.get(key)
         if value is None:
             return None
@@ -54,7 +54,7 @@ class _Budget:
 
 
 def read_item(raw: object, where: str, limits: GraphLimits) -> Item:
-    """One entry and everything inside it; `where` leads to it, for errors."""
+    """Read one entry and everything inside; `where` is its path, for errors."""
     return _read(raw, where, limits, _Budget(limits), 0)
 
 
@@ -93,14 +93,14 @@ def _read(raw: object, where: str, limits: GraphLimits, budget: _Budget, depth: 
 
 
 def refuse_unknown(raw: Mapping[str, object], known: frozenset[str], where: str) -> None:
-    """Nothing is dropped silently: an unknown key is an error."""
+    """Raise `Invalid` for an unknown key."""
     for key in raw:
         if key not in known:
             raise Invalid(f"unknown key {key!r}; known are {', '.join(sorted(known))}", where=where)
 
 
 def text_of(raw: Mapping[str, object], key: str, where: str) -> str:
-    """A text, or nothing if the key is left out."""
+    """Return the text under `key`, or an empty text if it is absent."""
     value = raw.get(key, "")
     if not isinstance(value, str):
         raise Invalid(f"{key} is a text, not {value!r}", where=where)
@@ -109,7 +109,7 @@ def text_of(raw: Mapping[str, object], key: str, where: str) -> str:
 
 
 def metadata_of(raw: Mapping[str, object], where: str) -> dict[str, object]:
-    """The free metadata, with `properties` as one of its keys."""
+    """Return the metadata, with `properties` as one of its keys."""
     given = raw.get("metadata", {})
     if not isinstance(given, dict):
         raise Invalid("metadata is an object", where=where)

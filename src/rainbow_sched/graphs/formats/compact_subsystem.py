@@ -1,4 +1,4 @@
-"""The compact form of subsystems: vertices that hang on a list of names, and on each other.
+"""Read the compact form of subsystems: vertices that attach to a list of names, and to each other.
 
 {"rainbow": "subsystem/1",
  "with": [{"type": "package", "on": "n[0-31]", "metadata": {"name": "lammps", "version": "2024.1"}}]}
@@ -16,14 +16,14 @@ from rainbow_sched.model.hostlist import expand
 
 SUBSYSTEM_FORM = "subsystem/1"
 _SEVERAL = -1
-_NOWHERE = "\0"  # stands for the place of vertices with `"on": []`, which speak for nothing
+_NOWHERE = "\0"  # parent of vertices with `"on": []`, which attach to nothing
 _KEYS = frozenset(("type", "id", "name", "on", "size", "unit", "metadata", "properties", "with"))
 
 
 def from_compact_subsystem(
     name: str, graph: Graph, document: Mapping[str, object], limits: GraphLimits = DEFAULT
 ) -> Subsystem:
-    """Build the subsystem; `on` lists ids or names of `graph`; an outermost vertex without it hangs on the root."""
+    """Build the subsystem; `on` lists ids or names of `graph`; a top vertex without it attaches to the root."""
     where = f"subsystem {name!r}"
     if document.get("rainbow") != SUBSYSTEM_FORM:
         raise Invalid(f'a compact subsystem says "rainbow": "{SUBSYSTEM_FORM}", not {document.get("rainbow")!r}')
@@ -34,7 +34,7 @@ def from_compact_subsystem(
 
 
 class _SubsystemBuilder:
-    """Collects vertices and edges from the top; ids that are not given count on."""
+    """Collect vertices and edges from the top; missing ids are numbered."""
 
     def __init__(self, name: str, graph: Graph, limits: GraphLimits) -> None:
         self.places = _Places(graph, limits)
@@ -80,7 +80,7 @@ class _SubsystemBuilder:
 
 
 class _Places:
-    """Finds dominant vertices by id, else by a name that only one has."""
+    """Find dominant vertices by id, else by a unique name."""
 
     def __init__(self, graph: Graph, limits: GraphLimits) -> None:
         self._ids = graph.ids
@@ -91,7 +91,7 @@ class _Places:
             self._by_name[name] = _SEVERAL if name in self._by_name else i
 
     def find(self, on: object, where: str) -> list[str]:
-        """The ids of all that `on` lists."""
+        """Return the ids of the vertices that `on` lists."""
         if isinstance(on, str):
             wanted = expand(on, limit=self._limit, where=where)
         elif isinstance(on, list) and all(isinstance(name, str) for name in on):

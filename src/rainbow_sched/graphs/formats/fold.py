@@ -1,4 +1,4 @@
-"""Folds a graph: equal siblings become one entry with a count, so that 10,000 equal nodes are a few lines."""
+"""Fold a graph: equal siblings become one entry with a count, so that 10,000 equal nodes are a few lines."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from rainbow_sched.model.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Vertices that are alike and stand alike in alike parents."""
+    """Equal vertices in equal parents."""
 
-    members: tuple[int, ...]  # all of them, in the graph's order, over all parents
+    members: tuple[int, ...]  # in the graph's order, over all parents
     count: int  # in each parent
     inside: tuple[Folded, ...]
 
     @property
     def first(self) -> int:
-        """One vertex that stands for all."""
+        """Return the first vertex."""
         return self.members[0]
 
     def walk(self) -> Iterator[Folded]:
-        """This entry and all inside it, from the top."""
+        """Iterate over this entry and all inside, from the top."""
         yield self
         for entry in self.inside:
             yield from entry.walk()
 
 
 def fold(graph: Graph, notes: Mapping[int, str] | None = None, *, ordered: bool = True) -> Folded:
-    """The graph folded; vertices with different `notes` differ.
+    """Fold a graph; vertices with different `notes` differ.
 
-    `ordered`: only neighbours fold together, so the graph can be unfolded again exactly as it
-    was. Else all equal siblings fold, which reads better.
+    `ordered`: fold only neighbours, so that the graph can be unfolded exactly. Else fold all equal siblings.
     """
     below = graph.children()
     kinds, runs = _kinds(graph, below, notes or {}, ordered=ordered)

@@ -1,9 +1,8 @@
-"""The form in which graphs lie in the database: small, hashed, the same bytes for the same graph, quick to load.
+"""The storage format of graphs in the database: compact, hashed and deterministic.
 
 A packed graph is four bytes of magic, the SHA-256 and the length of the content, and the
-content compressed. The content is a line of JSON that describes blobs, and the blobs: one
-per column, as numbers into a list of distinct texts. Bytes that do not hash to what was
-written raise `Corrupt` and are never used.
+compressed content: a line of JSON that describes the blobs, and one blob per column, as indexes into a list
+of distinct texts. Data that does not match its hash raises `Corrupt`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MAX_CONTENT = 2 << 30
 
 
 def pack(graph: Graph) -> bytes:
-    """The graph as bytes."""
+    """Encode a graph."""
     head, blobs = dict[str, Any](), list[bytes]()
     _put_ids(head, blobs, graph.ids)
     for column in ("names", "types", "units"):
@@ -43,7 +42,7 @@ def pack(graph: Graph) -> bytes:
 
 
 def unpack(data: bytes) -> Graph:
-    """The graph that `pack` was given; anything else than its bytes raises `Corrupt`."""
+    """Decode the result of `pack`; raise `Corrupt`."""
     content = _open(_GRAPH, data)
     try:
         columns = _Columns(content)
@@ -63,7 +62,7 @@ def unpack(data: bytes) -> Graph:
 
 
 def pack_subsystem(subsystem: Subsystem) -> bytes:
-    """The subsystem as bytes. Many vertices hang on the same list of nodes: each list is written once."""
+    """Encode a subsystem; equal lists of attached nodes are written once."""
     lists = {hosts: k for k, hosts in enumerate(dict.fromkeys(subsystem.hangs_on))}
     content = {
         "name": subsystem.name,
@@ -76,7 +75,7 @@ def pack_subsystem(subsystem: Subsystem) -> bytes:
 
 
 def unpack_subsystem(data: bytes) -> Subsystem:
-    """The subsystem that `pack_subsystem` was given; anything else raises `Corrupt`."""
+    """Decode the result of `pack_subsystem`; raise `Corrupt`."""
     try:
         content = json.loads(_open(_SUBSYSTEM, data))
         lists = [tuple(hosts) for hosts in content["lists"]]
@@ -94,7 +93,7 @@ def unpack_subsystem(data: bytes) -> Subsystem:
 
 
 def digest(data: bytes) -> str:
-    """The hash of a packed graph's content, as hex: equal graphs have equal ones."""
+    """Return the hash of a packed graph's content as hex; equal graphs have equal hashes."""
     if len(data) < _HEAD.size:
         raise Corrupt("these bytes are no packed graph")
     return bytes(_HEAD.unpack_from(data)[1]).hex()
@@ -126,7 +125,7 @@ def _plain(value: object) -> str:
 
 
 def _steps(numbers: Sequence[int]) -> Iterable[int]:
-    """Each number less the one before it: parents and positions grow slowly, so these are small and compress well."""
+    """Return the differences of neighbours; parents and positions grow slowly, so that these compress well."""
     return itertools.chain(numbers[:1], map(operator.sub, numbers[1:], numbers[:-1]))
 
 
@@ -151,7 +150,7 @@ def _put_texts(head: dict[str, Any], blobs: list[bytes], column: str, texts: Seq
 
 
 def _put_ids(head: dict[str, Any], blobs: list[bytes], ids: Sequence[str]) -> None:
-    """Ids that are plain numbers, as most are, are kept as such; others as texts."""
+    """Write ids that are plain numbers, the common case, as numbers, and others as texts."""
     if all(map(str.isdecimal, ids)) and all(map(str.isascii, ids)) and max(map(len, ids)) < 18:
         numbers = array("q", map(int, ids))
         if list(map(str, numbers)) == list(ids):
@@ -161,7 +160,7 @@ def _put_ids(head: dict[str, Any], blobs: list[bytes], ids: Sequence[str]) -> No
 
 
 class _Columns:
-    """Finds the blobs of each column in the content."""
+    """Read the blobs of each column."""
 
     def __init__(self, content: bytes) -> None:
         line = content.index(b"\n")

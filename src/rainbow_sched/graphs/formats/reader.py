@@ -1,4 +1,4 @@
-"""Reads a graph in whatever form it arrives: JGF, compact or Flux R, plain or compressed."""
+"""Read a graph in any supported format: JGF, compact or Flux R, plain or compressed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rainbow_sched.installation import missing
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph, Subsystem
 
-MAX_TOTAL = 2**62  # what sums over a cluster have room for, wherever they are made
+MAX_TOTAL = 2**62  # so that no sum over a cluster overflows
 _EITHER_WRAPPER = 32 + zlib.MAX_WBITS  # gzip or zlib, told by the first bytes
 _MAX_SMALL_TEXT = 64 << 20  # compact and R documents are small; a JGF of this size is read in pieces
 _STEP = 1 << 20
@@ -24,7 +24,7 @@ _OTHER_FORM = re.compile(rb"\s*\{\s*\"(rainbow|version|execution|scheduling)\"\s
 
 
 def read(data: bytes, limits: GraphLimits = DEFAULT) -> Graph:
-    """The cluster's graph; raises `Invalid` or `TooLarge` saying what is wrong and where."""
+    """Read a cluster's graph; raise `Invalid` or `TooLarge`."""
     graph = _read(data, limits)
     if sum(graph.sizes) > MAX_TOTAL:
         raise TooLarge(f"the sizes of a graph's vertices are at most {MAX_TOTAL} together; use a larger unit")
@@ -44,7 +44,7 @@ def _read(data: bytes, limits: GraphLimits) -> Graph:
 
 
 def read_subsystem(name: str, graph: Graph, data: bytes, limits: GraphLimits = DEFAULT) -> Subsystem:
-    """A subsystem of the cluster that has `graph`, as JGF or compact."""
+    """Read a subsystem of the cluster with this graph, as JGF or compact."""
     text = inflate(data, limits)
     document = _small_document(text) if len(text) <= _MAX_SMALL_TEXT else None
     if document is not None and "rainbow" in document:
@@ -55,7 +55,7 @@ def read_subsystem(name: str, graph: Graph, data: bytes, limits: GraphLimits = D
 
 
 def inflate(data: bytes, limits: GraphLimits = DEFAULT) -> bytes:
-    """The text, decompressed if it is gzip or zlib; what would grow beyond the limit is refused on the way."""
+    """Decompress gzip or zlib data; raise `TooLarge` as soon as the limit is exceeded."""
     if data[:2] != b"\x1f\x8b" and not _looks_like_zlib(data):
         return data
     machine = zlib.decompressobj(_EITHER_WRAPPER)
@@ -81,7 +81,7 @@ def _looks_like_zlib(data: bytes) -> bool:
 
 @contextmanager
 def _libraries() -> Iterator[None]:
-    """Around imports of the JGF reader: its libraries come with a server, not with a client."""
+    """Turn a failed import of the JGF reader into an error that names the missing extra."""
     try:
         yield
     except ImportError as error:
@@ -95,7 +95,7 @@ def _read_jgf(text: bytes, limits: GraphLimits) -> Graph:
 
 
 def _large_jgf(text: bytes) -> bytes:
-    """The JGF in a large text: the text itself, or what an R holds under `scheduling`."""
+    """Return the JGF in a large text: the text itself, or the `scheduling` part of an R."""
     if not _OTHER_FORM.match(text):
         return text
     with _libraries():
@@ -107,7 +107,7 @@ def _large_jgf(text: bytes) -> bytes:
 
 
 def _small_document(text: bytes) -> Mapping[str, object] | None:
-    """The document, if it is compact or R; None if it should be read as JGF."""
+    """Return the document if it is compact or R; None if it is JGF."""
     if b'"rainbow"' not in text and b'"execution"' not in text:
         return None
     try:

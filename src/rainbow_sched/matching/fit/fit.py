@@ -97,9 +97,7 @@ class Fitter:
         if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
             return FitAnswer(False), True
         parts = counter.parts
-        alone = Parts(
-            parts.plan, self.facts, parts.conditions
-        )  # new: independent of earlier clusters
+        alone = Parts(parts.plan, self.facts, parts.conditions)  # new: independent of earlier clusters
         found = Search(alone, self._steps, self._budget).fits(alone.root(root))
         return FitAnswer(found, competing=found is False), True
 
