@@ -122,7 +122,7 @@ async def test_a_decision_that_could_not_be_stored_is_made_again(
         assert await state(service, job.id) is JobState.BOUND
 
 
-async def test_a_fault_of_ours_over_one_job_stops_neither_the_others_nor_the_decider(
+async def test_an_internal_error_over_one_job_stops_neither_the_others_nor_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def faulty(core: Core, ask: PlacementQuery) -> Question:
@@ -231,7 +231,7 @@ async def test_graphs_that_cannot_be_asked_now_make_no_job_infeasible(
         assert await state(service, job.id) is JobState.BOUND
 
 
-async def test_a_fault_of_ours_in_the_matching_of_one_pile_does_not_end_the_decider(
+async def test_an_internal_error_in_the_matching_of_one_pile_does_not_end_the_decider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
@@ -257,7 +257,7 @@ async def test_a_fault_of_ours_in_the_matching_of_one_pile_does_not_end_the_deci
         assert await state(service, second.id) is JobState.BOUND
 
 
-async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
+async def test_an_internal_error_in_one_pass_of_the_timers_does_not_end_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: asyncio.Queue[None] = asyncio.Queue()
@@ -276,7 +276,7 @@ async def test_a_fault_of_ours_in_one_pass_of_the_timers_does_not_end_the_next(
         running.cancel()
 
 
-async def test_a_fault_of_ours_in_one_step_of_the_timers_does_not_keep_the_others(
+async def test_an_internal_error_in_one_step_of_the_timers_does_not_keep_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = asyncio.Event()

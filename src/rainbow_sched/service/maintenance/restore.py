@@ -174,7 +174,7 @@ def check_reported(core: Core, cluster: str) -> None:
     row = core.history.clusters.get(cluster)
     if row is not None and row.state.holds_jobs:
         raise Unavailable(
-            f"the database was restored, and {cluster} has not said what it was given since the copy was made; "
+            f"the database was restored, and {cluster} has not reported what it was given since the copy was made; "
             f"without an agent it cannot: an administrator can go on (rainbow restored --without {cluster})"
         )
 

@@ -77,7 +77,7 @@ async def test_finished_jobs_go_after_their_days_in_small_steps(
         assert (await jobs.get(service.core, living.id, ADMIN)).job.id == living.id
 
 
-async def test_of_too_many_the_oldest_go_but_not_before_it_is_surely_over(tmp_path: Path) -> None:
+async def test_of_too_many_the_oldest_go_but_no_recent_ones(tmp_path: Path) -> None:
     clock = ManualClock()
     async with a_service(tmp_path, clock=clock, settings=Settings(policy="first", keep_jobs=2)) as service:
         await with_cluster(service, "east")

@@ -22,7 +22,7 @@ from tests.support.service import ADMIN, a_graph, a_service, a_submission, submi
 
 
 @pytest.fixture
-def commit_unheard(monkeypatch: pytest.MonkeyPatch):
+def lose_commit(monkeypatch: pytest.MonkeyPatch):
     """Makes the next commit of a service durable, and its answer lost."""
 
     def arm(service: Service) -> None:
@@ -51,10 +51,12 @@ async def state(service: Service, id: int) -> JobState:
     return (await jobs.get(service.core, id, ADMIN)).job.state
 
 
-async def test_jobs_that_were_given_to_a_cluster_unheard_count_there(tmp_path: Path, commit_unheard) -> None:
+async def test_jobs_that_were_given_to_a_cluster_in_an_unconfirmed_commit_count_there(
+    tmp_path: Path, lose_commit
+) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=1, cores=2)
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await submit(service, a_submission(cores=1), a_submission(cores=1))
         assert counted(service) == set()
@@ -66,8 +68,8 @@ async def test_jobs_that_were_given_to_a_cluster_unheard_count_there(tmp_path: P
 
 
 @pytest.mark.parametrize("count", [1, MAX_JOBS_PER_WRITE + 1])
-async def test_jobs_that_the_decider_gave_to_a_cluster_unheard_count_there(
-    tmp_path: Path, commit_unheard, monkeypatch: pytest.MonkeyPatch, count: int
+async def test_jobs_that_the_loop_gave_to_a_cluster_in_an_unconfirmed_commit_count_there(
+    tmp_path: Path, lose_commit, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr("rainbow_sched.service.scheduling.loop.RETRY_SECONDS", 0.0)
     async with a_service(tmp_path) as service:
@@ -75,14 +77,14 @@ async def test_jobs_that_the_decider_gave_to_a_cluster_unheard_count_there(
         made = await submit(service, *[a_submission(terms=Terms(hold=True)) for _ in range(count)])
         for job in made:
             await jobs.release(service.core, job.id, ADMIN)
-        commit_unheard(service)
+        lose_commit(service)
         await service.scheduling_loop.decide_pending()
         await service.timers.tick()
         assert len(counted(service)) == count
         assert counted(service) == await stored(service)
 
 
-async def test_what_ended_unheard_is_free_again_and_the_job_is_decided_again(tmp_path: Path, commit_unheard) -> None:
+async def test_what_ended_unheard_is_free_again_and_the_job_is_decided_again(tmp_path: Path, lose_commit) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
         await with_cluster(service, "west")
@@ -91,7 +93,7 @@ async def test_what_ended_unheard_is_free_again_and_the_job_is_decided_again(tmp
         agent = Agent(service, "east")
         ref = await agent.runs()
         assert ref.job == job.id
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await agent.says(rejects=((ref, "no room"),))
         assert await state(service, job.id) is JobState.QUEUED
@@ -124,10 +126,10 @@ async def test_what_did_not_end_stays_counted(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_jobs_that_were_stored_unheard_and_wait_are_decided_though_nobody_asks_again(
-    tmp_path: Path, commit_unheard
+    tmp_path: Path, lose_commit
 ) -> None:
     async with a_service(tmp_path) as service:
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await submit(service, *[a_submission() for _ in range(3)])
         await service.timers.tick()
@@ -137,21 +139,21 @@ async def test_jobs_that_were_stored_unheard_and_wait_are_decided_though_nobody_
         assert [job.state for job in found] == [JobState.BOUND] * 3
 
 
-async def test_a_cluster_that_was_registered_changed_or_removed_unheard_is_so(tmp_path: Path, commit_unheard) -> None:
+async def test_a_cluster_that_was_registered_changed_or_removed_unheard_is_so(tmp_path: Path, lose_commit) -> None:
     async with a_service(tmp_path) as service:
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await registration.register(service.core, "east", a_graph())
         assert service.core.fleet.get("east") is None
         await service.timers.tick()
         [job] = await submit(service, a_submission())
         assert job.cluster == "east"
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await registration.set_standing(service.core, "east", Standing.DRAINING, "maintenance")
         await service.timers.tick()
         assert service.core.fleet.member("east").cluster.standing is Standing.DRAINING
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await removal.delete(service.core, "east")
         await service.timers.tick()
@@ -160,14 +162,14 @@ async def test_a_cluster_that_was_registered_changed_or_removed_unheard_is_so(tm
         assert await state(service, job.id) is JobState.HELD
 
 
-async def test_jobs_that_waited_for_one_that_ended_unheard_go_on(tmp_path: Path, commit_unheard) -> None:
+async def test_jobs_that_waited_for_one_that_ended_unheard_go_on(tmp_path: Path, lose_commit) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
         [first] = await submit(service, a_submission())
         [second] = await submit(service, replace(a_submission(), waits_for=(Dependency("afterok", first.id),)))
         agent = Agent(service, "east")
         ref: AttemptRef = await agent.runs()
-        commit_unheard(service)
+        lose_commit(service)
         with pytest.raises(Unconfirmed):
             await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED),))
         await service.timers.tick()

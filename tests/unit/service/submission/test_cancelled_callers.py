@@ -39,7 +39,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
         )  # what was set aside for the others is free again
 
 
-async def test_a_fault_of_ours_in_one_answer_leaves_nobody_waiting(
+async def test_an_internal_error_in_one_answer_leaves_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def faulty(*_: object) -> str:

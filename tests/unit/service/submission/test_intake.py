@@ -105,7 +105,7 @@ async def test_it_waits_on_while_callers_come(tmp_path: Path, monkeypatch: pytes
             await asyncio.gather(*calls)
 
 
-async def test_a_fault_of_ours_in_one_decision_is_the_answer_to_that_call_alone(
+async def test_an_internal_error_in_one_decision_is_the_answer_to_that_call_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = submission.decide
