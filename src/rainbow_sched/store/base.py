@@ -25,11 +25,11 @@ from rainbow_sched.store.records import (
     Command,
     DecidedJob,
     Dependency,
-    Finding,
     JobFilter,
     NewJob,
     PlacedAttempt,
     ReportState,
+    RestoreFinding,
     RestoreReport,
     WaitingJob,
 )
@@ -41,12 +41,12 @@ __all__ = [
     "Command",
     "DecidedJob",
     "Dependency",
-    "Finding",
     "JobFilter",
     "NewJob",
     "PlacedAttempt",
     "ReadOnly",
     "ReportState",
+    "RestoreFinding",
     "RestoreReport",
     "Store",
     "Tx",
@@ -353,10 +353,10 @@ class Tx(Protocol):
     def resume_leases(self, cluster_id: int, until: float) -> None:
         """Set the end of a cluster's leases, which a restore suspended."""
 
-    def add_finding(self, finding: Finding) -> None:
+    def add_finding(self, finding: RestoreFinding) -> None:
         """Store what a cluster's report revealed, for the operator."""
 
-    def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, Finding]]:
+    def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, RestoreFinding]]:
         """Return the findings of one restore above number `after`, with their numbers."""
 
     def count_findings(self, generation: int) -> Mapping[str, int]:

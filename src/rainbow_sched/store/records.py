@@ -164,7 +164,7 @@ class RestoreReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class RestoreFinding:
     """A difference between a restored database and a cluster's report."""
 
     generation: int

@@ -20,7 +20,7 @@ from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.base import ReportState, Tx
 from rainbow_sched.store.mark_file import MarkFile, read_mark
 from rainbow_sched.store.opening import open_claimed
-from rainbow_sched.store.records import DecidedJob, Finding
+from rainbow_sched.store.records import DecidedJob, RestoreFinding
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 
@@ -199,7 +199,7 @@ async def test_pending_restore_reports_are_stored(store: Store) -> None:
 async def test_findings_are_listed_in_order_and_counted(store: Store) -> None:
     def add(tx: Tx) -> None:
         for job, kind in enumerate(("adopted", "ended", "adopted"), 1):
-            tx.add_finding(Finding(generation=2, at=1.0, kind=kind, job=job, n=1, cluster="perl", detail="so"))
+            tx.add_finding(RestoreFinding(generation=2, at=1.0, kind=kind, job=job, n=1, cluster="perl", detail="so"))
 
     await store.write(add)
     found = await store.read(lambda tx: tx.findings(2, 1, 10))

@@ -30,7 +30,7 @@ from rainbow_sched.service.agents.sync_messages import (
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import withdraw_unconfirmed
-from rainbow_sched.store.base import Finding, NewJob, ReportState, Tx
+from rainbow_sched.store.base import NewJob, ReportState, RestoreFinding, Tx
 
 NEVER_RAN = frozenset({AttemptState.WITHDRAWN, AttemptState.RETURNED, AttemptState.LAPSED})
 OTHER_JOURNAL = "its agent has another journal than when the copy was made, so it cannot tell what ran before"
@@ -56,7 +56,7 @@ class RecallContext:
         restore = self.core.history.restore
         assert restore is not None
         self.tx.add_finding(
-            Finding(
+            RestoreFinding(
                 generation=restore.number,
                 at=self.now,
                 kind=kind,

@@ -22,7 +22,7 @@ from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.generations import GenerationHistory, read
-from rainbow_sched.store.base import Finding, ReportState, RestoreReport, Tx, WaitingJob
+from rainbow_sched.store.base import ReportState, RestoreFinding, RestoreReport, Tx, WaitingJob
 
 log = logging.getLogger(__name__)
 JOBS_PER_WRITE = 500
@@ -220,7 +220,7 @@ class RestoreStatus:
     held: int  # jobs that wait for reports
     unclear: int  # jobs that may have run
     counts: Mapping[str, int]
-    findings: list[tuple[int, Finding]]
+    findings: list[tuple[int, RestoreFinding]]
 
 
 async def status(core: Core, after: int = 0, limit: int = 0) -> RestoreStatus:

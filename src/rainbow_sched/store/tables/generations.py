@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, HistoryMark, ids_to_skip, is_lost
-from rainbow_sched.store.records import Finding, ReportState, RestoreReport
+from rainbow_sched.store.records import ReportState, RestoreFinding, RestoreReport
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
 
 _SKIPPED_COUNTERS = ("job", "event", "command", "cluster")
@@ -78,7 +78,7 @@ class GenerationTable(Table):
     def resume_leases(self, cluster_id: int, until: float) -> None:
         self.db.change("resume_leases", cluster_id=cluster_id, until=until)
 
-    def add_finding(self, finding: Finding) -> None:
+    def add_finding(self, finding: RestoreFinding) -> None:
         self.db.change(
             "add_finding",
             seq=self.db.allocate("finding"),
@@ -91,9 +91,9 @@ class GenerationTable(Table):
             detail=finding.detail,
         )
 
-    def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, Finding]]:
+    def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, RestoreFinding]]:
         return [
-            (seq, Finding(generation=of, at=at, kind=kind, job=job, n=n, cluster=cluster, detail=detail))
+            (seq, RestoreFinding(generation=of, at=at, kind=kind, job=job, n=n, cluster=cluster, detail=detail))
             for seq, of, at, kind, job, n, cluster, detail in self.db.rows(
                 "findings", generation=generation, after=after, limit=limit
             )
