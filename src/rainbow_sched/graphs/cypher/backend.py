@@ -1,9 +1,9 @@
-"""A graph backend that keeps every graph in a property-graph database and answers by query.
+"""A graph backend that stores graphs in a property-graph database.
 
-The database holds the vertices, the subsystems, what is marked, used and placed. It selects the
-vertices that a request can use and judges the requirements; only the counting of slots, which a
-query cannot say, is done here, by the same functions as in memory. Options: `path` of a file for
-the embedded engine (in memory if there is none), or the `uri` of a Neo4j or Memgraph server.
+The database holds the vertices, subsystems, marks, used units and placed jobs. It selects the
+vertices that a request can use and evaluates the requirements; the slots are counted here, by the same
+functions as in the memory backend. Options: `path` of a file for the embedded engine (default: in
+memory), or the `uri` of a Neo4j or Memgraph server.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rainbow_sched.model.match import Explanation, Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.model.versions import runs
 
-_AT_ONCE = 50  # clusters in one query
+_CLUSTERS_PER_QUERY = 50
 
 
 class CypherBackend:
@@ -44,22 +44,22 @@ class CypherBackend:
     name = "cypher"
 
     def __init__(self, engine: CypherEngine | None = None, **options: str) -> None:
-        """Open the database that the options name, and find what is in it."""
+        """Open the database and read the versions of its clusters."""
         self._engine = engine or open_engine(options)
         self._key_of = IdentityCache(RequestIds().number)
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)
-        self._rules: dict[str, NodeRules] = {}  # of clusters that have some; said anew after each start
+        self._rules: dict[str, NodeRules] = {}  # set again after each start
         self._bindings: dict[str, OrderedDict[int, Binding]] = {}  # by cluster, until its graphs or rules change
 
     @property
     def version(self) -> int:
-        """Grows with every change of any cluster."""
+        """Return the version; every change of any cluster increases it."""
         return self._version
 
     def clusters(self) -> tuple[str, ...]:
-        """Names of all clusters, sorted."""
+        """Return the names of all clusters, sorted."""
         return tuple(sorted(self._versions))
 
     def version_of(self, cluster: str) -> int:
@@ -68,7 +68,7 @@ class CypherBackend:
         return self._versions[cluster]
 
     def put(self, cluster: str, graph: Graph) -> None:
-        """Add a cluster or replace its graph and forget all about the old one."""
+        """Add a cluster or replace its graph and all its data."""
         writer.check_graph(graph)
         self._bindings.pop(cluster, None)
         with self._change(cluster):
@@ -93,7 +93,7 @@ class CypherBackend:
             self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=name)
 
     def remove(self, cluster: str) -> None:
-        """Forget a cluster and everything about it."""
+        """Remove a cluster and all its data."""
         self._known(cluster)
         self._bindings.pop(cluster, None)
         with self._lock:
@@ -105,7 +105,7 @@ class CypherBackend:
             self._rules.pop(cluster, None)
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
-        """Say of vertices that they are down, drained or up again."""
+        """Mark vertices as down, drained or up."""
         self._known(cluster)
         with self._change(cluster):
             writer.write_marks(self._engine, cluster, marks)
@@ -117,7 +117,7 @@ class CypherBackend:
             writer.write_use(self._engine, cluster, used)
 
     def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
-        """Take what a placed job needs out of *now*; False if only a part of it fitted."""
+        """Subtract a placed job from *now*; return False if only a part of it fits."""
         self._known(cluster)
         with self._change(cluster):
             facts = Facts(runs)
@@ -133,7 +133,7 @@ class CypherBackend:
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
-        """Give back what `place` took under `key`."""
+        """Undo `place` for `key`."""
         self._known(cluster)
         with self._lock:
             if [cluster, key] in self._engine.run(queries.JOBS, clusters=[cluster]):
@@ -141,7 +141,7 @@ class CypherBackend:
                     self._engine.run(queries.FORGET_JOB, key=writer.key_of(cluster, key))
 
     def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
-        """Say what the cluster's manager can be told about nodes."""
+        """Set the cluster's node rules."""
         self._known(cluster)
         if rules == self._rules.get(cluster):
             return
@@ -153,7 +153,7 @@ class CypherBackend:
                 self._rules[cluster] = rules
 
     def binding(self, cluster: str, request: Request) -> Binding:
-        """Where the request may run, by the whole graph."""
+        """Return the hosts that the request may run on, by the whole graph."""
         self._known(cluster)
         if cluster not in self._rules or not may_bind(request):
             return UNBOUND
@@ -167,7 +167,7 @@ class CypherBackend:
         return known
 
     def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
-        """The hosts of one placement of the whole request within its binding."""
+        """Return the hosts of one complete placement within the binding."""
         bound, state, facts = self._bound_of(cluster, request)
         if state.rules is None:
             return ()
@@ -181,10 +181,10 @@ class CypherBackend:
         return _bound(state, request, facts), state, facts
 
     def _ready(self, names: tuple[str, ...], request: Request) -> Iterator[tuple[ClusterState, Fitter]]:
-        """The clusters in order, each with its matcher.
+        """Iterate over the clusters in order, each with its matcher.
 
-        The database judges the requirements of most. A cluster with node rules is read whole: which vertices do not
-        meet a requirement matters there, too.
+        The database evaluates the requirements. A cluster with node rules is read completely, as the vertices that
+        do not meet a requirement count, too.
         """
         ruled = {name for name in names if name in self._rules} if self._rules and may_bind(request) else set[str]()
         facts = Facts(runs)
@@ -201,7 +201,7 @@ class CypherBackend:
                 yield next(plain), fitter
 
     def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
-        """Which of the clusters the request fits now, later, never."""
+        """Return which of the clusters the request fits now, later or never."""
         names = self._asked(clusters)
         seen: dict[str, tuple[Fitter, Fold, Shape, Shape]] = {}
         now, ever, unknown = [], [], []
@@ -224,10 +224,10 @@ class CypherBackend:
         return Matches(names, now, ever, unknown, count)
 
     def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
-        """The same with reasons, smallest changes and what was met where."""
+        """Match with reasons, smallest changes and met requirements."""
         found = []
         for verdict in self.match(request, clusters):
-            facts = Facts(runs)  # of this cluster alone: it is read anew, so nothing can be shared
+            facts = Facts(runs)  # of this cluster alone, which is read again
             with self._lock:
                 state = self._whole(verdict.cluster, facts)
             rules = state.rules if may_bind(request) else None
@@ -238,7 +238,7 @@ class CypherBackend:
         return found
 
     def summary(self, cluster: str) -> Summary:
-        """The cluster in numbers."""
+        """Return the cluster's summary."""
         self._known(cluster)
         with self._lock:
             state = self._whole(cluster, Facts(runs))
@@ -246,16 +246,16 @@ class CypherBackend:
         return state.totals()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.close()
 
     def _states(
         self, names: tuple[str, ...], request: Request, judge: reader.RequirementEvaluator, facts: Facts
     ) -> Iterator[ClusterState]:
-        """The clusters in order, each with what the request can use and where it is met."""
+        """Iterate over the clusters in order, with the usable vertices and met requirements."""
         shapes = Shapes()
-        for first in range(0, len(names), _AT_ONCE):
-            some = list(names[first : first + _AT_ONCE])
+        for first in range(0, len(names), _CLUSTERS_PER_QUERY):
+            some = list(names[first : first + _CLUSTERS_PER_QUERY])
             with self._lock:
                 found = reader.usable(self._engine, some, request)
                 verdicts = judge.verdicts(found)
@@ -275,7 +275,7 @@ class CypherBackend:
 
     @contextmanager
     def _change(self, cluster: str) -> Iterator[None]:
-        """One change of a cluster: all of it or nothing, and the version grows."""
+        """Run one change of a cluster in a transaction and increase the version."""
         with self._lock:
             with self._engine.transaction():
                 yield
@@ -297,7 +297,7 @@ class CypherBackend:
 def _state(
     name: str, rows: reader.GraphRows, subsystems: list[Subsystem], facts: Facts, shapes: Shapes
 ) -> ClusterState:
-    """What the database says of the cluster, as the functions of matching take it."""
+    """Build the state of a cluster from the database's rows."""
     state = ClusterState(name, Fold(Structure(rows.graph, shapes), subsystems, facts, shapes), 0)
     ids = rows.graph.ids
     state.set_marks({ids[i]: Mark.DOWN for i in rows.down})

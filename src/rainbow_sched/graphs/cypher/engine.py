@@ -1,4 +1,4 @@
-"""The databases that the cypher backend speaks to: ladybug inside the process, Neo4j or Memgraph by Bolt."""
+"""Connections to the databases of the cypher backend: ladybug in the process, Neo4j or Memgraph by Bolt."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MAX_DATABASE = 1 << 36  # bytes of address space; the engine's default of 8 TB 
 
 
 class CypherEngine(Protocol):
-    """Runs queries; those inside `transaction` happen all or not at all."""
+    """Run queries; those inside `transaction` are atomic."""
 
     def run(self, query: str, **values: Any) -> list[Row]:
-        """All rows of the answer."""
+        """Run a query and return all rows."""
 
     def transaction(self) -> Any:
-        """A context: what runs inside it is committed at its end, or undone by an exception."""
+        """Return a context that commits at its end, or rolls back after an exception."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
 
 class Embedded:
@@ -51,7 +51,7 @@ class Embedded:
             self.run(table)
 
     def run(self, query: str, **values: Any) -> list[Row]:
-        """All rows of the answer."""
+        """Run a query and return all rows."""
         try:
             result: Any = self._connection.execute(query, values)
             rows: list[Row] = result.get_all()
@@ -62,7 +62,7 @@ class Embedded:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing."""
+        """Run the queries inside atomically."""
         self.run("BEGIN TRANSACTION")
         try:
             yield
@@ -72,13 +72,13 @@ class Embedded:
         self.run("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
         self._database.close()
 
 
 class Bolt:
-    """A Neo4j or Memgraph server; user and password stand in the URI, as in `bolt://user:secret@host:7687`."""
+    """A Neo4j or Memgraph server; the URI holds user and password, as in `bolt://user:secret@host:7687`."""
 
     def __init__(self, uri: str, driver: Any = None) -> None:
         self._driver = driver or _connect(uri)
@@ -88,13 +88,13 @@ class Bolt:
             self._first_that_works(choices)
 
     def run(self, query: str, **values: Any) -> list[Row]:
-        """All rows of the answer."""
+        """Run a query and return all rows."""
         with _bolt_errors():
             return [list(record.values()) for record in (self._running or self._session).run(query, values)]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing."""
+        """Run the queries inside atomically."""
         with _bolt_errors():
             self._running = self._session.begin_transaction()
         try:
@@ -106,12 +106,12 @@ class Bolt:
             self._running = None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._session.close()
         self._driver.close()
 
     def _first_that_works(self, choices: tuple[str, ...]) -> None:
-        """Indexes are written differently by the two servers, and an index that exists already is no fault."""
+        """Create the indexes in the server's syntax; ignore existing ones."""
         for query in choices:
             try:
                 self.run(query)
@@ -145,7 +145,7 @@ def _bolt_errors() -> Iterator[None]:
 
 
 def open_engine(options: Mapping[str, str]) -> CypherEngine:
-    """The engine that the options name: `uri` for a server, else `path` for a file, else memory."""
+    """Open the engine for the options: `uri` for a server, else `path` for a file, else memory."""
     unknown = set(options) - {"path", "uri"}
     if unknown:
         raise Unsupported(f"the cypher backend has the options path and uri, not {', '.join(sorted(unknown))}")

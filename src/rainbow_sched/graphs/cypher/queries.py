@@ -1,8 +1,8 @@
-"""Every query of the cypher backend by name, in the part of Cypher that ladybug, Neo4j and Memgraph share.
+"""The queries of the cypher backend, in the subset of Cypher that ladybug, Neo4j and Memgraph share.
 
-A vertex carries its place in a depth-first walk: everything inside it has `lo` between its own
-`lo` and `hi`. So "inside" is a comparison, at any depth, in every engine. `kinds` and `above`
-list the types below and above it, for choosing only what a request can use.
+A vertex stores its depth-first position: everything inside it has `lo` between its own
+`lo` and `hi`, so that "inside" is a comparison at any depth. `kinds` and `above`
+list the types below and above it, to select only what a request can use.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ ALL_FACTS = f"MATCH (f:Fact) WHERE {_OF_FACT} RETURN f.cluster, f.lo"
 
 
 def selected(types: int, leaves: int) -> str:
-    """The vertices that a request can use: of its types, around them, and inside those that it takes whole."""
+    """Return the query for the vertices that a request can use: of its types, above them, and inside whole ones."""
     wanted = ["v.pos = 0", "v.type IN $types"]
     wanted += [f"v.kinds CONTAINS $type{k}" for k in range(types)]
     wanted += [f"v.above CONTAINS $leaf{k}" for k in range(leaves)]
@@ -131,6 +131,6 @@ def selected(types: int, leaves: int) -> str:
 
 
 def meeting(conditions: list[str]) -> str:
-    """The facts of a subsystem that have, for each condition on a field `x<k>`, a field that meets it."""
+    """Return the query for the facts of a subsystem that meet each condition on a field `x<k>`."""
     joins = "".join(f" MATCH (f)-[:HAS]->(x{k}:Field) WHERE {text}" for k, text in enumerate(conditions))
     return f"MATCH (f:Fact) WHERE {_OF_FACT} WITH f{joins} RETURN DISTINCT f.cluster, f.lo"

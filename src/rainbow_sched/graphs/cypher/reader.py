@@ -1,4 +1,4 @@
-"""Reads from the property graph what matching needs: the vertices that a request can use, and where it is met."""
+"""Read the usable vertices of a request, and the vertices that meet its requirements, from the property graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place: TypeAlias = tuple[str, int]  # a cluster, and a place in the walk through
 
 @dataclass(frozen=True, slots=True)
 class GraphRows:
-    """Vertices of one cluster as the database gave them, with what is down, used and placed, by vertex number."""
+    """Vertices of one cluster from the database, with marks, used units and placed jobs by vertex number."""
 
     graph: Graph
     down: frozenset[int]
@@ -33,12 +33,12 @@ class GraphRows:
 
 
 def whole(engine: CypherEngine, cluster: str) -> GraphRows:
-    """The cluster with every vertex."""
+    """Read all vertices of a cluster."""
     return _by_cluster(engine, [cluster], engine.run(queries.WHOLE, clusters=[cluster]))[cluster]
 
 
 def usable(engine: CypherEngine, clusters: list[str], request: Request) -> dict[str, GraphRows]:
-    """Of each cluster only what the request can use, and what tells whether that is free."""
+    """Read from each cluster the vertices that the request can use, and those that decide if they are free."""
     types = sorted({level.type for level in request.walk()})
     leaves = sorted({level.type for level in request.walk() if not level.inside})
     values: dict[str, Any] = {f"type{k}": listed([type]) for k, type in enumerate(types)}
@@ -90,7 +90,7 @@ def _places(rows: Iterable[Row | Place]) -> list[dict[str, Any]]:
 
 
 def subsystems(engine: CypherEngine, cluster: str) -> list[Subsystem]:
-    """Every subsystem of the cluster, whole."""
+    """Read all subsystems of a cluster."""
     hosts: dict[tuple[str, int], list[str]] = {}
     for name, position, id in engine.run(queries.HANGING, clusters=[cluster]):
         hosts.setdefault((name, position), []).append(id)
@@ -111,7 +111,7 @@ def subsystems(engine: CypherEngine, cluster: str) -> list[Subsystem]:
 
 
 class RequirementEvaluator:
-    """Lets the database judge a request's requirements, and rewrites the request to speak of the verdicts."""
+    """Evaluate a request's requirements in the database, and rewrite the request to refer to the results."""
 
     def __init__(self, engine: CypherEngine, request: Request) -> None:
         self._engine = engine
@@ -136,7 +136,7 @@ class RequirementEvaluator:
         return tuple(found)
 
     def verdicts(self, found: Mapping[str, GraphRows]) -> dict[str, list[Subsystem]]:
-        """For each cluster one vertex per requirement, hung on all vertices where the database says that it is met."""
+        """Return for each cluster a subsystem with one vertex per requirement, attached where it is met."""
         if not self._asked:
             return {cluster: [] for cluster in found}
         met = [self._met_at(list(found), requirement) for requirement in self._asked]
@@ -150,7 +150,7 @@ class RequirementEvaluator:
         return verdicts
 
     def _met_at(self, clusters: list[str], requirement: Requirement) -> dict[str, list[str]]:
-        """By cluster the ids of all vertices where the requirement is met."""
+        """Return by cluster the ids of all vertices that meet the requirement."""
         facts = self._facts(clusters, requirement)
         if not facts:
             return {}
@@ -163,7 +163,7 @@ class RequirementEvaluator:
         return found
 
     def _facts(self, clusters: list[str], requirement: Requirement) -> set[Place]:
-        """The vertices of the subsystem that meet the requirement by themselves."""
+        """Return the vertices of the subsystem that meet the requirement."""
         name = requirement.subsystem
         values: dict[str, Any] = {}
         conditions = [self._condition(clusters, name, term, k, values) for k, term in enumerate(requirement.terms)]
@@ -191,7 +191,7 @@ class RequirementEvaluator:
 
 
 def _joined(spans: list[Row]) -> list[dict[str, Any]]:
-    """Spans of a walk with neighbours joined: 64 nodes side by side are one."""
+    """Join neighbouring depth-first spans."""
     joined: list[dict[str, Any]] = []
     for cluster, lo, hi in sorted(spans):
         last = joined[-1] if joined else None
@@ -203,7 +203,7 @@ def _joined(spans: list[Row]) -> list[dict[str, Any]]:
 
 
 def _range(term: Within, k: int, values: dict[str, Any]) -> str:
-    """Two numbers compare as numbers, everything else as versions; what is no version has an empty one."""
+    """Return the condition of a range: two numbers compare as numbers, everything else as versions."""
     text = ""
     for side, sign, bound in (("min", ">=", term.min), ("max", "<=", term.max)):
         if bound is None:

@@ -1,4 +1,4 @@
-"""Turns values into columns that a database can compare as Rainbow does: equality across types, and version order."""
+"""Convert values to columns that a database compares as Rainbow does: equality across types, and version order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXACT = 2**53  # databases compare numbers as doubles; beyond this, two whole nu
 
 
 def field_row(name: str, value: Scalar) -> dict[str, Any]:
-    """One value of a field: its writings for equality, its number and its place in version order for ranges."""
+    """Return one value of a field: its texts for equality, its number and its version key for ranges."""
     number = float(value) if is_number(value) else 0.0
     if abs(number) >= EXACT:
         raise Unsupported(f"the cypher backend compares numbers below 2^53 exactly, and {name} is {value}")
@@ -30,7 +30,7 @@ def field_row(name: str, value: Scalar) -> dict[str, Any]:
 
 
 def sort_key(text: str) -> str:
-    """A plain ASCII text that sorts, byte by byte, as `version_key` does."""
+    """Return an ASCII text that sorts bytewise like `version_key`."""
     parts = []
     for rank, number, word in version_key(text):
         digits = str(number)
@@ -39,5 +39,5 @@ def sort_key(text: str) -> str:
 
 
 def _ascii(word: str) -> str:
-    """The word with letters beyond ASCII as `~` and six digits: after all others, in order of their code points."""
+    """Write letters beyond ASCII as `~` and six digits: after all others, in order of their code points."""
     return word if word.isascii() else "".join(c if c.isascii() else f"~{ord(c):06x}" for c in word)

@@ -1,4 +1,4 @@
-"""Writes graphs, subsystems and what is used into the property graph; refuses what the database cannot hold."""
+"""Write graphs, subsystems, marks and used units to the property graph."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _BETWEEN = "\n"  # separates types in one text; no type holds it
 
 
 def key_of(cluster: str, id: str) -> str:
-    """The key of a vertex: names of clusters hold no slash."""
+    """Return the key of a vertex; cluster names contain no slash."""
     return f"{cluster}/{id}"
 
 
 def fact_key(cluster: str, subsystem: str, id: str) -> str:
-    """The key of a subsystem's vertex."""
+    """Return the key of a subsystem's vertex."""
     return f"{cluster}/{subsystem}\n{id}"
 
 
 def listed(types: Iterable[str]) -> str:
-    """Types as one text in which each can be found whole."""
+    """Join types to one text in which a query can find each of them."""
     return _BETWEEN + "".join(f"{type}{_BETWEEN}" for type in types)
 
 
@@ -75,7 +75,7 @@ def write_graph(engine: CypherEngine, cluster: str, graph: Graph) -> None:
 
 
 def check_graph(graph: Graph) -> None:
-    """Say at registration what this backend lacks."""
+    """Raise `Unsupported` if the database cannot hold the graph."""
     if len(graph) > MAX_VERTICES:
         raise Unsupported(
             f"the cypher backend keeps up to {MAX_VERTICES} vertices for a cluster, and this graph has {len(graph)}; "
@@ -87,7 +87,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def write_subsystem(engine: CypherEngine, cluster: str, subsystem: Subsystem) -> None:
-    """Add all vertices of a subsystem, their fields, and where they hang."""
+    """Add all vertices of a subsystem, their fields, and where they attach."""
     if len(subsystem.vertices) > MAX_VERTICES:
         raise Unsupported(f"the cypher backend keeps up to {MAX_VERTICES} vertices for a subsystem")
     known_vertices(engine, cluster, {host for hosts in subsystem.hangs_on for host in hosts})
@@ -139,7 +139,7 @@ def write_marks(engine: CypherEngine, cluster: str, marks: Mapping[str, Mark]) -
 
 
 def write_use(engine: CypherEngine, cluster: str, used: Mapping[str, int]) -> None:
-    """Replace the report of used units; a vertex with things inside is used whole."""
+    """Replace the report of used units; a vertex with children is used whole."""
     for id, units in used.items():
         if units < 0:
             raise Invalid(f"used units cannot be negative, as {units} is", where=f"vertex {id!r}")
@@ -157,7 +157,7 @@ def write_use(engine: CypherEngine, cluster: str, used: Mapping[str, int]) -> No
 
 
 def write_job(engine: CypherEngine, cluster: str, job: str, ids: Mapping[str, int]) -> None:
-    """Keep what a placed job takes, by vertex id."""
+    """Store the units that a placed job takes, by vertex id."""
     key = key_of(cluster, job)
     engine.run(queries.FORGET_JOB, key=key)
     engine.run(queries.ADD_JOB, key=key, cluster=cluster, job=job)
@@ -166,7 +166,7 @@ def write_job(engine: CypherEngine, cluster: str, job: str, ids: Mapping[str, in
 
 
 def known_vertices(engine: CypherEngine, cluster: str, ids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-    """For each id its place in the walk, its end and its size; an unknown one raises `NotFound`."""
+    """Return for each id its depth-first position, its end and its size; raise `NotFound`."""
     wanted = list(ids)
     found: dict[str, tuple[int, int, int]] = {}
     for at in range(0, len(wanted), _BATCH):
@@ -184,7 +184,7 @@ def _in_batches(engine: CypherEngine, query: str, rows: Iterator[dict[str, Any]]
 
 
 def _spans(parents: Sequence[int]) -> list[tuple[int, int]]:
-    """Each vertex's place in a depth-first walk, and the place after all inside it."""
+    """Return each vertex's position in a depth-first walk, and the position after everything inside."""
     sizes = [1] * len(parents)
     for i in range(len(parents) - 1, -1, -1):
         if parents[i] >= 0:
@@ -204,7 +204,7 @@ def _spans(parents: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _types_around(graph: Graph) -> tuple[list[str], list[str]]:
-    """For each vertex the types below it and the types above it, as texts; equal ones are one object."""
+    """Return for each vertex the types below and above it, as texts; equal texts are one object."""
     below: list[frozenset[str]] = [frozenset()] * len(graph)
     for i in range(len(graph) - 1, 0, -1):
         parent = graph.parents[i]

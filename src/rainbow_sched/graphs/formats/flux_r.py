@@ -1,4 +1,4 @@
-"""Reads Flux's resource set R (RFC 20), as `flux resource R` prints it, into a graph."""
+"""Read Flux's resource set R (RFC 20), as `flux resource R` prints it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rainbow_sched.model.hostlist import expand, parse_idset
 
 
 def from_flux_r(document: Mapping[str, object], limits: GraphLimits = DEFAULT) -> Graph:
-    """The graph of an R: the JGF under `scheduling` if there is one, else nodes by rank with cores and gpus."""
+    """Read the graph of an R: the JGF under `scheduling` if present, else nodes by rank with cores and gpus."""
     if document.get("version") != 1:
         raise Invalid(f"an R of version 1 is read, not {document.get('version')!r}", where="version")
     scheduling = document.get("scheduling")
@@ -45,7 +45,7 @@ def from_flux_r(document: Mapping[str, object], limits: GraphLimits = DEFAULT) -
 
 
 def _ranks(execution: Mapping[str, object], limits: GraphLimits) -> list[tuple[int, list[dict[str, object]]]]:
-    """Each rank with the entries inside it, by rank: `nodelist` names them in that order."""
+    """Return the ranks in order, as in `nodelist`, with the entries inside each."""
     lite = execution.get("R_lite")
     if not isinstance(lite, list) or not lite:
         raise Invalid('R_lite is a list of {"rank", "children"}', where="execution.R_lite")
@@ -68,7 +68,7 @@ def _ranks(execution: Mapping[str, object], limits: GraphLimits) -> list[tuple[i
 
 
 def _children(raw: object, room: int, where: str) -> tuple[list[dict[str, object]], int]:
-    """The entries inside one node, and how many vertices they are."""
+    """Return the entries inside one node, and their number of vertices."""
     if not isinstance(raw, Mapping):
         raise Invalid('children are an object such as {"core": "0-47", "gpu": "0-3"}', where=where)
     entries: list[dict[str, object]] = []

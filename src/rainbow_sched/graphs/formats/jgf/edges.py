@@ -1,4 +1,4 @@
-"""Reads the edges of a JGF document: which vertex contains which; all other relations are left out."""
+"""Read the `contains` edges of a JGF document; other relations are ignored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Contains(msgspec.Struct, gc=False, tag_field="relation", tag="contains"):
 
 
 class _In(msgspec.Struct, gc=False, tag_field="relation", tag="in"):
-    """The echo of a `contains` edge; its ends are not even decoded."""
+    """The reverse of a `contains` edge; its ends are not decoded."""
 
 
 _source, _target = attrgetter("source"), attrgetter("target")
@@ -27,7 +27,7 @@ _edges = msgspec.json.Decoder(list[_Contains | _In])
 
 
 def read_edges(section: Section, limits: GraphLimits, take: Callable[[list[str], list[str]], None]) -> None:
-    """Hand all `contains` edges, in the order of the text, to `take` as lists of parents and children."""
+    """Pass all `contains` edges, in the order of the text, to `take` as lists of parents and children."""
     seen = 0
 
     def usual(piece: bytes) -> None:
@@ -50,7 +50,7 @@ def read_edges(section: Section, limits: GraphLimits, take: Callable[[list[str],
 
 
 def _relation(edge: object, number: int) -> object:
-    """The relation as RFC 40, as the prototype, or as old flux-sched writes it; an edge without any contains."""
+    """Return the relation as RFC 40, the prototype or old flux-sched write it; the default is `contains`."""
     if not isinstance(edge, dict):
         raise Invalid('an edge is an object {"source", "target", "relation"}', where=f"edge {number}")
     if "relation" in edge:

@@ -1,10 +1,10 @@
-"""Cuts a JGF text into its nodes and edges, in pieces small enough to forget one after the other.
+"""Split a JGF text into its nodes and edges, in small pieces that are decoded one by one.
 
 A graph of a million vertices is 400 MB of text; as Python objects it would be ten times
-that. So the text is cut near every `PIECE` bytes, each piece is decoded alone, and only
-columns survive it. A cut is guessed (`}, {` outside of what we can see) and then proved:
-a piece starts at a true border, so if it decodes as a list of whole elements, then its end
-is a true border as well. A wrong guess fails to decode and the next one is tried.
+that. So the text is cut about every `PIECE` bytes, each piece is decoded alone, and only
+columns are stored. A cut is guessed at `}, {` and then verified:
+a piece starts at a true border, so if it decodes as a list of whole elements, its end
+is a true border, too. A wrong guess fails to decode and the next one is tried.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rainbow_sched.model.errors import Invalid, TooLarge
 
 PIECE = 1 << 17  # fits the cache: half the time of pieces of 4 MB
 _GUESSES = 4  # wrong cuts tried before the rest is read as one piece
-_NAMED_ERRORS = 16 << 20  # up to this size a broken text is read twice, so that the error can name the vertex
+_NAMED_ERRORS = 16 << 20  # up to this size an invalid text is read twice, so that the error can name the vertex
 _LIST_BORDER = re.compile(rb"\}\s*,(?=\s*\{)")
 _BLANK = re.compile(rb"\s*")
 _DICT_BORDER = re.compile(rb"\}\s*\}\s*,(?=\s*\")")
 
-# Takes one piece, or raises and leaves no trace.
+# Takes one piece, or raises without side effects.
 Consumer: TypeAlias = Callable[[bytes], None]
 
 
@@ -58,7 +58,7 @@ _r = msgspec.json.Decoder(_R)
 
 
 def scheduling_of(text: bytes) -> bytes | None:
-    """The graph inside a Flux R, undecoded, or None if there is none."""
+    """Return the undecoded graph inside a Flux R, or None."""
     try:
         return bytes(_r.decode(text).scheduling)
     except (msgspec.MsgspecError, RecursionError):
@@ -66,7 +66,7 @@ def scheduling_of(text: bytes) -> bytes | None:
 
 
 def sections(text: bytes | str, limits: GraphLimits) -> tuple[Section, Section]:
-    """The nodes and the edges of a JGF document, undecoded; refused when it is none or too large."""
+    """Return the undecoded nodes and edges of a JGF document; raise `Invalid` or `TooLarge`."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > limits.text:
         raise TooLarge(f"a graph is at most {limits.text} bytes of JSON; this is {len(data)}")
@@ -95,7 +95,7 @@ def sections(text: bytes | str, limits: GraphLimits) -> tuple[Section, Section]:
 
 
 def _repaired(data: bytes, problem: str) -> bytes:
-    """The text with NaN and Infinity, which Python writes and JSON forbids, marked: the vertex is named later."""
+    """Mark NaN and Infinity, which Python writes and JSON forbids, so that a later error can name the vertex."""
     if len(data) > _NAMED_ERRORS:
         raise Invalid(f"the text is not JSON: {problem}")
     try:
@@ -118,7 +118,7 @@ def _section(raw: msgspec.Raw) -> Section:
 
 
 def pieces(section: Section, usual: Consumer, any_kind: Consumer) -> Iterator[None]:
-    """Feed the section piece by piece to `usual`, and to `any_kind` what `usual` raises on; yields after each."""
+    """Pass each piece of the section to `usual`, or to `any_kind` if `usual` raises; yield after each."""
     text, at = section.text, 0
     border = _DICT_BORDER if section.keyed else _LIST_BORDER
     opening, closing = (b"{", b"}") if section.keyed else (b"[", b"]")
@@ -132,7 +132,7 @@ def pieces(section: Section, usual: Consumer, any_kind: Consumer) -> Iterator[No
 
 
 def _cuts(text: memoryview, at: int, border: re.Pattern[bytes]) -> Iterator[int]:
-    """Ends to try for the piece that starts at `at`; the last one is the end of the text."""
+    """Iterate over possible ends of the piece that starts at `at`; the last one is the end of the text."""
     guess = at + PIECE
     for _ in range(_GUESSES):
         found = border.search(text, guess) if guess < len(text) else None
@@ -144,7 +144,7 @@ def _cuts(text: memoryview, at: int, border: re.Pattern[bytes]) -> Iterator[int]
 
 
 def _feed(piece: bytes, usual: Consumer, any_kind: Consumer, *, last: bool) -> bool:
-    """True if the piece was taken; False if it is cut in the wrong place."""
+    """Return True if the piece was taken, False if the cut was wrong."""
     try:
         usual(piece)
         return True

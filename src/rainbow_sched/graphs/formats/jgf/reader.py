@@ -1,7 +1,7 @@
-"""Reads a cluster's graph and its subsystems from JGF, the JSON Graph Format, in both shapes found in the wild.
+"""Read a cluster's graph and its subsystems from JGF, the JSON Graph Format.
 
 Nodes are a dict by id (the prototype) or a list (RFC 40, flux-sched). The root is the vertex
-that nothing contains, whatever its id. Only `contains` edges count: `in` is their echo.
+without a parent. Only `contains` edges count; `in` edges are their reverse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
 
 
 def read_graph(text: bytes | str, limits: GraphLimits = DEFAULT) -> Graph:
-    """The dominant graph of a JGF document; raises `Invalid` or `TooLarge` naming the vertex at fault."""
+    """Read the dominant graph of a JGF document; raise `Invalid` or `TooLarge` with the vertex."""
     nodes, edges = sections(text, limits)
     columns = read_vertices(nodes, limits)
     if not columns.ids:
@@ -27,10 +27,10 @@ def read_graph(text: bytes | str, limits: GraphLimits = DEFAULT) -> Graph:
 
 
 def read_subsystem(name: str, graph: Graph, text: bytes | str, limits: GraphLimits = DEFAULT) -> Subsystem:
-    """A subsystem of `graph`'s cluster; each vertex hangs on the cluster or on another vertex of the subsystem.
+    """Read a subsystem of `graph`'s cluster; each vertex attaches to the cluster or to another vertex of the subsystem.
 
-    Graphs in the wild begin with a vertex for the subsystem itself, `io0`, that hangs on
-    nothing and so speaks for nothing. It is left out, and what hangs only on it hangs nowhere.
+    Real graphs begin with a vertex for the subsystem itself, such as `io0`, that attaches to
+    nothing. It is left out, and vertices that attach only to it attach to nothing.
     """
     nodes, edges = sections(text, limits)
     columns = read_vertices(nodes, limits)
@@ -57,11 +57,11 @@ def _vertex(columns: Columns, i: int) -> Vertex:
 
 
 def _own_root(name: str, vertices: list[Vertex], pairs: list[tuple[str, str]]) -> str | None:
-    """The vertex that stands for the subsystem as a whole: `io0`, or one of the subsystem's own type, in nothing."""
-    held = {child for _, child in pairs}
-    free = [v for v in vertices if v.id not in held]
-    if len(free) == 1 and len(vertices) > 1 and (free[0].id == f"{name}0" or free[0].type == name):
-        return free[0].id
+    """Return the parentless vertex for the subsystem as a whole: `io0`, or one of the subsystem's own type."""
+    children = {child for _, child in pairs}
+    roots = [v for v in vertices if v.id not in children]
+    if len(roots) == 1 and len(vertices) > 1 and (roots[0].id == f"{name}0" or roots[0].type == name):
+        return roots[0].id
     return None
 
 

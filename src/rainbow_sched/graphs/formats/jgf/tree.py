@@ -1,4 +1,4 @@
-"""Builds the tree of a graph from edges as numbers, with every check of `Graph.build`, for millions of vertices."""
+"""Build the tree of a graph from edges with all checks of `Graph.build`, fast enough for millions of vertices."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NONE = -1
 
 
 class ContainmentTree:
-    """Collects `contains` edges of known vertices, one parent each."""
+    """Collect `contains` edges; each vertex has one parent."""
 
     __slots__ = ("_ids", "_parents", "_positions")
 
     def __init__(self, ids: Sequence[str]) -> None:
-        """Number the vertices; two with one id are refused."""
+        """Number the vertices; raise `Invalid` for a duplicate id."""
         self._ids = ids
         self._positions = dict(zip(ids, range(len(ids)), strict=True))
         if len(self._positions) < len(ids):
@@ -32,7 +32,7 @@ class ContainmentTree:
         self._parents: Numbers = np.full(len(ids), _NONE, dtype=np.int32)
 
     def add(self, sources: list[str], targets: list[str]) -> None:
-        """Add edges; an unknown end, a vertex inside itself and a second parent are refused."""
+        """Add edges; raise `Invalid` for an unknown end, a vertex inside itself or a second parent."""
         at = self._positions.__getitem__
         try:
             parents: Numbers = np.fromiter(map(at, sources), np.int32, len(sources))
@@ -43,7 +43,7 @@ class ContainmentTree:
             raise Invalid("contains itself", where=f"vertex {sources[inside[0]]!r}")
         before = self._parents[children]
         free = before == _NONE
-        self._parents[children[free][::-1]] = parents[free][::-1]  # of equal places the last one stays: the first edge
+        self._parents[children[free][::-1]] = parents[free][::-1]  # with duplicates the last one wins: the first edge
         clash = np.flatnonzero(self._parents[children] != parents)
         if clash.size:
             child, other = children[clash[0]], parents[clash[0]]
@@ -60,7 +60,7 @@ class ContainmentTree:
                     )
 
     def graph(self, columns: Columns) -> Graph:
-        """The finished graph, parents before children."""
+        """Return the graph, parents before children."""
         self._positions.clear()  # a million entries that are no longer needed
         order = self._top_down()
         rank = np.empty_like(order)
@@ -80,7 +80,7 @@ class ContainmentTree:
         )
 
     def _top_down(self) -> Numbers:
-        """Vertex numbers level by level, children in the order of their parents, then as they were given."""
+        """Return the vertices level by level, children in the order of their parents, then as given."""
         parents = self._parents
         roots = np.flatnonzero(parents == _NONE).astype(np.int32)
         if roots.size != 1:

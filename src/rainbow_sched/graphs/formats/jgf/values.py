@@ -1,4 +1,4 @@
-"""What single values of a graph may be: sizes, metadata, ids, and how much of it all."""
+"""Checks of single values of a graph (sizes, metadata, ids) and limits of its size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import MAX_SIZE, MAX_VERTICES, Subsystem, Vertex
 
 NOT_A_NUMBER = "\0"  # marks a NaN or Infinity of the text; no other text may hold this character
-# What the graph itself says by its columns and its tree. Everything else is the site's own and is kept.
+# Keys that the graph's columns and tree represent. All other keys are the site's metadata.
 STRUCTURAL = frozenset(
     ("type", "basename", "name", "id", "uniq_id", "rank", "exclusive", "unit", "size", "paths"),
 )
@@ -19,14 +19,14 @@ _MAX_METADATA_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class GraphLimits:
-    """How large a graph may be before it is refused unread."""
+    """Maximum size of a graph; a larger one is refused unread."""
 
     text: int = 1 << 30  # bytes, after decompression
     vertices: int = MAX_VERTICES
 
     @property
     def edges(self) -> int:
-        """`contains` and `in` for each vertex, and room for subsystems that hang on many."""
+        """Return the maximum number of edges: `contains` and `in` per vertex, and more for subsystems."""
         return 8 * self.vertices + 64
 
 
@@ -34,7 +34,7 @@ DEFAULT = GraphLimits()
 
 
 def checked_size(size: object, where: str) -> int:
-    """A size as a whole number from 1 on; what is left out counts as 1."""
+    """Return a size as a whole number from 1 up; the default is 1."""
     if size is None:
         return 1
     if isinstance(size, float) and math.isfinite(size) and size == int(size):
@@ -48,7 +48,7 @@ def checked_size(size: object, where: str) -> int:
 
 
 def check_value(value: object, where: str) -> None:
-    """Refuse what cannot be stored and sent on: infinite numbers, broken text, deep nesting."""
+    """Raise for values that cannot be stored or sent: infinite numbers, invalid text, deep nesting."""
     stack: list[tuple[object, int]] = [(value, 0)]
     while stack:
         item, depth = stack.pop()
@@ -72,7 +72,7 @@ def check_value(value: object, where: str) -> None:
 
 
 def refuse_duplicate(ids: Sequence[str]) -> None:
-    """Raise for the first id that is there twice."""
+    """Raise `Invalid` for the first duplicate id."""
     seen: set[str] = set()
     for id in ids:
         if id in seen:
@@ -83,6 +83,6 @@ def refuse_duplicate(ids: Sequence[str]) -> None:
 def build_subsystem(
     name: str, dominant: Mapping[str, int], vertices: list[Vertex], edges: list[tuple[str, str]], *, nowhere: str
 ) -> Subsystem:
-    """As `Subsystem.build`, but a vertex may hang on `nowhere`, too: it is kept and speaks for nothing."""
+    """Do the same as `Subsystem.build`; a vertex may also attach to `nowhere`, which attaches it to nothing."""
     built = Subsystem.build(name, {**dominant, nowhere: -1}, vertices, edges)
     return replace(built, hangs_on=tuple(tuple(id for id in ids if id != nowhere) for ids in built.hangs_on))

@@ -1,4 +1,4 @@
-"""Turns the nodes of a JGF document into columns: ids, names, types, sizes, units and free metadata."""
+"""Read the nodes of a JGF document into columns: ids, names, types, sizes, units and metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTERNED = 1 << 16  # distinct names kept to share one string; beyond that name
 
 
 class _Paths(msgspec.Struct, gc=False):
-    """Only seen, not read: the edges say what contains what."""
+    """Not decoded: the edges define the containment."""
 
 
 class _Metadata(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ _name_of, _type_of, _unit_of, _size = attrgetter("name"), attrgetter("type"), at
 
 @dataclass(slots=True)
 class Columns:
-    """Vertices in the order of the text; `Graph` orders them by the tree later."""
+    """Vertices in the order of the text; `Graph` orders them by the tree."""
 
     ids: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -61,13 +61,13 @@ class Columns:
     interned: dict[str, str] = field(default_factory=dict)
 
     def share(self, texts: Sequence[str]) -> list[str]:
-        """The same texts, equal ones as one object while they are few."""
+        """Return the same texts, with equal ones as one object while there are few."""
         known = self.interned
         return list(map(known.get if len(known) > _INTERNED else known.setdefault, texts, texts))
 
 
 def read_vertices(section: Section, limits: GraphLimits) -> Columns:
-    """All vertices of the document, each one checked; errors name the vertex."""
+    """Read and check all vertices; errors name the vertex."""
     columns = Columns()
 
     def usual(piece: bytes) -> None:
@@ -84,12 +84,12 @@ def read_vertices(section: Section, limits: GraphLimits) -> Columns:
 
 
 def _add_usual(columns: Columns, piece: bytes, *, keyed: bool) -> None:
-    """Nodes with structural metadata only, a hundred times as many as others: decoded typed and all at once."""
+    """Add nodes with structural metadata only, the common case: decoded typed and all at once."""
     if keyed:
         by_id = _nodes_by_id.decode(piece)
         ids, nodes = list(by_id), list(by_id.values())
-        # Equal keys leave one entry. Each node is one brace, its metadata another, paths a third; more means a
-        # node that was overwritten, or metadata that this way of reading does not see.
+        # A duplicate key leaves one entry. Each node is one brace, its metadata another, paths a third; more means an
+        # overwritten node, or metadata that this decoder does not read.
         braces = 1 + 3 * len(nodes) - list(map(_node_paths, nodes)).count(None)
         if piece.count(b"{") != braces:
             raise msgspec.ValidationError

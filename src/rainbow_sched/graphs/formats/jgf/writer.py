@@ -1,4 +1,4 @@
-"""Writes a graph or a subsystem as JGF, in the shape of the prototype (dict) or of RFC 40 (list)."""
+"""Write a graph or a subsystem as JGF, in the form of the prototype (dict) or of RFC 40 (list)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 
 def to_jgf(graph: Graph, *, shape: str = "dict") -> str:
-    """The graph as JGF text with `contains` and `in` edges; `shape` is `dict` or `list`."""
+    """Return the graph as JGF text with `contains` and `in` edges; `shape` is `dict` or `list`."""
     paths: list[str] = []
     for i, parent in enumerate(graph.parents):
         above = paths[parent] if parent >= 0 else ""
@@ -20,7 +20,7 @@ def to_jgf(graph: Graph, *, shape: str = "dict") -> str:
 
 
 def subsystem_to_jgf(subsystem: Subsystem, *, shape: str = "dict") -> str:
-    """The subsystem as JGF text: its vertices, and edges from what they hang on."""
+    """Return the subsystem as JGF text: its vertices, and edges from the vertices that they attach to."""
 
     def edges() -> Iterator[tuple[str, str]]:
         for vertex, parent, hosts in subsystem.items():
@@ -44,7 +44,7 @@ def _node(vertex: Vertex, path: str, number: int) -> tuple[str, dict[str, object
         "exclusive": False,
         "rank": -1,
     }
-    if path and vertex.name:  # a reader would take the path's end for the name of a vertex that has none
+    if path and vertex.name:  # a reader would use the end of the path as the name of an unnamed vertex
         metadata["paths"] = {"containment": path}
     return vertex.id, metadata
 
@@ -54,9 +54,9 @@ def _document(nodes: Iterator[tuple[str, dict[str, object]]], edges: Iterator[tu
     for parent, child in edges:
         links.append({"source": parent, "target": child, "relation": "contains"})
         links.append({"source": child, "target": parent, "relation": "in"})
-    held: Mapping[str, object] | list[object]
+    listed: Mapping[str, object] | list[object]
     if shape == "dict":
-        held = {id: {"label": id, "metadata": metadata} for id, metadata in nodes}
+        listed = {id: {"label": id, "metadata": metadata} for id, metadata in nodes}
     else:
-        held = [{"id": id, "label": id, "metadata": metadata} for id, metadata in nodes]
-    return json.dumps({"graph": {"directed": True, "nodes": held, "edges": links}}, separators=(",", ":"))
+        listed = [{"id": id, "label": id, "metadata": metadata} for id, metadata in nodes]
+    return json.dumps({"graph": {"directed": True, "nodes": listed, "edges": links}}, separators=(",", ":"))
