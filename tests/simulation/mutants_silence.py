@@ -74,8 +74,8 @@ def gives_a_rerun_back_when_the_lost_run_is_heard_of(patch: Patch) -> None:
         fewer = replace(job, reruns_used=max(0, job.reruns_used - 1))
         return original(tx, fx, fewer, attempt, how, now)
 
-    original = lifecycle.found
-    patch.setattr(lifecycle, "found", found)
+    original = lifecycle.record_late_end
+    patch.setattr(lifecycle, "record_late_end", found)
 
 
 @mutant(AWAY)
@@ -85,7 +85,7 @@ def takes_a_late_success_for_the_newer_attempts(patch: Patch) -> None:
         if how.state is AttemptState.SUCCEEDED and not job.state.terminal:
             lifecycle._finished(tx, fx, job, JobEvent.SUCCEEDED, how, now)
 
-    patch.setattr(lifecycle, "found", found)
+    patch.setattr(lifecycle, "record_late_end", found)
 
 
 @mutant(AWAY)
