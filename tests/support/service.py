@@ -58,7 +58,7 @@ def a_graph(nodes: int = 2, cores: int = 4, gpus: int = 0, memory: int = 0) -> b
     return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": [node]}).encode()
 
 
-async def with_cluster(service: Service, name: str, **shape: int) -> registration.Registered:
+async def with_cluster(service: Service, name: str, **shape: int) -> registration.ClusterCredentials:
     """Register a cluster of that shape."""
     made = await registration.register(service.core, name, a_graph(**shape))
     assert made is not None

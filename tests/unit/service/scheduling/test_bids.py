@@ -86,7 +86,7 @@ async def a_fleet(
                     await task
 
 
-async def decided(service: Service, **terms: object) -> tuple[jobs.JobView, Decision]:
+async def decided(service: Service, **terms: object) -> tuple[jobs.JobWithAttempt, Decision]:
     [receipt] = await submit(service, a_submission(terms=Terms(**terms)))  # type: ignore[arg-type]
     assert receipt.state is JobState.QUEUED
     await service.scheduling_loop.decide_pending()
@@ -173,7 +173,7 @@ async def test_a_bidder_that_is_always_three_times_too_optimistic_no_longer_wins
 
 
 async def run_to_its_end(
-    service: Service, view: jobs.JobView, bidder: Bidder, clock: ManualClock, waits: float
+    service: Service, view: jobs.JobWithAttempt, bidder: Bidder, clock: ManualClock, waits: float
 ) -> None:
     """Let a job start after `waits` seconds and end."""
     assert view.attempt is not None
