@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -117,7 +117,7 @@ class AsyncJobHandle:
             output[chunk.stream] += chunk.data
         return JobResult(job, bytes(output["stdout"]), bytes(output["stderr"]))
 
-    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[StreamChunk]:
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncGenerator[StreamChunk, None]:
         """Yield the job's output; with `follow` until it has ended."""
         return self.client.logs(self.id, follow=follow, stream=stream, tail=tail)
 

@@ -7,9 +7,10 @@ import contextlib
 import os
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -31,6 +32,7 @@ CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 _ASCII = frozenset(map(chr, range(0x20, 0x7F)))
+_END_OF_STREAM: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # missing in the stubs
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Connection:
         rpc: Rpc[RequestT, ResponseT],
         request: RequestT,
         on_metadata: Callable[[dict[str, str]], None] | None = None,
-    ) -> AsyncIterator[ResponseT]:
+    ) -> AsyncGenerator[ResponseT, None]:
         """Yield the messages of a server stream, without retries.
 
         A lost connection raises Unavailable; the next stream goes to the next server. `on_metadata` gets the stream's
@@ -159,8 +161,11 @@ class Connection:
             try:
                 if on_metadata is not None:
                     on_metadata({key: str(value) for key, value in await call.initial_metadata() or ()})
-                async for message in call:
+                # Not `async for`: its iterator would be left open when this generator is closed early.
+                message: Any = await call.read()
+                while message is not _END_OF_STREAM:
                     yield message
+                    message = await call.read()
             finally:
                 call.cancel()
         except _NotConnected as error:

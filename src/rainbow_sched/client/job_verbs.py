@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -130,11 +130,12 @@ class JobMethods:
             open_ids = {id for id in ids if not known[id].ended}
             if not open_ids:
                 return await self._with_failures([known[id] for id in ids])
-            async for event in self.watch(JobFilter(ids=sorted(open_ids)), after=0):
-                if event.last:
-                    open_ids.discard(event.job)
-                    if not open_ids:
-                        break
+            async with contextlib.aclosing(self.watch(JobFilter(ids=sorted(open_ids)), after=0)) as events:
+                async for event in events:
+                    if event.last:
+                        open_ids.discard(event.job)
+                        if not open_ids:
+                            break
             if open_ids:  # the server ended the stream early
                 await self.connection.sleep(self.connection.timeouts.backoff.cap)
 
@@ -144,8 +145,11 @@ class JobMethods:
         failures: dict[int, str] = {}
         if missing:
             with contextlib.suppress(TimeoutError):  # the events of an old job may be deleted
-                async with asyncio.timeout(self.connection.timeouts.connect):
-                    async for event in self.watch(JobFilter(ids=sorted(missing)), after=0):
+                async with (
+                    asyncio.timeout(self.connection.timeouts.connect),
+                    contextlib.aclosing(self.watch(JobFilter(ids=sorted(missing)), after=0)) as events,
+                ):
+                    async for event in events:
                         if event.last:
                             failures[event.job] = str(event.detail.get("failure", ""))
                             missing.discard(event.job)
@@ -153,7 +157,9 @@ class JobMethods:
                                 break
         return tuple(replace(job, failure=failures.get(job.id, job.failure)) for job in ended)
 
-    async def watch(self, selected: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventInfo]:
+    async def watch(
+        self, selected: JobFilter | None = None, *, after: int | None = None
+    ) -> AsyncGenerator[EventInfo, None]:
         """Yield each event once, as it happens; `after` None: from now on. Resumes after a lost connection."""
         seen = after
 
@@ -162,16 +168,17 @@ class JobMethods:
             if seen is None and metadata.get("rainbow-after", "").isdecimal():
                 seen = int(metadata["rainbow-after"])
 
-        def open_stream() -> AsyncIterator[jobs_pb2.Event]:
+        def open_stream() -> AsyncGenerator[jobs_pb2.Event, None]:
             request = jobs_pb2.WatchRequest(
                 filter=codec.filter_message(selected or JobFilter()), after=seen or 0, from_now=seen is None
             )
             return self.connection.stream(rpcs.WATCH, request, on_metadata)
 
-        async for message in self._resumed(open_stream):
-            if seen is None or message.seq > seen:
-                seen = message.seq
-                yield codec.event(message)
+        async with contextlib.aclosing(self._resumed(open_stream)) as messages:
+            async for message in messages:
+                if seen is None or message.seq > seen:
+                    seen = message.seq
+                    yield codec.event(message)
 
     async def logs(
         self,
@@ -181,14 +188,14 @@ class JobMethods:
         stream: str = "",
         tail: int = 0,
         offsets: Mapping[str, int] | None = None,
-    ) -> AsyncIterator[StreamChunk]:
+    ) -> AsyncGenerator[StreamChunk, None]:
         """Yield a job's output, each byte once, from `offsets` by stream; with `follow` until the job has ended.
 
         Resumes after a lost connection.
         """
         position: dict[str, int] = dict(offsets or {})
 
-        def open_stream() -> AsyncIterator[jobs_pb2.LogChunk]:
+        def open_stream() -> AsyncGenerator[jobs_pb2.LogChunk, None]:
             request = jobs_pb2.LogsRequest(
                 id=id,
                 follow=follow,
@@ -199,18 +206,19 @@ class JobMethods:
             )
             return self.connection.stream(rpcs.LOGS, request)
 
-        async for message in self._resumed(open_stream, follow=follow):
-            offset, data = message.offset, message.data
-            known = position.get(message.stream, 0)
-            if offset < known:
-                offset, data = known, data[known - offset :]
-            if data:
-                position[message.stream] = offset + len(data)
-                yield StreamChunk(message.stream, offset, data)
+        async with contextlib.aclosing(self._resumed(open_stream, follow=follow)) as messages:
+            async for message in messages:
+                offset, data = message.offset, message.data
+                known = position.get(message.stream, 0)
+                if offset < known:
+                    offset, data = known, data[known - offset :]
+                if data:
+                    position[message.stream] = offset + len(data)
+                    yield StreamChunk(message.stream, offset, data)
 
     async def _resumed(
-        self, open_stream: Callable[[], AsyncIterator[Item]], *, follow: bool = True
-    ) -> AsyncIterator[Item]:
+        self, open_stream: Callable[[], AsyncGenerator[Item, None]], *, follow: bool = True
+    ) -> AsyncGenerator[Item, None]:
         """Yield the items of a stream, and open it again after a lost connection until the timeout for streams.
 
         Without `follow` the timeout for an unreachable server applies, which is shorter.
@@ -219,9 +227,10 @@ class JobMethods:
         last_contact, retries = loop.time(), 0
         while True:
             try:
-                async for item in open_stream():
-                    yield item
-                    last_contact, retries = loop.time(), 0
+                async with contextlib.aclosing(open_stream()) as items:
+                    async for item in items:
+                        yield item
+                        last_contact, retries = loop.time(), 0
                 return
             except Unavailable:
                 if retries == 0:

@@ -152,6 +152,8 @@ class AttachedJob:
         finally:
             next_event.cancel()
             self._erase()
+            await asyncio.gather(next_event, return_exceptions=True)
+            await events.aclose()
 
     async def _cancel(self) -> None:
         try:
