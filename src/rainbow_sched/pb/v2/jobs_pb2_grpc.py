@@ -100,7 +100,7 @@ class JobsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SubmitBatch(self, request, context):
-        """Submit up to thousands of jobs in one call. Either all of them are stored or none.
+        """Submit at most 10000 jobs in one call. Either all of them are stored or none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
