@@ -46,9 +46,6 @@ class GraphBackend(Protocol):
     def clusters(self) -> tuple[str, ...]:
         """Return the names of all clusters, sorted."""
 
-    def version_of(self, cluster: str) -> int:
-        """Return the overall version at the cluster's last change."""
-
     def put(self, cluster: str, graph: Graph) -> None:
         """Add a cluster or replace its graph; this deletes marks, use, placements and subsystems of the old graph."""
 

@@ -87,10 +87,6 @@ class MemoryBackend:
         """Names of all clusters, sorted."""
         return tuple(sorted(self._states))
 
-    def version_of(self, cluster: str) -> int:
-        """The overall version at the cluster's last change."""
-        return self._state(cluster).version
-
     def put(self, cluster: str, graph: Graph) -> None:
         """Add a cluster or replace its graph."""
         self._refold(cluster, self._structure(graph), ())

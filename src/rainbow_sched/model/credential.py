@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
-import hmac
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,10 +53,6 @@ class Credential:
     def __post_init__(self) -> None:
         for scope in self.scopes:
             checked_scope(scope)
-
-    def matches(self, secret: str) -> bool:
-        """Return True if `secret` is the credential's text; compares in constant time."""
-        return hmac.compare_digest(self.digest, digest(secret))
 
     def live(self, now: float) -> bool:
         """Return True if the credential is neither revoked, nor expired, nor used up."""

@@ -145,9 +145,6 @@ class Tx(Protocol):
     def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
         """Return ids of jobs that wait for this one, above id `after`, in order."""
 
-    def dependents(self, job_id: int) -> list[tuple[int, str]]:
-        """Return the jobs that wait for this one: (job id, kind), by id."""
-
     # --- State that a starting server loads into memory ---
 
     def queued_ids(self, limit: int, after: int = 0) -> list[int]:
@@ -210,7 +207,7 @@ class Tx(Protocol):
         """Return the unacknowledged commands about live attempts."""
 
     def ack_command(self, id: int) -> None:
-        """HistoryMark a command as acknowledged."""
+        """Mark a command as acknowledged."""
 
     # --- Events, decisions, output, and the last response to each agent ---
 

@@ -58,11 +58,6 @@ class Claim:
         self._loop = loop
         self._thread.start()
 
-    @property
-    def replaced(self) -> Replaced | None:
-        """Return the error once another server has taken the claim."""
-        return self._replaced
-
     def check(self, session: Session) -> None:
         """Inside a write transaction, raise Replaced unless this server holds the claim and its events are stored."""
         if not check_claim(session, self.claimant, self.term):

@@ -154,7 +154,7 @@ def test_node_rules_stay_with_a_cluster_until_it_is_removed(backend: GraphBacken
     put(backend)
     version = backend.version
     backend.set_node_rules("c", TELLS_KIND)
-    assert backend.version_of("c") > version
+    assert backend.version > version
     backend.set_node_rules("c", HOSTS)
     graph = a_graph(nodes=2, cores=4, gpus=2, sockets=2)
     backend.put("c", graph)

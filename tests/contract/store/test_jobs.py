@@ -224,7 +224,7 @@ async def test_dependencies_are_known_from_both_ends(store: Store) -> None:
     waits = (Dependency("afterok", 1), Dependency("afterany", 1), Dependency("afterok", 1))
     await a_job(store, a_draft(state=JobState.HELD, hold=Hold.DEPENDENCY, waits_for=waits))
     assert await store.read(lambda tx: tx.dependencies(2)) == [Dependency("afterany", 1), Dependency("afterok", 1)]
-    assert await store.read(lambda tx: tx.dependents(1)) == [(2, "afterany"), (2, "afterok")]
+    assert await store.read(lambda tx: tx.waiters(1, 0, 9)) == [2]
     with pytest.raises(Conflict):
         await a_job(store, a_draft(waits_for=(Dependency("after", 99),)))
 

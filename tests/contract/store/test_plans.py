@@ -45,7 +45,7 @@ QUESTIONS: dict[str, Callable[[Tx], object]] = {
     "commands": lambda tx: tx.commands("perl"),
     "events": lambda tx: tx.events(1, 9),
     "events of a job": lambda tx: tx.events(1, 9, job=1),
-    "dependents": lambda tx: tx.dependents(1),
+    "waiters": lambda tx: tx.waiters(1, 0, 9),
     "tokens": lambda tx: tx.jobs_by_tokens("user:ana", ["t"]),
     "output": lambda tx: tx.output(1, 1, "stdout", 0, 9),
 }

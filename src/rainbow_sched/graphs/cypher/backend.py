@@ -62,11 +62,6 @@ class CypherBackend:
         """Return the names of all clusters, sorted."""
         return tuple(sorted(self._versions))
 
-    def version_of(self, cluster: str) -> int:
-        """The overall version at the cluster's last change."""
-        self._known(cluster)
-        return self._versions[cluster]
-
     def put(self, cluster: str, graph: Graph) -> None:
         """Add a cluster or replace its graph and all its data."""
         writer.check_graph(graph)

@@ -9,8 +9,8 @@ from typing import Any
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.server.admission.policy import (
     BULKY,
+    LONG_POLLS,
     POLICY,
-    RENEWALS,
     SUBMISSIONS,
     UPLOADS,
     AccessRule,
@@ -42,7 +42,7 @@ class Method:
             path=path,
             row=POLICY.get(path, Nobody()),
             submission=path in SUBMISSIONS,
-            stays=takes_stream or gives_stream or path in RENEWALS,
+            stays=takes_stream or gives_stream or path in LONG_POLLS,
             uploads=path in UPLOADS,
             largest=MAX_BULK_MESSAGE_BYTES if takes_stream or path in BULKY else MAX_MESSAGE_BYTES,
         )

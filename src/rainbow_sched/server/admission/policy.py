@@ -153,9 +153,9 @@ SUBMISSIONS = frozenset(
 )
 # Submissions of one job, whose duration is used for the estimate.
 SINGLE = frozenset({f"{V2}Jobs/Submit", f"{PROTOTYPE}SubmitJob"})
-# Agents renew leases with these: long polls that are never shed.
-RENEWALS = frozenset({f"{V2}Agents/Sync"})
+# Long polls by which agents report and renew leases; they are never shed and have no deadline.
+LONG_POLLS = frozenset({f"{V2}Agents/Sync"})
 # A message may carry a whole graph.
 UPLOADS = frozenset({f"{PROTOTYPE}Register", f"{PROTOTYPE}RegisterSubsystem"})
 # A message may have MAX_BULK_MESSAGE_BYTES.
-BULKY = UPLOADS | RENEWALS | {f"{V2}Jobs/SubmitBatch"}
+BULKY = UPLOADS | LONG_POLLS | {f"{V2}Jobs/SubmitBatch"}

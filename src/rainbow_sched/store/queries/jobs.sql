@@ -30,9 +30,6 @@ SELECT kind, waits_for FROM dependencies WHERE job = :job ORDER BY waits_for, ki
 -- name: waiters
 SELECT DISTINCT job FROM dependencies WHERE waits_for = :job AND job > :after ORDER BY job LIMIT :limit;
 
--- name: dependents
-SELECT job, kind FROM dependencies WHERE waits_for = :job ORDER BY job, kind;
-
 -- name: jobs_by_ids
 SELECT {job_columns} FROM {job_tables} WHERE j.id IN (:*ids);
 

@@ -132,6 +132,3 @@ class JobTable(Table):
 
     def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
         return [job for (job,) in self.db.rows("waiters", job=job_id, after=after, limit=limit)]
-
-    def dependents(self, job_id: int) -> list[tuple[int, str]]:
-        return [(job, kind) for job, kind in self.db.rows("dependents", job=job_id)]

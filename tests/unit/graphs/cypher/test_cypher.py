@@ -197,7 +197,7 @@ def test_a_removed_cluster_leaves_nothing_behind(backend: CypherBackend) -> None
         assert backend._engine.run(f"MATCH (n:{label}) RETURN count(*)") == [[0]]
     backend.put("perl", graph)
     assert fit(backend, asks(CORES)) is Fit.NOW
-    for call in (backend.remove, backend.summary, backend.version_of):
+    for call in (backend.remove, backend.summary):
         with pytest.raises(NotFound):
             call("no such")
 
@@ -216,7 +216,7 @@ def test_a_file_keeps_the_clusters_for_the_next_time(tmp_path: Path) -> None:
     backend.close()
     again = CypherBackend(path=path)
     assert again.clusters() == ("perl",)
-    assert again.version == again.version_of("perl") == 1
+    assert again.version == 1
     assert fit(again, asks(CORES)) is Fit.NOW
     again.close()
 
