@@ -1,6 +1,6 @@
 -- name: job_columns
-j.id, j.owner, j.name, j.state, j.hold, s.digest, s.body, j.spec_check, o.body, j.terms, j.cluster, j.attempt, j.failures,
-j.evaluations, j.evaluated_at, j.exit_code, j.reason, j.client_token, j.submitted_at, j.started_at, j.ended_at, j.version,
+j.id, j.owner, j.name, j.state, j.hold, s.digest AS spec_digest, s.body AS spec_body, j.spec_check,
+o.body AS source_body, j.terms, j.cluster, j.attempt, j.failures, j.evaluations, j.evaluated_at, j.exit_code, j.reason, j.client_token, j.submitted_at, j.started_at, j.ended_at, j.version,
 j.reruns_used
 
 -- name: job_tables

@@ -10,7 +10,7 @@ from rainbow_sched.model.job import Job, JobEvent
 from rainbow_sched.store.records import Command
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.jobs import JobTable
-from rainbow_sched.store.tables.rows import attempt_of, job_of, spec_intact
+from rainbow_sched.store.tables.rows import JobRow, attempt_of, job_of, spec_intact
 
 _CHANGEABLE = frozenset(
     {
@@ -130,7 +130,7 @@ class AttemptTable(JobTable):
         leased: list[tuple[Attempt, Job]] = []
         while len(leased) < limit:
             taken = self._take_offers(id, limit - len(leased), holder, until, now)
-            jobs = {row[0]: row for row in self.job_rows([attempt.job for attempt in taken])}
+            jobs = {row.id: row for row in self.job_rows([attempt.job for attempt in taken])}
             for attempt in taken:
                 if spec_intact(jobs[attempt.job]):
                     leased.append((attempt, job_of(jobs[attempt.job], check=False)))
@@ -150,10 +150,11 @@ class AttemptTable(JobTable):
             rows += self.db.returning(
                 "lease_offered", cluster_id=cluster_id, limit=limit - len(rows), holder=holder, until=until
             )
-        rows.sort(key=lambda row: (-row[0], row[1]))
-        return [attempt_of(row[1:]) for row in rows]
+        taken = [(-priority, attempt_of(columns)) for priority, *columns in rows]
+        taken.sort(key=lambda one: (one[0], one[1].job))
+        return [attempt for _, attempt in taken]
 
-    def _fail_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
+    def _fail_damaged(self, attempt: Attempt, row: JobRow, at: float) -> None:
         self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
         self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 
@@ -167,7 +168,8 @@ class AttemptTable(JobTable):
     def add_command(self, attempt: Attempt, kind: str, at: float) -> int:
         pending = self.db.row("open_command", job=attempt.job, n=attempt.n, kind=kind)
         if pending is not None:
-            return int(pending[0])
+            (id,) = pending
+            return int(id)
         id = self.db.allocate("command")
         if not self.db.change("add_command", id=id, job=attempt.job, n=attempt.n, kind=kind, at=at):
             raise NotFound(f"there is no attempt {attempt.tag}")

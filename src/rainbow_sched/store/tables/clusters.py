@@ -75,7 +75,10 @@ class ClusterTable(Table):
 
     def graph(self, cluster_id: int, subsystem: str) -> bytes | None:
         row = self.db.row("graph", cluster=cluster_id, subsystem=subsystem)
-        return None if row is None else checked(row[1], row[2], f"graph {subsystem!r} of cluster {cluster_id}")
+        if row is None:
+            return None
+        name, digest, data = row
+        return checked(digest, data, f"graph {name!r} of cluster {cluster_id}")
 
     def graphs(self, cluster_id: int) -> dict[str, bytes]:
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import NotFound
@@ -22,6 +23,14 @@ _DELETIONS = (  # jobs last, because the other rows refer to them
     "remove_attempts",
     "remove_jobs",
 )
+
+
+class _SyncRow(NamedTuple):
+    """The columns of the query `sync`."""
+
+    epoch: str
+    seq: int
+    answer: bytes
 
 
 class HistoryTable(Table):
@@ -113,30 +122,29 @@ class HistoryTable(Table):
         self.db.change("add_output", **of, start=start, length=len(data), data=data, at=0.0)
 
     def stored_sync(self, cluster: str, epoch: str, seq: int) -> bytes | None:
-        row = self._sync(cluster)
-        return bytes(row[2]) if row is not None and row[:2] == (epoch, seq) else None
+        last = self._last_sync(self.cluster_id(cluster))
+        return bytes(last.answer) if last is not None and (last.epoch, last.seq) == (epoch, seq) else None
 
     def store_sync(self, cluster: str, epoch: str, seq: int, answer: bytes) -> None:
         id = self.cluster_id(cluster)
         if id is None:
             raise NotFound(f"no cluster is named {cluster!r}; see the list of clusters")
-        before = self.db.row("sync", cluster_id=id)
-        if before is not None and before[0] != epoch:
-            self.db.change("add_past_epoch", cluster_id=id, epoch=before[0])
+        before = self._last_sync(id)
+        if before is not None and before.epoch != epoch:
+            self.db.change("add_past_epoch", cluster_id=id, epoch=before.epoch)
         self.db.change("store_sync", cluster_id=id, epoch=epoch, seq=seq, answer=answer)
 
     def agent_epoch(self, cluster: str) -> str | None:
-        row = self._sync(cluster)
-        return None if row is None else str(row[0])
+        last = self._last_sync(self.cluster_id(cluster))
+        return None if last is None else last.epoch
 
     def epoch_is_over(self, cluster: str, epoch: str) -> bool:
         id = self.cluster_id(cluster)
         return id is not None and self.db.row("past_epoch", cluster_id=id, epoch=epoch) is not None
 
-    def _sync(self, cluster: str) -> tuple[str, int, bytes] | None:
-        id = self.cluster_id(cluster)
-        row = None if id is None else self.db.row("sync", cluster_id=id)
-        return None if row is None else (row[0], row[1], row[2])
+    def _last_sync(self, cluster_id: int | None) -> _SyncRow | None:
+        row = None if cluster_id is None else self.db.row("sync", cluster_id=cluster_id)
+        return None if row is None else _SyncRow._make(row)
 
     def remove_finished(self, before: float, limit: int) -> int:
         ids = [id for (id,) in self.db.rows("ids_to_remove", before=before, limit=min(limit, MAX_VALUES_PER_LIST))]

@@ -110,7 +110,7 @@ class JobListTable(JobTable):
                 break
             after = min(page)
             matching |= {
-                row[0]
+                row.id
                 for row in self.job_rows(sorted(page))
                 if which.labels.items() <= job_of(row, check=False).terms.labels.items()
             }
@@ -134,8 +134,9 @@ class JobListTable(JobTable):
         while low < high:
             middle = (low + high) // 2
             row = self.db.row("submitted_from", id=middle)
-            if row is None or row[1] >= time:
+            id, submitted_at = row or (middle, time)
+            if submitted_at >= time:
                 high = middle
             else:
-                low = int(row[0]) + 1
+                low = id + 1
         return low

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Job, JobEvent, JobState, next_state
 from rainbow_sched.store.records import Dependency
-from rainbow_sched.store.session import Row
-from rainbow_sched.store.tables.rows import job_of, terms_text
+from rainbow_sched.store.tables.rows import JobRow, job_of, terms_text
 from rainbow_sched.store.tables.table import Table, batches
 
 _CHANGEABLE = frozenset(
@@ -42,14 +41,16 @@ class JobTable(Table):
     def jobs(self, ids: Sequence[int]) -> list[Job]:
         return sorted((job_of(row, check=True) for row in self.job_rows(ids)), key=lambda job: job.id)
 
-    def job_rows(self, ids: Sequence[int]) -> list[Row]:
+    def job_rows(self, ids: Sequence[int]) -> list[JobRow]:
         """Return the rows of these jobs, unordered."""
-        return [row for part in batches(list(ids)) for row in self.db.rows("jobs_by_ids", ids=part)]
+        parts = (self.db.rows("jobs_by_ids", ids=part) for part in batches(list(ids)))
+        return [JobRow._make(row) for rows in parts for row in rows]
 
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         wanted = sorted({token for token in tokens if token})
-        rows = (row for part in batches(wanted) for row in self.db.rows("jobs_by_tokens", owner=owner, tokens=part))
-        return {row[17]: job_of(row, check=False) for row in rows}
+        parts = (self.db.rows("jobs_by_tokens", owner=owner, tokens=part) for part in batches(wanted))
+        found = [job_of(JobRow._make(row), check=False) for rows in parts for row in rows]
+        return {job.client_token: job for job in found}
 
     def update_job(
         self, job: Job, event: JobEvent, at: float, *, detail: Mapping[str, object] | None = None, **changes: object

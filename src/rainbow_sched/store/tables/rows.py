@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
 from rainbow_sched.model.binding import NodeRules
@@ -47,66 +48,159 @@ def terms_of(text: str) -> Terms:
     return Terms(**given)
 
 
-def job_of(row: Row, *, check: bool) -> Job:
+class JobRow(NamedTuple):
+    """The columns of the query `job_columns`."""
+
+    id: int
+    owner: str
+    name: str
+    state: str
+    hold: str | None
+    spec_digest: bytes | None  # None: the referenced text is missing
+    spec_body: bytes | None
+    spec_check: int
+    source_body: bytes | None
+    terms: str
+    cluster: str
+    attempt: int
+    failures: int
+    evaluations: int
+    evaluated_at: float | None
+    exit_code: int | None
+    reason: str
+    client_token: str | None
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    version: int
+    reruns_used: int
+
+
+class AttemptRow(NamedTuple):
+    """The columns of the query `attempt_columns`."""
+
+    job: int
+    n: int
+    cluster: str
+    token: str
+    state: str
+    created_at: float
+    lease_until: float | None
+    accepted_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    failure: str | None
+    reason: str
+    native_id: str
+    suspect: int
+    holder: str
+    guarded: int
+    nodes: str
+    code: str
+
+
+class ClusterRow(NamedTuple):
+    """The columns of the query `cluster_columns`."""
+
+    id: int
+    name: str
+    standing: str
+    manager: str
+    registered_at: float
+    seen_at: float | None
+    state: str
+    state_at: float | None
+    marks: str
+    used: str
+    rules: str
+    record: str
+    drain_reason: str
+    version: int
+    node_rules: str | None
+    wrong_nodes: int
+
+
+class CredentialRow(NamedTuple):
+    """The columns of the query `credential_columns`."""
+
+    id: str
+    kind: str
+    digest: bytes
+    owner: str
+    scopes: str
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+    uses_left: int | None
+    note: str
+
+
+def job_of(row: JobRow, *, check: bool) -> Job:
     """Convert a row to a job; with `check`, raise Corrupt if its stored request has changed since it was written."""
     if check and not spec_intact(row):
-        raise Corrupt(f"the stored request of job {row[0]} is damaged: its hash does not match; it is never run")
+        raise Corrupt(f"the stored request of job {row.id} is damaged: its hash does not match; it is never run")
     return Job(
-        id=row[0],
-        owner=row[1],
-        name=row[2],
-        state=JobState(row[3]),
-        hold=None if row[4] is None else Hold(row[4]),
-        spec="" if row[6] is None else decoded(row[6]),
-        source="" if row[8] is None else decoded(row[8]),
-        terms=terms_of(row[9]),
-        cluster=row[10],
-        attempt=row[11],
-        failures=row[12],
-        evaluations=row[13],
-        evaluated_at=row[14],
-        exit_code=row[15],
-        reason=row[16],
-        client_token=row[17] or "",
-        submitted_at=row[18],
-        started_at=row[19],
-        ended_at=row[20],
-        version=row[21],
-        reruns_used=row[22],
+        id=row.id,
+        owner=row.owner,
+        name=row.name,
+        state=JobState(row.state),
+        hold=None if row.hold is None else Hold(row.hold),
+        spec="" if row.spec_body is None else decoded(row.spec_body),
+        source="" if row.source_body is None else decoded(row.source_body),
+        terms=terms_of(row.terms),
+        cluster=row.cluster,
+        attempt=row.attempt,
+        failures=row.failures,
+        evaluations=row.evaluations,
+        evaluated_at=row.evaluated_at,
+        exit_code=row.exit_code,
+        reason=row.reason,
+        client_token=row.client_token or "",
+        submitted_at=row.submitted_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        version=row.version,
+        reruns_used=row.reruns_used,
     )
 
 
-def spec_intact(row: Row) -> bool:
+def spec_intact(row: JobRow) -> bool:
     """Return True if the request in a job's row has the hash that was stored with it."""
-    return intact(row[5], row[6]) and check_number(bytes(row[5])) == row[7]
+    digest = row.spec_digest
+    return digest is not None and intact(digest, row.spec_body) and check_number(bytes(digest)) == row.spec_check
 
 
-def attempt_of(row: Row) -> Attempt:
+def attempt_of(columns: Iterable[Any]) -> Attempt:
+    """Convert the columns of an attempt."""
+    row = AttemptRow._make(columns)
     return Attempt(
-        job=row[0],
-        n=row[1],
-        cluster=row[2],
-        token=row[3],
-        state=AttemptState(row[4]),
-        created_at=float(row[5]),  # SQLite's RETURNING gives whole numbers as int
-        lease_until=None if row[6] is None else float(row[6]),
-        accepted_at=row[7],
-        started_at=row[8],
-        ended_at=row[9],
-        exit_code=row[10],
-        failure=None if row[11] is None else Failure(row[11]),
-        reason=row[12],
-        native_id=row[13],
-        suspect=bool(row[14]),
-        holder=row[15],
-        guarded=bool(row[16]),
-        nodes=row[17],
-        code=row[18],
+        job=row.job,
+        n=row.n,
+        cluster=row.cluster,
+        token=row.token,
+        state=AttemptState(row.state),
+        created_at=float(row.created_at),  # SQLite's RETURNING gives whole numbers as int
+        lease_until=None if row.lease_until is None else float(row.lease_until),
+        accepted_at=row.accepted_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        failure=None if row.failure is None else Failure(row.failure),
+        reason=row.reason,
+        native_id=row.native_id,
+        suspect=bool(row.suspect),
+        holder=row.holder,
+        guarded=bool(row.guarded),
+        nodes=row.nodes,
+        code=row.code,
     )
 
 
-def event_of(row: Row) -> Event:
-    seq, job, at, kind, state, attempt, detail = row
+def event_of(columns: Row) -> Event:
+    """Convert the columns of an event."""
+    seq, job, at, kind, state, attempt, detail = columns
     return Event(
         seq=seq,
         job=job,
@@ -118,38 +212,42 @@ def event_of(row: Row) -> Event:
     )
 
 
-def cluster_of(row: Row) -> Cluster:
+def cluster_of(columns: Row) -> Cluster:
+    """Convert the columns of a cluster."""
+    row = ClusterRow._make(columns)
     return Cluster(
-        id=row[0],
-        name=row[1],
-        standing=Standing(row[2]),
-        manager=row[3],
-        registered_at=row[4],
-        seen_at=row[5],
-        state=json.loads(row[6]),
-        state_at=row[7],
-        marks=json.loads(row[8]),
-        used=json.loads(row[9]),
-        rules=json.loads(row[10]),
-        record=json.loads(row[11]),
-        drain_reason=row[12],
-        version=row[13],
-        node_rules=None if row[14] is None else NodeRules.of(json.loads(row[14])),
-        wrong_nodes=row[15],
+        id=row.id,
+        name=row.name,
+        standing=Standing(row.standing),
+        manager=row.manager,
+        registered_at=row.registered_at,
+        seen_at=row.seen_at,
+        state=json.loads(row.state),
+        state_at=row.state_at,
+        marks=json.loads(row.marks),
+        used=json.loads(row.used),
+        rules=json.loads(row.rules),
+        record=json.loads(row.record),
+        drain_reason=row.drain_reason,
+        version=row.version,
+        node_rules=None if row.node_rules is None else NodeRules.of(json.loads(row.node_rules)),
+        wrong_nodes=row.wrong_nodes,
     )
 
 
-def credential_of(row: Row) -> Credential:
+def credential_of(columns: Row) -> Credential:
+    """Convert the columns of a credential."""
+    row = CredentialRow._make(columns)
     return Credential(
-        id=row[0],
-        kind=CredentialKind(row[1]),
-        digest=bytes(row[2]),
-        owner=row[3],
-        scopes=tuple(json.loads(row[4])),
-        created_at=row[5],
-        expires_at=row[6],
-        revoked_at=row[7],
-        used_at=row[8],
-        uses_left=row[9],
-        note=row[10],
+        id=row.id,
+        kind=CredentialKind(row.kind),
+        digest=bytes(row.digest),
+        owner=row.owner,
+        scopes=tuple(json.loads(row.scopes)),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        used_at=row.used_at,
+        uses_left=row.uses_left,
+        note=row.note,
     )
