@@ -16,11 +16,10 @@ HEAD = """\
 
 Generated from the program by `python -m tools.write_cli_reference docs/cli.md`; a test keeps it current.
 
-Results go to stdout, the narrative beside them to stderr. Every listing takes `-o table|wide|json|jsonl|yaml|name` or
-a format such as `'{id} {state}'`; JSON carries its schema and version, times are RFC 3339 in UTC, and an absent key is
-an unknown value. Errors are one sentence, what is wrong and what to do; with `-o json` they are
-`{"error": {"code", "message"}}`. Control sequences in names and in job output are left out on a terminal, unless
-`--raw` is given; a pipe gets every byte.
+Results go to stdout, messages to stderr. Every listing takes `-o table|wide|json|jsonl|yaml|name` or a format such as
+`'{id} {state}'`. JSON has a schema name with a version, times are RFC 3339 in UTC, and an absent key is an unknown value.
+An error is one sentence with cause and remedy; with `-o json` it is `{"error": {"code", "message"}}`. On a terminal,
+control sequences in names and in job output are removed, unless `--raw` is given; a pipe gets every byte.
 
 Jobs are named by id, range (`3-9`), name, `last`, `all`, or a cluster's own id (`perl:88123`). Times are `+2h`, `-1d`,
 `09:30` or ISO; durations `90`, `30m`, `1.5h` or `01:30:00`.
