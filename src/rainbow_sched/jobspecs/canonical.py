@@ -32,14 +32,14 @@ _TEXTS = ("hosts", "not_hosts", "properties", "ignored")
 _MAPS = ("environment", "options")
 _WORDS = ("name", "cwd", "image")
 _KEYS = ("rainbow", "groups", "tasks", "requires", "duration", "parameters", *_TEXTS, *_MAPS, *_WORDS)
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 Plain: TypeAlias = dict[str, object]
 
 
 def to_json(request: Request) -> str:
     """Return the canonical text of the request."""
-    return _encode(to_data(request))
+    return encode(to_data(request))
 
 
 def from_json(text: str) -> Request:
