@@ -8,24 +8,8 @@ from pathlib import Path
 import yaml
 
 from tests.support.jgf import dict_jgf, subsystem_jgf
-from tests.support.prototype import run_client
+from tests.support.prototype import run_client, write_config
 from tests.support.server_process import SECRET, ServerProcess
-
-
-def write_config(folder: Path, server: ServerProcess, cluster: dict[str, str], clusters: list[dict[str, str]]) -> Path:
-    path = folder / "rainbow-config.yaml"
-    document = {
-        "scheduler": {
-            "name": "rainbow",
-            "secret": SECRET,
-            "algorithms": {"selection": {"name": "random"}, "match": {"name": "match"}},
-        },
-        "cluster": cluster,
-        "graphdatabase": {"name": "memory", "options": {"host": server.address}},
-        "clusters": clusters,
-    }
-    path.write_text(yaml.safe_dump(document))
-    return path
 
 
 def test_its_whole_round_works(server_on_each: ServerProcess, tmp_path: Path) -> None:
@@ -37,7 +21,7 @@ def test_its_whole_round_works(server_on_each: ServerProcess, tmp_path: Path) ->
     config = write_config(tmp_path, server, {"name": "keebler"}, [])
     made = run_client(
         """
-        from rainbow_sched.client import RainbowClient
+        from rainbow.client import RainbowClient
         cli = RainbowClient(host=host, config_file=config)
         answer = cli.register("keebler", secret, nodes)
         out.update(token=answer.token, secret=answer.secret, status=answer.status)
@@ -63,7 +47,7 @@ def test_its_whole_round_works(server_on_each: ServerProcess, tmp_path: Path) ->
     done = run_client(
         """
         import jobspec.core as js
-        from rainbow_sched.client import RainbowClient
+        from rainbow.client import RainbowClient
         cli = RainbowClient(host=host, config_file=config)
         simple = cli.submit_job("echo hello", nodes=2, tasks=24)
         out["simple"] = [simple.cluster, simple.status, simple.total_matches]

@@ -11,6 +11,10 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+import yaml
+
+from tests.support.server_process import SECRET, ServerProcess
+
 LOCK = Path(__file__).parents[2] / "requirements/prototype.txt"
 
 
@@ -48,3 +52,20 @@ def run_client(script: str, folder: Path, **values: object) -> dict[str, object]
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     answer: dict[str, object] = json.loads(done.stdout.rsplit("--out--\n", 1)[1])
     return answer
+
+
+def write_config(folder: Path, server: ServerProcess, cluster: dict[str, str], clusters: list[dict[str, str]]) -> Path:
+    """Write the prototype's config file and return its path."""
+    path = folder / "rainbow-config.yaml"
+    document = {
+        "scheduler": {
+            "name": "rainbow",
+            "secret": SECRET,
+            "algorithms": {"selection": {"name": "random"}, "match": {"name": "match"}},
+        },
+        "cluster": cluster,
+        "graphdatabase": {"name": "memory", "options": {"host": server.address}},
+        "clusters": clusters,
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
