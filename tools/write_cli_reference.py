@@ -17,7 +17,7 @@ HEAD = """\
 Generated from the program by `python -m tools.write_cli_reference docs/cli.md`; a test keeps it current.
 
 Results go to stdout, messages to stderr. Every listing takes `-o table|wide|json|jsonl|yaml|name` or a format such as
-`'{id} {state}'`. JSON has a schema name with a version, times are RFC 3339 in UTC, and an absent key is an unknown value.
+`'{id} {state}'`. JSON names its schema and version, times are RFC 3339 in UTC, and an absent key is an unknown value.
 An error is one sentence with cause and remedy; with `-o json` it is `{"error": {"code", "message"}}`. On a terminal,
 control sequences in names and in job output are removed, unless `--raw` is given; a pipe gets every byte.
 
