@@ -167,7 +167,7 @@ def obeys_answers_that_come_again(patch: Patch) -> None:
         if answer.ack in waited_for:
             original(d, answer)
         else:
-            mailbox._act_upon(d, answer)
+            mailbox._apply_content(d, answer)
 
     original = mailbox.apply_answer
     patch.setattr(reactor, "apply_answer", take_answer)
