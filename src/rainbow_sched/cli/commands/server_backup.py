@@ -143,9 +143,9 @@ def _described(made: Backup) -> dict[str, Any]:
 def _sentence(made: Backup) -> str:
     from rainbow_sched.store.claim import utc
 
-    newest = "" if made.last_event_at is None else f", the newest event of {utc(made.last_event_at)}"
     jobs = f"{made.jobs} job{'s' if made.jobs != 1 else ''}"
-    return f"{jobs}, {made.last_event} events{newest} ({made.bytes / 2**20:.1f} MiB)"
+    last = "" if made.last_event_at is None else f", last event {made.last_event} at {utc(made.last_event_at)}"
+    return f"{jobs}{last} ({made.bytes / 2**20:.1f} MiB)"
 
 
 def _show(document: dict[str, Any], text: str, format: str) -> None:

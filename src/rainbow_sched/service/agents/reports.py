@@ -154,7 +154,7 @@ def _count_wrong_nodes(tx: Tx, fx: Effects, name: str) -> None:
 
 def _describe_end(report: AttemptReport) -> str:
     if report.state is AttemptState.SUCCEEDED:
-        return "succeeded"
+        return "exit code 0"
     if report.exit_code is not None:
         return f"ended with exit code {report.exit_code}"
     return report.failure.value if report.failure else report.state.value
