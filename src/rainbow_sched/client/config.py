@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rainbow_sched.client.private_files import write_whole
+from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
 
 FILE_NAME = "rainbow-config.yaml"
 MAX_BYTES = 1 << 20
-MAX_DEPTH = 32
+LIMITS = DocumentLimits(bytes=MAX_BYTES, nodes=MAX_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,48 +142,24 @@ def load(path: Path | None) -> Config:
 
 def save(config: Config, path: Path) -> None:
     """Write `config` to `path` atomically, readable by its owner only."""
-    import yaml  # expensive to import, and most commands only read
+    from rainbow_sched.client.private_files import write_whole  # most commands only read
+    from rainbow_sched.documents.yaml_writer import to_yaml
 
-    text = yaml.safe_dump(dict(config.values), sort_keys=False, default_flow_style=False)  # ASCII with escapes
-    write_whole(path, text.encode())
+    write_whole(path, to_yaml(dict(config.values)).encode())
 
 
 def _parse(raw: bytes, path: Path) -> Mapping[str, Any]:
-    import yaml  # expensive to import, and many commands need no file
-
     try:
-        loader = yaml.SafeLoader(raw)
-        try:
-            _check_events(loader, path)
-        finally:
-            loader.dispose()
-        values = yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise Invalid(f"is not YAML: {error}", where=str(path)) from None
-    except (UnicodeError, RecursionError) as error:
-        raise Invalid(f"cannot be read as YAML: {error}", where=str(path)) from None
+        values = read(raw.decode("utf-8-sig"), LIMITS).data
+    except UnicodeDecodeError as error:
+        raise Invalid(f"is not UTF-8 text: {error}", where=str(path)) from None
+    except Invalid as error:
+        raise type(error)(error.what, where=f"{path} {error.where}".rstrip()) from None
     if values is None:
         return {}
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+    if not isinstance(values, dict):
         raise Invalid("a config file must hold keys and values, for example `server: 127.0.0.1:50051`", where=str(path))
     return values
-
-
-def _check_events(loader: Any, path: Path) -> None:
-    """Reject aliases, which let a short file expand without bound, and deep nesting."""
-    import yaml
-
-    depth = 0
-    while loader.check_event():
-        event = loader.get_event()
-        if isinstance(event, yaml.AliasEvent):
-            raise Invalid("anchors and aliases are not supported; write the value out", where=str(path))
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise TooLarge(f"a config file must not be nested deeper than {MAX_DEPTH} levels", where=str(path))
 
 
 def _with_value(values: Mapping[str, Any], keys: tuple[str, ...], value: object) -> dict[str, Any]:

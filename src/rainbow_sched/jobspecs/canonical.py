@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from rainbow_sched.jobspecs.reading.documents import DocumentLimits, read
+from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.request import (
     Count,

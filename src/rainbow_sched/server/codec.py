@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.identity_cache import IdentityCache

@@ -18,7 +18,7 @@ from google.protobuf import message_factory
 from grpc import aio
 
 from rainbow_sched.graphs.formats.reader import read
-from rainbow_sched.jobspecs import parse
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.selection.expressions import ExpressionError, compile_expression
 from tests.contract.access.test_matrix import method_of

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.jobspecs.dialects.compatibility import AttributeRule, Comparison, with_compatibility
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Requirement, Within
 from tests.support.graph_builders import a_level, a_request, slots

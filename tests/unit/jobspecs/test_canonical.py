@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Count, Group, Level, Request
 from tests.unit.jobspecs.shapes import requests

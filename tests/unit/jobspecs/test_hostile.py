@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Request
 from tests.unit.jobspecs.shapes import flux_documents, nextgen_documents, requests

@@ -2,8 +2,7 @@
 
 import pytest
 
-from rainbow_sched.jobspecs import DIALECTS, Dialect, dialects, parse
-from rainbow_sched.jobspecs.registry import detect_dialect
+from rainbow_sched.jobspecs.registry import DIALECTS, Dialect, detect_dialect, dialects, parse
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.request import Group, Level, Request
 

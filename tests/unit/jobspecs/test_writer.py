@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.jobspecs.dialects.nextgen_writer import to_nextgen
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from tests.unit.jobspecs.shapes import flux_documents, nextgen_documents

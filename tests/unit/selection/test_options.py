@@ -28,16 +28,16 @@ def test_every_scalar_stays_text() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: &x 1\nb: *x", "anchors and aliases"),
-        ("a: *x", "anchors and aliases"),
+        ("a: &x 1\nb: *x", "anchors"),
+        ("a: *x", "aliases"),
         ("a: !!python/object:os.system 1", "tags"),
         ("a: !!binary aGk=", "tags"),
-        ("[" * 50 + "]" * 50, "nested more than"),
+        ("[" * 50 + "]" * 50, "nested deeper than 8 levels"),
         ("{a: 1, b: {a: 2}, a: 3}", "duplicate key 'a'"),
-        ("[a, {? [x] : 1}]", "a key must be plain text"),
-        ("a: [1", "this is not YAML"),
-        ("a: 1\n\tb: 2", "this is not YAML"),
-        ("x: \x07", "this is not YAML"),
+        ("[a, {? [x] : 1}]", "a key must be text"),
+        ("a: [1", "not YAML"),
+        ("a: 1\n\tb: 2", "not YAML"),
+        ("x: \x07", "not YAML"),
     ],
 )
 def test_traps_in_yaml_are_refused_with_their_line(text: str, says: str) -> None:

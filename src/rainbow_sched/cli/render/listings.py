@@ -64,10 +64,9 @@ def listing_text(listing: Listing, rows: Sequence[Mapping[str, Any]], format: st
 def document_text(document: Mapping[str, Any], format: str) -> str:
     """Return one JSON or YAML document."""
     if format == "yaml":
-        import yaml  # expensive to import, and rarely used
+        from rainbow_sched.documents.yaml_writer import to_yaml  # expensive to import, and rarely used
 
-        text: str = yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, default_flow_style=False)
-        return text
+        return to_yaml(json.loads(json.dumps(document)))
     return json_text(document)
 
 

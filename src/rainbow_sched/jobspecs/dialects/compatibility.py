@@ -10,9 +10,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from rainbow_sched.documents.reader import read
 from rainbow_sched.jobspecs.dialects.draft import RequestDraft, check_requirements
 from rainbow_sched.jobspecs.dialects.requirements import read_bound
-from rainbow_sched.jobspecs.reading.documents import read
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Equals, Request, Requirement, Runs, Scalar, Term, Within

@@ -11,8 +11,8 @@ import shlex
 import textwrap
 from dataclasses import dataclass, replace
 
+from rainbow_sched.documents.reader import MAX_BYTES
 from rainbow_sched.jobspecs.dialects.script_options import Grammar, Option, ScriptOptions, read_options
-from rainbow_sched.jobspecs.reading.documents import MAX_BYTES
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.jobspecs.reading.documents import child_path
+from rainbow_sched.documents.reader import child_path
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Scalar

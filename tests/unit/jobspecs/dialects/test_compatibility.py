@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.dialects.compatibility import (
     DEFAULT_RULES,
     AttributeRule,
@@ -13,6 +12,7 @@ from rainbow_sched.jobspecs.dialects.compatibility import (
     with_compatibility,
 )
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Equals, Requirement, Runs, Within
 

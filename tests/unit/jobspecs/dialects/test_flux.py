@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rainbow_sched.jobspecs import parse
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Count, Equals, Level, Requirement, Task
 

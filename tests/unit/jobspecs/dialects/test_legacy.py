@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow_sched.jobspecs import parse
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Count, Equals, Level, Requirement, Task, Within
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.jobspecs import parse
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.dialects.script import is_script
+from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Count, Level, Task
 

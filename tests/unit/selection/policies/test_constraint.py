@@ -197,7 +197,7 @@ def test_only_a_policy_that_reads_bids_wants_them() -> None:
         ("- {priority: 1, steps: [{calc: x + 1}]}", "calc must be `name=expression`"),
         ("- {priority: 1, steps: [{calc: x==1}]}", "calc must be `name=expression`"),
         ("- {priority: 1, steps: [{filter: x >}]}", "a value is missing, at character 4"),
-        ("- {priority: 1, steps: [{<<: x}]}", "there is no step '<<'"),
+        ("- {priority: 1, steps: [{<<: x}]}", "merge keys (<<) are not supported"),
         ("- &a {priority: 1, steps: [{select: first}]}\n- *a", "anchors"),
     ],
 )

@@ -209,9 +209,9 @@ def test_a_plugin_that_does_not_load_is_kept_with_its_cause_and_the_others_work(
     assert listed["random"] == ("random", "built in", "")
 
 
-def test_whatever_a_built_in_policy_raises_when_it_is_built_is_an_error_of_ours() -> None:
+def test_options_that_are_not_unicode_are_refused_each_time() -> None:
     for _ in range(2):  # what failed is not kept
-        with pytest.raises(PolicyError, match="policy 'constraint' cannot be built: UnicodeEncodeError"):
+        with pytest.raises(Invalid, match="the text is not valid Unicode"):
             BUILT_IN.build("constraint", {"priorities": "\ud800"})
 
 
@@ -219,3 +219,9 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_policy() -> None:
     table = installed([a_point("random", "rainbow_sched.selection.policies.simple:pack")])
     assert table.factories["random"] is POLICIES["random"]
     assert any("the name is already used by a built-in policy" in line.error for line in table.listing())
+
+
+def test_an_error_of_a_policy_that_cannot_be_built_names_the_policy() -> None:
+    table = installed([a_point("broken", "json:loads")])  # refuses options that are not text
+    with pytest.raises(PolicyError, match="policy 'broken' cannot be built: TypeError"):
+        table.build("broken", {})

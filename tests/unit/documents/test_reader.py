@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.jobspecs.reading.documents import DocumentLimits, read
+from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.model.errors import Invalid, TooLarge
 
 scalars = (
@@ -125,3 +125,9 @@ def test_an_error_found_later_gets_its_line():
     document = read("a:\n  b:\n  - c: 1\n")
     assert document.with_line(Invalid("no", where="a.b[0].c")).where == "a.b[0].c (line 3)"
     assert document.with_line(Invalid("no", where="z")).where == "z"
+
+
+@pytest.mark.parametrize("text", ["1", "true", "null", "1.5e3", "2024-01-01", ".inf", "99999999999999999999"])
+def test_scalars_stay_text_on_request(text):
+    assert read(f"a: {text}", scalars_as_text=True).data == {"a": text}
+    assert read(f'{{"a": [{text}]}}', scalars_as_text=True).data == {"a": [text]}

@@ -1,0 +1,1 @@
+"""Read JSON and YAML of any origin safely into plain data; pure."""
