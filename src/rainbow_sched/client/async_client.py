@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from rainbow_sched.client.access_verbs import AccessMethods
-from rainbow_sched.client.cluster_verbs import ClusterMethods
+from rainbow_sched.client.access.methods import AccessClient
+from rainbow_sched.client.clusters.methods import ClusterClient
 from rainbow_sched.client.connection import Connection, Timeouts
-from rainbow_sched.client.job_verbs import JobMethods
+from rainbow_sched.client.jobs.methods import JobClient
+from rainbow_sched.client.jobs.views import JobInfo, StreamChunk
 from rainbow_sched.client.settings import ClientSettings, Overrides, resolve
 from rainbow_sched.client.submission import JobSubmission, command
-from rainbow_sched.client.views import JobInfo, StreamChunk
 from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.job import Delivery, Terms
 
@@ -36,7 +36,7 @@ class JobResult:
     stderr: bytes
 
 
-class AsyncClient(JobMethods, ClusterMethods, AccessMethods):
+class AsyncClient(JobClient, ClusterClient, AccessClient):
     """Client of one server, or of the first of several that answers.
 
         async with AsyncClient() as client:

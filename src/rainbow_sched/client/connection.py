@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from rainbow_sched.client.rpcs import CallCredential, RequestT, ResponseT, Rpc
+from rainbow_sched.client.rpc import CallCredential, RequestT, ResponseT, Rpc
 from rainbow_sched.client.settings import Address, ClientSettings, Tls, with_own_server_token
 from rainbow_sched.client.statuses import error_of_call
 from rainbow_sched.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from rainbow_sched.client import AsyncClient, Client, Executor, JobFailed, JobFilter, command
-from rainbow_sched.client.cluster_verbs import ClusterMethods
-from rainbow_sched.client.job_verbs import JobMethods
+from rainbow_sched.client.clusters.methods import ClusterClient
+from rainbow_sched.client.jobs.methods import JobClient
 from rainbow_sched.client.settings import ClientSettings, addresses
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Invalid
@@ -34,7 +34,7 @@ def ends(server, state="succeeded", code=0, out=b"hi\n"):
 def test_both_clients_have_the_same_verbs():
     verbs = {
         name
-        for owner in (JobMethods, ClusterMethods)
+        for owner in (JobClient, ClusterClient)
         for name, member in vars(owner).items()
         if inspect.isfunction(member) and not name.startswith("_")
     } | {"submit", "handle", "close"}

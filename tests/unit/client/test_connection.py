@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow_sched.client import rpcs
+from rainbow_sched.client.access import rpcs
 from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.client.connection import Backoff, Connection, Timeouts, diagnose
-from rainbow_sched.client.rpcs import CallCredential
+from rainbow_sched.client.rpc import CallCredential
 from rainbow_sched.client.settings import Address, ClientSettings, Overrides, Tls, addresses, resolve
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow_sched.agent.core.values import Offer, Ref
-from rainbow_sched.client.codec import terms_message
+from rainbow_sched.client.jobs.codec import terms_message
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.credential import CredentialKind, Principal

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rainbow_sched import __version__
 from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
 from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
-from rainbow_sched.client import rpcs
+from rainbow_sched.client.clusters import rpcs
 from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.binding import NodeRules

@@ -17,7 +17,7 @@ from rainbow_sched.agent.runtime.rediscovery import (
     to_documents,
 )
 from rainbow_sched.agent.setup.options import SECRET_FILE, AgentOptions, write_private
-from rainbow_sched.client import AsyncClient
+from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.discovery.finder import MANAGERS, DiscoveredCluster, discover_cluster
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf

@@ -11,8 +11,8 @@ from rainbow_sched.cli.input.options import on_clusters, output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobInfo
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import JobInfo
 
 EPILOG = """\b
 Examples:
@@ -51,25 +51,23 @@ def cancel(
     if bool(ids) == bool(wanted):
         raise click.UsageError("give either job ids or --filter")
 
-    async def cancel_selected(client: AsyncClient) -> tuple[JobInfo, ...]:
+    async def cancel_selected(client: JobClient) -> tuple[JobInfo, ...]:
         selected = await _select(client, ids, wanted, clusters)
         return await client.cancel(selected, reason=message, dry_run=dry_run) if selected else ()
 
-    rows = [job.as_dict() for job in connector.call(cancel_selected)]
+    rows = [job.as_dict() for job in connector.call_jobs(cancel_selected)]
     if format == "table":
         click.echo(sentence(rows, dry_run=dry_run))
     else:
         click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)
 
 
-async def _select(
-    client: AsyncClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]
-) -> list[int]:
+async def _select(client: JobClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]) -> list[int]:
     from rainbow_sched.cli.commands.jobs import letters_of
     from rainbow_sched.cli.input.job_ids import resolve
     from rainbow_sched.cli.render import jobs
-    from rainbow_sched.client import JobFilter
-    from rainbow_sched.client.job_verbs import ACTIVE_STATES, MAX_SELECTED_JOBS
+    from rainbow_sched.client.jobs.codec import JobFilter
+    from rainbow_sched.client.jobs.methods import ACTIVE_STATES, MAX_SELECTED_JOBS
 
     if ids and not clusters:
         return await resolve(client, ids)

@@ -12,9 +12,9 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.model.errors import Conflict, NotFound, Unauthenticated
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.async_client import AsyncClient
+    from rainbow_sched.client.clusters.views import DeletionInfo
     from rainbow_sched.client.config import Config
-    from rainbow_sched.client.views import DeletionInfo
 
 POLL_SECONDS = 0.5
 

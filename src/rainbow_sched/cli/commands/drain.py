@@ -9,8 +9,8 @@ import click
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import ClusterInfo
+    from rainbow_sched.client.async_client import AsyncClient
+    from rainbow_sched.client.clusters.views import ClusterInfo
 
 DRAIN_EPILOG = """\b
 Examples:

@@ -12,8 +12,8 @@ from rainbow_sched.cli.input.options import document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import ExplanationInfo
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import ExplanationInfo
 
 EPILOG = """\b
 NOW: the job fits. LATER: it fits when other jobs end or nodes return. NEVER: it does not
@@ -40,12 +40,12 @@ def explain(connector: Connector, job: str, verbose: bool, again: bool, format: 
     from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
     from rainbow_sched.cli.render.terminal import columns
 
-    async def get_explanation(client: AsyncClient) -> ExplanationInfo:
+    async def get_explanation(client: JobClient) -> ExplanationInfo:
         from rainbow_sched.cli.input.job_ids import resolve_one
 
         return await client.explain(await resolve_one(client, job))
 
-    view = connector.call(get_explanation).as_dict()
+    view = connector.call_jobs(get_explanation).as_dict()
     outcome = _replayed(view) if again else None
     if format in MACHINE_FORMATS:
         document = {"schema": "rainbow.explain/1", **view, **({} if outcome is None else {"replay": outcome})}

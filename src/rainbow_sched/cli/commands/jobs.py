@@ -17,8 +17,9 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient, JobFilter
-    from rainbow_sched.client.views import JobInfo
+    from rainbow_sched.client.jobs.codec import JobFilter
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import JobInfo
 
 DEFAULT_MAX_JOBS = 1000
 
@@ -62,8 +63,8 @@ def jobs(connector: Connector, format: str, watch: bool, stats: bool, count: int
     if watch and stats:
         raise click.UsageError("--watch and --stats exclude each other; give one of them")
 
-    async def show_jobs(client: AsyncClient) -> None:
-        from rainbow_sched.client.job_verbs import MAX_SELECTED_JOBS
+    async def show_jobs(client: JobClient) -> None:
+        from rainbow_sched.client.jobs.methods import MAX_SELECTED_JOBS
 
         selected, letters = await _filter(client, **filters)
         if watch:
@@ -81,11 +82,11 @@ def jobs(connector: Connector, format: str, watch: bool, stats: bool, count: int
                     f"only the newest {DEFAULT_MAX_JOBS} jobs are listed; -c N lists more, --stats counts all"
                 )
 
-    connector.call(show_jobs)
+    connector.call_jobs(show_jobs)
 
 
 async def _filter(
-    client: AsyncClient,
+    client: JobClient,
     *,
     ids: tuple[str, ...],
     everything: bool,
@@ -99,10 +100,10 @@ async def _filter(
     """Return the filters for the server, one per cluster, and the state letters to keep."""
     from rainbow_sched.cli.input.job_ids import resolve
     from rainbow_sched.cli.render.times import parse_time
-    from rainbow_sched.client import JobFilter
+    from rainbow_sched.client.jobs.codec import JobFilter
 
     letters = letters_of(wanted or ("active,inactive" if everything or ids else "active"))
-    owner = (await client.who_am_i()).name if user == "me" else user or ""
+    owner = await _own_name(client) if user == "me" else user or ""
     base = JobFilter(
         states=sorted({state for one in letters for state in render_jobs.STATES[one]}),
         name=name or "",
@@ -112,6 +113,12 @@ async def _filter(
         owner=owner,
     )
     return [replace(base, cluster=cluster) for cluster in clusters or ("",)], letters
+
+
+async def _own_name(client: JobClient) -> str:
+    from rainbow_sched.client.access.methods import AccessClient
+
+    return (await AccessClient(client.connection).who_am_i()).name
 
 
 def letters_of(wanted: str) -> frozenset[str]:
@@ -126,7 +133,7 @@ def letters_of(wanted: str) -> frozenset[str]:
 
 
 async def _rows(
-    client: AsyncClient, selected: list[JobFilter], letters: frozenset[str], count: int
+    client: JobClient, selected: list[JobFilter], letters: frozenset[str], count: int
 ) -> list[dict[str, Any]]:
     def keep(job: JobInfo) -> bool:
         return render_jobs.state_letter(job.as_dict()) in letters
@@ -135,9 +142,9 @@ async def _rows(
     return [rows[id].as_dict() for id in sorted(rows, reverse=True)][:count]
 
 
-async def _check_exist(client: AsyncClient, ids: Sequence[int], words: Sequence[str]) -> None:
+async def _check_exist(client: JobClient, ids: Sequence[int], words: Sequence[str]) -> None:
     """Raise NotFound if none of the named jobs exists."""
-    from rainbow_sched.client import JobFilter
+    from rainbow_sched.client.jobs.codec import JobFilter
     from rainbow_sched.model.errors import NotFound
 
     if not await client.jobs(JobFilter(ids=ids), limit=1):
@@ -158,7 +165,7 @@ def _show(rows: list[dict[str, Any]], format: str) -> None:
 
 
 async def _watch(
-    client: AsyncClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
+    client: JobClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
 ) -> None:
     """Redraw the table at every change on a terminal; elsewhere print each event as a line of JSON."""
     if format in MACHINE_FORMATS or not sys.stdout.isatty():
@@ -170,7 +177,7 @@ async def _watch(
 
 
 async def _redraw_on_changes(
-    client: AsyncClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
+    client: JobClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
 ) -> None:
     """Redraw the table after changes, at most twice a second and at least every 5.5 s, to update durations."""
     import asyncio

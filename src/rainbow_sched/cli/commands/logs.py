@@ -11,7 +11,7 @@ from rainbow_sched.cli.input.options import WholeNumber, document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.jobs.methods import JobClient
 
 EPILOG = """\b
 Examples:
@@ -38,7 +38,7 @@ def logs(connector: Connector, job: str, follow: bool, tail: int, stream: str | 
     chunk is one line of JSON.
     """
 
-    async def print_logs(client: AsyncClient) -> None:
+    async def print_logs(client: JobClient) -> None:
         from rainbow_sched.cli.input.job_ids import resolve_one
         from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, json_text
         from rainbow_sched.cli.shell.output_stream import OutputPrinter
@@ -63,10 +63,10 @@ def logs(connector: Connector, job: str, follow: bool, tail: int, stream: str | 
         if empty and not stream and format not in MACHINE_FORMATS:
             await _report_no_output(client, id)
 
-    connector.call(print_logs)
+    connector.call_jobs(print_logs)
 
 
-async def _report_if_held(client: AsyncClient, id: int) -> None:
+async def _report_if_held(client: JobClient, id: int) -> None:
     from rainbow_sched.cli.render.jobs import info
     from rainbow_sched.cli.shell.messages import print_message
 
@@ -75,7 +75,7 @@ async def _report_if_held(client: AsyncClient, id: int) -> None:
         print_message(f"job {id} is held ({info(job)}); output follows when it runs")
 
 
-async def _report_no_output(client: AsyncClient, id: int) -> None:
+async def _report_no_output(client: JobClient, id: int) -> None:
     from rainbow_sched.cli.render.jobs import ENDED, info, state_word
     from rainbow_sched.cli.shell.messages import print_message
 

@@ -12,7 +12,7 @@ from rainbow_sched.cli.render.listings import Column, Listing, listing_text
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.async_client import AsyncClient
 
 EPILOG = """\b
 Examples:

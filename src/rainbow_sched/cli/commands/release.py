@@ -11,8 +11,8 @@ from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobInfo
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import JobInfo
 
 EPILOG = """\b
 Example:
@@ -29,10 +29,10 @@ def release(connector: Connector, ids: tuple[str, ...], format: str) -> None:
     from rainbow_sched.cli.render import jobs
     from rainbow_sched.cli.render.listings import listing_text
 
-    async def release_all(client: AsyncClient) -> list[JobInfo]:
+    async def release_all(client: JobClient) -> list[JobInfo]:
         from rainbow_sched.cli.input.job_ids import resolve
 
         return [await client.release(id) for id in await resolve(client, ids)]
 
-    rows = [job.as_dict() for job in connector.call(release_all)]
+    rows = [job.as_dict() for job in connector.call_jobs(release_all)]
     click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)

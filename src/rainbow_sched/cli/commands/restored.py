@@ -11,8 +11,8 @@ from rainbow_sched.cli.input.options import document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import RestoreInfo
+    from rainbow_sched.client.async_client import AsyncClient
+    from rainbow_sched.client.clusters.views import RestoreInfo
 
 EPILOG = """\b
 Examples:

@@ -13,7 +13,7 @@ from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_opti
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.jobs.methods import JobClient
 
 EPILOG = """\b
 Keys: ^C twice within 2 s cancels the job; ^C then ^Z detaches and the job continues.
@@ -49,7 +49,7 @@ def run(connector: Connector, options: JobOptions, raw: bool) -> int:
         raise Invalid("the jobspec has no task, so there is nothing to run; add one under tasks", where=prepared.source)
     key = signing_key(options, os.environ)
 
-    async def submit_and_follow(client: AsyncClient) -> int:
+    async def submit_and_follow(client: JobClient) -> int:
         from rainbow_sched.cli.input.cluster_names import check_clusters
         from rainbow_sched.cli.shell.attached_job import AttachedJob
         from rainbow_sched.cli.shell.messages import print_message
@@ -63,4 +63,4 @@ def run(connector: Connector, options: JobOptions, raw: bool) -> int:
         client.connection.outlast_restarts()
         return await AttachedJob(client, answer.id, raw=raw).follow()
 
-    return connector.call(submit_and_follow)
+    return connector.call_jobs(submit_and_follow)

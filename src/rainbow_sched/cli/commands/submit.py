@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from rainbow_sched.cli.input.job_request import PreparedJob
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import Submitted
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import Submitted
 
 EPILOG = """\b
 Examples:
@@ -53,7 +53,7 @@ def submit(connector: Connector, format: str, options: JobOptions) -> int:
 
     prepared = prepare(options, time.time(), os.environ)
     key = signing_key(options, os.environ)
-    answers = connector.call(lambda client: _submit(client, prepared, key))
+    answers = connector.call_jobs(lambda client: _submit(client, prepared, key))
     answer = answers[0]
     code = int(ExitCode.UNSATISFIABLE if answer.state == "infeasible" else ExitCode.OK)
     if not prepared.request.tasks:
@@ -73,7 +73,7 @@ def submit(connector: Connector, format: str, options: JobOptions) -> int:
     return code
 
 
-async def _submit(client: AsyncClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> tuple[Submitted, ...]:
+async def _submit(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> tuple[Submitted, ...]:
     from rainbow_sched.cli.input.cluster_names import check_clusters
     from rainbow_sched.cli.input.job_request import sign
 

@@ -12,8 +12,8 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import NewToken
+    from rainbow_sched.client.access.views import NewToken
+    from rainbow_sched.client.async_client import AsyncClient
 
 EPILOG = """\b
 A token grants at most the rights of its owner; without --scope, all of them. Its text is

@@ -12,8 +12,8 @@ from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobInfo
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import JobInfo
 
 MAX_LISTED_JOBS = 10  # of more jobs, only those that did not succeed are listed
 
@@ -44,7 +44,7 @@ def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format
 
     seconds = parse_duration(timeout) if timeout else None
 
-    async def wait_all(client: AsyncClient) -> tuple[JobInfo, ...]:
+    async def wait_all(client: JobClient) -> tuple[JobInfo, ...]:
         import asyncio
 
         from rainbow_sched.cli.input.job_ids import resolve
@@ -55,7 +55,7 @@ def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format
             return await client.wait_all(selected)
 
     try:
-        rows = [job.as_dict() for job in connector.call(wait_all)]
+        rows = [job.as_dict() for job in connector.call_jobs(wait_all)]
     except TimeoutError:
         print_message(f"not all jobs ended within {timeout}")
         return ExitCode.TIME_LIMIT

@@ -9,16 +9,18 @@ from rainbow_sched.model.errors import Denied, NotFound, Unauthenticated
 from rainbow_sched.model.hints import nearest
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.jobs.methods import JobClient
     from rainbow_sched.model.job import Terms
 
 
-async def check_clusters(client: AsyncClient, terms: Terms) -> None:
+async def check_clusters(client: JobClient, terms: Terms) -> None:
     """Raise NotFound for an unknown cluster in -M, and warn of one in --not."""
     if not terms.only_clusters and not terms.not_clusters:
         return
+    from rainbow_sched.client.clusters.methods import ClusterClient
+
     try:
-        known = {cluster.name for cluster in await client.clusters()}
+        known = {cluster.name for cluster in await ClusterClient(client.connection).clusters()}
     except (Denied, Unauthenticated):
         return  # a user may submit to clusters without the right to list them
     for name in terms.only_clusters:

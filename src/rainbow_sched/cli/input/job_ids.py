@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from rainbow_sched.model.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.jobs.methods import JobClient
 
 MAX_RANGE_JOBS = 10_000
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
-async def resolve(client: AsyncClient, words: Iterable[str]) -> list[int]:
+async def resolve(client: JobClient, words: Iterable[str]) -> list[int]:
     """Return the ids that `words` select, each once, in the order of the words."""
     ids: dict[int, None] = {}
     for word in words:
@@ -23,7 +23,7 @@ async def resolve(client: AsyncClient, words: Iterable[str]) -> list[int]:
     return list(ids)
 
 
-async def resolve_one(client: AsyncClient, word: str) -> int:
+async def resolve_one(client: JobClient, word: str) -> int:
     """Return the id that `word` selects; raise Invalid if it selects several jobs."""
     ids = await resolve(client, [word])
     if len(ids) != 1:
@@ -31,9 +31,9 @@ async def resolve_one(client: AsyncClient, word: str) -> int:
     return ids[0]
 
 
-async def _resolve_word(client: AsyncClient, word: str) -> list[int]:
-    from rainbow_sched.client import JobFilter
-    from rainbow_sched.client.job_verbs import ACTIVE_STATES, MAX_SELECTED_JOBS
+async def _resolve_word(client: JobClient, word: str) -> list[int]:
+    from rainbow_sched.client.jobs.codec import JobFilter
+    from rainbow_sched.client.jobs.methods import ACTIVE_STATES, MAX_SELECTED_JOBS
 
     cluster, _, native_id = word.partition(":")
     if matched := _RANGE.fullmatch(word):

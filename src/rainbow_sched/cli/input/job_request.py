@@ -30,7 +30,7 @@ from rainbow_sched.model.request import Group, Request
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.jobs.methods import JobClient
 
 MAX_FILE_CHARACTERS = 1 << 20
 _BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
@@ -265,15 +265,16 @@ def signing_key(options: JobOptions, environment: Mapping[str, str]) -> Ed25519P
     return load_key(Path(options.key).expanduser() if options.key else key_path(environment))
 
 
-async def sign(client: AsyncClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> JobSubmission:
+async def sign(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> JobSubmission:
     """Return the submission, signed if there is a key.
 
     The server names the owner. If it named another one, the site would not find the key under that name.
     """
     if key is None:
         return prepared.submission
+    from rainbow_sched.client.access.methods import AccessClient
     from rainbow_sched.client.signing import signed
 
-    owner = (await client.who_am_i()).name
+    owner = (await AccessClient(client.connection).who_am_i()).name
     exact = replace(prepared.submission, canonical=canonical.to_json(prepared.request), text="", dialect="")
     return signed(exact, key, owner, time.time())

@@ -18,12 +18,12 @@ from rainbow_sched.cli.render.times import format_stopwatch
 from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
 from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.cli.shell.output_stream import OutputPrinter
-from rainbow_sched.client import JobFilter
+from rainbow_sched.client.jobs.codec import JobFilter
 from rainbow_sched.model.errors import RainbowError
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
-    from rainbow_sched.client.views import JobInfo
+    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs.views import JobInfo
 
 POLL_SECONDS = 0.2
 DOUBLE_KEY_SECONDS = 2.0
@@ -75,7 +75,7 @@ def status_line(job: dict[str, Any], waited: float) -> str:
 class AttachedJob:
     """A job whose output this terminal prints until the job ends or the user detaches."""
 
-    def __init__(self, client: AsyncClient, id: int, *, raw: bool = False) -> None:
+    def __init__(self, client: JobClient, id: int, *, raw: bool = False) -> None:
         self._client, self._id = client, id
         self._printer = OutputPrinter(raw=raw)
         self._interrupts = Interrupts()

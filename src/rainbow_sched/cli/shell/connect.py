@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 if TYPE_CHECKING:
-    from rainbow_sched.client import AsyncClient
+    from rainbow_sched.client.async_client import AsyncClient
+    from rainbow_sched.client.jobs.methods import JobClient
     from rainbow_sched.client.settings import ClientSettings
 
 R = TypeVar("R")
+ClientT = TypeVar("ClientT", bound="JobClient")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -47,23 +49,37 @@ class Connector:
 
     def call(self, use: Callable[[AsyncClient], Awaitable[R]], settings: ClientSettings | None = None) -> R:
         """Run a coroutine function with a connected client, and return its result."""
-        import asyncio  # takes 30 ms, which --help does not need
+        from rainbow_sched.client.async_client import AsyncClient
 
         settings = settings or self.settings()
+        return _run(use, AsyncClient(settings=settings))
 
-        async def run() -> R:
-            from rainbow_sched.cli.render.times import format_duration
-            from rainbow_sched.cli.shell.messages import print_message
-            from rainbow_sched.client import AsyncClient
+    def call_jobs(self, use: Callable[[JobClient], Awaitable[R]]) -> R:
+        """Do the same with a client that has only the methods for jobs, and starts faster."""
+        from rainbow_sched.client.connection import Connection
+        from rainbow_sched.client.jobs.methods import JobClient
 
-            async with AsyncClient(settings=settings) as client:
-                servers = ", ".join(map(str, settings.servers))
-                client.connection.on_unreachable = lambda seconds: print_message(
-                    f"no server answers at {servers}; retrying for {format_duration(seconds)}"
-                )
-                return await use(client)
+        return _run(use, JobClient(Connection(self.settings())))
 
-        return asyncio.run(run())
+
+def _run(use: Callable[[ClientT], Awaitable[R]], client: ClientT) -> R:
+    import asyncio  # takes 30 ms, which --help does not need
+
+    from rainbow_sched.cli.render.times import format_duration
+    from rainbow_sched.cli.shell.messages import print_message
+
+    servers = ", ".join(map(str, client.connection.settings.servers))
+    client.connection.on_unreachable = lambda seconds: print_message(
+        f"no server answers at {servers}; retrying for {format_duration(seconds)}"
+    )
+
+    async def run() -> R:
+        try:
+            return await use(client)
+        finally:
+            await client.connection.close()
+
+    return asyncio.run(run())
 
 
 def connected(command: Command) -> Command:

@@ -12,7 +12,9 @@ from rainbow_sched.cli.commands import audit, group, receive, token, user
 from rainbow_sched.cli.render import clusters, jobs
 from rainbow_sched.cli.render.listings import Column, Listing, document_text, listing_text, table
 from rainbow_sched.cli.render.terminal import width
-from rainbow_sched.client import views
+from rainbow_sched.client.access.views import AuditLine, AuditLog, GroupInfo, TokenInfo, UserInfo
+from rainbow_sched.client.clusters.views import ClusterInfo, OfferInfo
+from rainbow_sched.client.jobs.views import JobInfo
 from rainbow_sched.model.errors import Invalid
 
 LISTING = Listing(
@@ -74,13 +76,13 @@ def test_a_format_that_cannot_be_followed_is_refused(format):
 @pytest.mark.parametrize(
     ("listing", "view"),
     [
-        (jobs.listing(0.0), views.JobInfo),
-        (clusters.listing(0.0), views.ClusterInfo),
-        (receive.LISTING, views.OfferInfo),
-        (user.LISTING, views.UserInfo),
-        (group.LISTING, views.GroupInfo),
-        (token.LISTING, views.TokenInfo),
-        (audit.LISTING, views.AuditLine),
+        (jobs.listing(0.0), JobInfo),
+        (clusters.listing(0.0), ClusterInfo),
+        (receive.LISTING, OfferInfo),
+        (user.LISTING, UserInfo),
+        (group.LISTING, GroupInfo),
+        (token.LISTING, TokenInfo),
+        (audit.LISTING, AuditLine),
     ],
 )
 def test_a_listing_knows_every_key_that_its_rows_may_have(listing, view):
@@ -110,10 +112,10 @@ def test_documents_keep_the_order_of_their_keys():
 
 
 def test_the_audit_log_is_checked_for_programs_too(capsys):
-    line = views.AuditLine(seq=3, at=1.0, actor="ana", digest="d3")
-    assert audit.print_verification(views.AuditLog(lines=(line,), count=3, verified=True), "json") == 0
+    line = AuditLine(seq=3, at=1.0, actor="ana", digest="d3")
+    assert audit.print_verification(AuditLog(lines=(line,), count=3, verified=True), "json") == 0
     found = {"schema": "rainbow.audit-check/1", "verified": True, "count": 3, "digest": "d3"}
     assert json.loads(capsys.readouterr().out) == found
-    assert audit.print_verification(views.AuditLog(lines=(line,), count=3, broken_at=2), "json") == 1
+    assert audit.print_verification(AuditLog(lines=(line,), count=3, broken_at=2), "json") == 1
     found = {"schema": "rainbow.audit-check/1", "verified": False, "count": 3, "broken_at": 2}
     assert json.loads(capsys.readouterr().out) == found

@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rainbow_sched.client import codec, rpcs
-from rainbow_sched.client.codec import JobFilter
 from rainbow_sched.client.connection import Connection
+from rainbow_sched.client.jobs import codec, rpcs
+from rainbow_sched.client.jobs.codec import JobFilter
+from rainbow_sched.client.jobs.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, StreamChunk, Submitted
 from rainbow_sched.client.submission import JobSubmission
-from rainbow_sched.client.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, StreamChunk, Submitted
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
 from rainbow_sched.model.job import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
@@ -32,10 +32,11 @@ def _stage(job: JobInfo) -> str:
     return "ending" if job.state == "cancelling" or job.attempt_state == "finishing" else "pending"
 
 
-class JobMethods:
+class JobClient:
     """The calls of `rainbow.v2.Jobs`."""
 
-    connection: Connection
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     async def submit_one(self, submission: JobSubmission) -> Submitted:
         """Submit one job; it is durable when this returns."""

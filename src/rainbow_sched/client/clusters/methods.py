@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from rainbow_sched.client import codec, rpcs
+from rainbow_sched.client.clusters import codec, rpcs
+from rainbow_sched.client.clusters.views import ClusterInfo, DeletionInfo, OfferInfo, RegistrationInfo, RestoreInfo
 from rainbow_sched.client.connection import Connection
-from rainbow_sched.client.views import ClusterInfo, DeletionInfo, OfferInfo, RegistrationInfo, RestoreInfo
 from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2
 
 
-class ClusterMethods:
+class ClusterClient:
     """The calls of `rainbow.v2.Clusters`, and those of `Agents` that take jobs by hand."""
 
-    connection: Connection
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     async def register(self, name: str, graph: bytes, *, manager: str = "") -> RegistrationInfo:
         """Register a cluster with its resource graph; the returned credentials are shown only once."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rainbow_sched.client import codec, rpcs
+from rainbow_sched.client.access import codec, rpcs
+from rainbow_sched.client.access.views import AuditLog, CallerInfo, GroupInfo, NewToken, TokenInfo, UserInfo
 from rainbow_sched.client.connection import Connection
-from rainbow_sched.client.views import AuditLog, CallerInfo, GroupInfo, NewToken, TokenInfo, UserInfo
 from rainbow_sched.pb.v2 import access_pb2
 
 
-class AccessMethods:
+class AccessClient:
     """The calls of `rainbow.v2.Access`."""
 
-    connection: Connection
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     async def who_am_i(self) -> CallerInfo:
         """Return the caller as the server sees it."""

@@ -1,0 +1,1 @@
+"""The calls of `rainbow.v2.Access`: their RPCs, values, messages and methods."""
